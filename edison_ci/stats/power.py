@@ -1,0 +1,349 @@
+"""How many cases does an answer need, and what could be seen with the cases there are?
+
+Scores are on 0-1, so 0.05 is 5 points. `sd` is always the standard deviation of the paired
+differences (candidate minus baseline, one per case), never that of the scores: those are
+typically twice as wide, and four times as many cases would be asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import chdtri, nctdtr, ndtri, stdtrit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DEFAULT_SD = 0.25
+"""Stands in for an sd nobody has measured yet; whoever uses it says so."""
+
+MOST_CASES = 1_000_000
+"""No plan asks for more; a larger answer is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class CasesNeeded:
+    """How many cases a plan needs."""
+
+    value: int | None
+    """None: more than `MOST_CASES`."""
+    method: str
+    assumptions: tuple[str, ...]
+
+    @property
+    def n(self) -> int | None:
+        """The same number, under the name every record has for its cases."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestEffect:
+    """The smallest true difference that `n` cases show with the power asked for."""
+
+    value: float
+    """Above 1 on a 0-1 scale: with so few cases no difference can be relied on to show."""
+    n: int
+    method: str
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairedPower:
+    """The chance that `n` cases show a true difference."""
+
+    value: float
+    n: int
+    method: str
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SdRange:
+    """Where the true sd plausibly lies when few cases estimate it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    method: str
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VarianceSplit:
+    """How much of the variance lies between cases, and how much between repeats of one case.
+
+    The variance of a mean over cases with k repeats each is `(between + within / k) / n`.
+    """
+
+    between: float
+    within: float
+    msb: float
+    msw: float
+    k0: float
+    """Effective number of repeats per case; their number when all cases have equally many."""
+    n: int
+    method: str
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BestRepeats:
+    """How many repeats per case buy the narrowest error bar for the money."""
+
+    value: int | None
+    """None: cases do not differ, so only the total number of repeats matters."""
+    method: str
+    assumptions: tuple[str, ...]
+
+
+def cases_for_margin(
+    sd: float,
+    *,
+    margin: float = 0.05,
+    alpha: float = 0.05,
+    worst_case_drop: float = 1.0,
+    power: float = 0.8,
+) -> CasesNeeded:
+    """Return the cases at which an unchanged candidate passes the gate with chance `power`.
+
+    `sd=0` is meaningful here: it asks how many identical scores prove that nothing broke.
+    """
+    _require(0 <= sd < math.inf, f"sd must be a number from 0 up, not {sd!r}")
+    _require(0 < margin < math.inf, f"margin must be above 0, not {margin!r}")
+    _require(0 < alpha < 0.5, f"alpha must be between 0 and 0.5, not {alpha!r}")
+    _require(
+        0 <= worst_case_drop < math.inf,
+        f"worst_case_drop must be a number from 0 up, not {worst_case_drop!r}",
+    )
+    # Below even odds the power term grows with n, and the search would need another shape.
+    _require(0.5 <= power < 1, f"power must be from 0.5 to below 1, not {power!r}")
+    z_power = float(ndtri(power))
+
+    def passes(n: int) -> bool:
+        bound = _distance_to_bound(n, sd=sd, alpha=alpha, drop=worst_case_drop)
+        return bound + z_power * sd * math.sqrt(n) / (n + 1) < margin
+
+    return CasesNeeded(
+        value=_smallest_n(passes, near=64),
+        method="one-sided t bound with one pseudo-case that lost everything",
+        assumptions=(
+            "the candidate is really unchanged",
+            f"sd of the paired differences {sd:.3g}",
+            f"margin {margin:.3g}",
+            f"confidence {1 - alpha:.3g}, one-sided",
+            f"power {power:.3g}",
+            f"one unseen case may drop by {worst_case_drop:.3g}",
+        ),
+    )
+
+
+def cases_for_effect(
+    effect: float, *, sd: float, alpha: float = 0.05, power: float = 0.8
+) -> CasesNeeded:
+    """Return the cases that show a true difference of `effect` with chance `power`."""
+    _require(0 < effect < math.inf, f"effect must be above 0, not {effect!r}")
+    _require_spread(sd)
+    _require_power(power, alpha=alpha)
+    ratio = effect / sd
+    root = (float(ndtri(1 - alpha / 2)) + float(ndtri(power))) / ratio if ratio else math.inf
+    return CasesNeeded(
+        value=_smallest_n(
+            lambda n: _power(n, ratio=ratio, alpha=alpha) >= power,
+            near=math.ceil(min(root * root, MOST_CASES)),
+        ),
+        method=_PAIRED_T,
+        assumptions=(
+            f"true difference {effect:.3g}",
+            *_planning_assumptions(sd, alpha),
+            f"power {power:.3g}",
+        ),
+    )
+
+
+def smallest_effect(
+    n: int, *, sd: float, alpha: float = 0.05, power: float = 0.8
+) -> SmallestEffect:
+    """Return the smallest true difference that `n` cases show with chance `power`."""
+    _require_cases(n)
+    _require_spread(sd)
+    _require_power(power, alpha=alpha)
+    low, high = 0.0, 1.0
+    while _power(n, ratio=high, alpha=alpha) < power:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if _power(n, ratio=middle, alpha=alpha) < power:
+            low = middle
+        else:
+            high = middle
+    return SmallestEffect(
+        value=high * sd,
+        n=n,
+        method=_PAIRED_T,
+        assumptions=(*_planning_assumptions(sd, alpha), f"power {power:.3g}"),
+    )
+
+
+def paired_power(n: int, *, effect: float, sd: float, alpha: float = 0.05) -> PairedPower:
+    """Return the chance that `n` cases show a true difference of `effect`.
+
+    It is for planning: fed with an observed difference it only repeats the p-value.
+    """
+    _require_cases(n)
+    _require(math.isfinite(effect), f"effect must be a finite number, not {effect!r}")
+    _require_spread(sd)
+    _require(0 < alpha < 1, f"alpha must be between 0 and 1, not {alpha!r}")
+    return PairedPower(
+        value=_power(n, ratio=abs(effect) / sd, alpha=alpha),
+        n=n,
+        method=_PAIRED_T,
+        assumptions=(f"true difference {effect:.3g}", *_planning_assumptions(sd, alpha)),
+    )
+
+
+def sd_range(sd: float, n: int) -> SdRange:
+    """Return the sd with its 80% range, for plans that rest on few cases."""
+    _require_cases(n)
+    _require_spread(sd)
+    # chdtri inverts the upper tail: its 0.1 is the 0.9 quantile.
+    low, high = (sd * math.sqrt((n - 1) / float(chdtri(n - 1, tail))) for tail in (0.1, 0.9))
+    return SdRange(
+        value=sd,
+        low=low,
+        high=high,
+        n=n,
+        method="chi-squared range of a standard deviation, 80%",
+        assumptions=("roughly normal differences",),
+    )
+
+
+def variance_split(repeats: Sequence[Sequence[float]]) -> VarianceSplit | None:
+    """Split the variance of scores or paired differences, given the repeats of each case.
+
+    A case without repeats is missing and left out. None when there is nothing to split by:
+    fewer than two cases, or no case with more than one repeat.
+    """
+    cases = [np.asarray(case, dtype=np.float64) for case in repeats if len(case)]
+    _require(
+        all(bool(np.isfinite(case).all()) for case in cases),
+        "repeats must be finite numbers: leave missing ones out",
+    )
+    n = len(cases)
+    sizes = np.array([case.size for case in cases], dtype=np.float64)
+    total = float(sizes.sum())
+    if n < 2 or total == n:
+        return None
+    means = np.array([case.mean() for case in cases])
+    grand = float(sizes @ means) / total
+    msw = sum(float(((case - case.mean()) ** 2).sum()) for case in cases) / (total - n)
+    msb = float(sizes @ (means - grand) ** 2) / (n - 1)
+    k0 = (total - float(sizes @ sizes) / total) / (n - 1)
+    return VarianceSplit(
+        between=max(0.0, (msb - msw) / k0),
+        within=msw,
+        msb=msb,
+        msw=msw,
+        k0=k0,
+        n=n,
+        method="one-way random-effects analysis of variance (unbalanced)",
+        assumptions=("repeats of a case are exchangeable", "equal noise in every case"),
+    )
+
+
+def best_repeats(within: float, between: float, *, cost_ratio: float) -> BestRepeats:
+    """Return the repeats per case that are best for a fixed budget.
+
+    `cost_ratio` is what one more case costs (writing, labelling, ...) over what one more repeat
+    of a case costs.
+    """
+    for name, variance in (("within", within), ("between", between)):
+        _require(0 <= variance < math.inf, f"{name} must be a variance from 0 up, not {variance!r}")
+    _require(0 < cost_ratio < math.inf, f"cost_ratio must be above 0, not {cost_ratio!r}")
+    square = cost_ratio * within / between if between else math.inf
+    value = max(1, round(math.sqrt(square))) if math.isfinite(square) else None
+    return BestRepeats(
+        value=value if within else 1,
+        method="optimal allocation in two-stage sampling",
+        assumptions=(
+            f"variance within cases {within:.3g}, between cases {between:.3g}",
+            f"a case costs {cost_ratio:.3g} times a repeat",
+        ),
+    )
+
+
+_PAIRED_T = "noncentral t, two-sided paired t-test"
+
+
+def _planning_assumptions(sd: float, alpha: float) -> tuple[str, ...]:
+    return (
+        f"sd of the paired differences {sd:.3g}",
+        "roughly normal mean difference",
+        f"alpha {alpha:.3g}, two-sided",
+    )
+
+
+def _distance_to_bound(n: int, *, sd: float, alpha: float, drop: float) -> float:
+    """Return how far the gate's lower bound lies below the mean of n differences, at mean 0."""
+    variance = ((n - 1) * sd * sd + n * drop * drop / (n + 1)) / n
+    return drop / (n + 1) + float(stdtrit(n, 1 - alpha)) * math.sqrt(variance / (n + 1))
+
+
+def _power(n: int, *, ratio: float, alpha: float) -> float:
+    t = float(stdtrit(n - 1, 1 - alpha / 2))
+    shift = ratio * math.sqrt(n)
+    below_upper = float(nctdtr(n - 1, shift, t))
+    below_lower = float(nctdtr(n - 1, shift, -t))
+    # scipy answers nan where a tail is too small for it: below -t from a shift of about 4 on
+    # (the true value is then under 1e-13), below t only for shifts that no test can miss.
+    upper = 1.0 if math.isnan(below_upper) else 1 - below_upper
+    lower = 0.0 if math.isnan(below_lower) else below_lower
+    return min(1.0, upper + lower)
+
+
+def _smallest_n(enough: Callable[[int], bool], *, near: int) -> int | None:
+    """Return the smallest n >= 2 that is enough; `enough` stays true once it is true.
+
+    Two is where a verdict begins. Both criteria of this module only improve from there on:
+    power because shift and degrees of freedom grow, the gate because each of its terms falls
+    ((n - 1) / (n (n + 1)) is equal at 2 and 3, but t falls between them).
+    """
+    if enough(2):
+        return 2
+    low, high = 2, min(max(3, near), MOST_CASES)
+    while not enough(high):
+        if high == MOST_CASES:
+            return None
+        low, high = high, min(2 * high, MOST_CASES)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _require_cases(n: int) -> None:
+    _require(n >= 2, f"n must be at least 2 cases, not {n!r}: one case has no spread")
+
+
+def _require_spread(sd: float) -> None:
+    _require(
+        0 < sd < math.inf,
+        f"sd must be above 0, not {sd!r}: identical differences say nothing about the noise, "
+        f"so plan with DEFAULT_SD ({DEFAULT_SD})",
+    )
+
+
+def _require_power(power: float, *, alpha: float) -> None:
+    _require(0 < alpha < 1, f"alpha must be between 0 and 1, not {alpha!r}")
+    _require(alpha < power < 1, f"power must be between alpha ({alpha!r}) and 1, not {power!r}")
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
