@@ -1,0 +1,146 @@
+"""What can go wrong, where, and which exit code it ends in.
+
+    EdisonError                     message, where, hint; `exit_code` belongs to the class
+    ├── UsageError            2     the command line asks for something that cannot be
+    ├── ConfigError           2     files of the project are invalid; carries every problem found
+    └── ProjectNotFound       2     no edison.yaml here or above
+
+A failed gate is a decision, not an exception. Whatever is not an `EdisonError` is a bug and ends
+in `ExitCode.BUG`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ExitCode(IntEnum):
+    """How the process ends. These numbers are an interface for scripts."""
+
+    DONE = 0
+    GATE_FAILED = 1
+    INVALID = 2
+    NOT_MEASURED = 3
+    BUDGET = 4
+    UNCLEAR = 5
+    BUG = 70
+    PAUSED = 130
+
+    @property
+    def meaning(self) -> str:
+        """One line for people, printed in the README."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    ExitCode.DONE: "done; gates passed or were not decisive",
+    ExitCode.GATE_FAILED: "a gate failed",
+    ExitCode.INVALID: "wrong usage, an invalid file, a refused role, a busy experiment",
+    ExitCode.NOT_MEASURED: "could not measure: too many errors, no judge, no database",
+    ExitCode.BUDGET: "stopped by a budget; resumable",
+    ExitCode.UNCLEAR: "inconclusive where a gate says `if_unclear: fail`",
+    ExitCode.BUG: "a bug in edison",
+    ExitCode.PAUSED: "paused by SIGINT or SIGTERM; resumable",
+}
+
+
+class Severity(StrEnum):
+    """How much a problem matters: an error stops every command, a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file of the project; lines and columns count from 1."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.file]
+        if self.line is not None:
+            parts.append(str(self.line))
+            if self.column is not None:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """Sort key: by file, then as one reads."""
+        return (self.file, self.line or 0, self.column or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong in one place, and what would mend it."""
+
+    where: Location
+    code: str
+    """Stable kebab-case name of the rule that was broken."""
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        prefix = "warning: " if self.severity is Severity.WARNING else ""
+        return f"{self.where}: {prefix}{self.message}{hint}"
+
+
+class EdisonError(Exception):
+    """Something the user can act on: what, where, and what to do next."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.BUG
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, where: Location | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        hint = f"\n  {self.hint}" if self.hint else ""
+        return f"{where}{self.message}{hint}"
+
+
+class UsageError(EdisonError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = ExitCode.INVALID
+    code = "usage"
+
+
+class ProjectNotFound(EdisonError):
+    """There is no `edison.yaml` here or in any folder above."""
+
+    exit_code = ExitCode.INVALID
+    code = "no-project"
+
+
+class ConfigError(EdisonError):
+    """Files of the project are invalid; `problems` has all of them, sorted."""
+
+    exit_code = ExitCode.INVALID
+    code = "invalid"
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = sorted_problems(problems)
+        first = self.problems[0]
+        count = len(self.problems)
+        message = first.message if count == 1 else f"{first.message} (and {count - 1} more)"
+        super().__init__(message, where=first.where, hint=first.hint)
+
+
+def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return each problem once, in the order of files and lines."""
+    return tuple(sorted(set(problems), key=lambda p: (*p.where.order, p.code, p.message)))
