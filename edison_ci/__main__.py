@@ -1,0 +1,25 @@
+"""Where a command starts: as little as possible before we know what is asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from edison_ci import __version__
+
+        sys.stdout.write(f"edison {__version__}\n")
+        return
+    # Third-party pydantic plugins would run inside the validation of untrusted files, and looking
+    # for them costs a scan of every installed package.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    from edison_ci.cli.app import run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""edison doctor: is this machine fit, and is this project?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from edison_ci import __version__
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.terminal import Terminal
+from edison_ci.config.data_check import DataCheck
+from edison_ci.config.load import Project, find_root, inspect_project
+from edison_ci.config.project_files import only_errors
+from edison_ci.config.schema import KINDS, file_name, text_of
+from edison_ci.documents.files import WorkingTree
+from edison_ci.errors import ExitCode, ProjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Verdict = Literal["ok", "warn", "fail"]
+EXTRAS = {
+    "litellm": "litellm",
+    "local": "xllamacpp",
+    "embeddings": "wordllama",
+    "metrics": "sacrebleu",
+    "pii": "phonenumbers",
+    "speed": "orjson",
+    "otel": "opentelemetry.sdk",
+    "pdf": "weasyprint",
+    "github": "nacl",
+    "watch": "watchfiles",
+}
+_STOLEN = ("1.82.7", "1.82.8")
+_MIN_FREE_BYTES = 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    verdict: Verdict
+    what: str
+    detail: str
+
+
+@click.command(cls=EdisonCommand)
+@click.pass_obj
+def doctor(state: State) -> None:
+    r"""Check this machine and this project.
+
+    Python, git, SQLite, disk, optional libraries, known bad versions; then the project's files,
+    schemas and keys (present or not; never shown). Ends with 2 when something would stop a run.
+
+    \b
+    Examples:
+      edison doctor
+      edison doctor --json
+    """
+    terminal = Terminal(state)
+    findings = [*_machine(state), *_project(state)]
+    if terminal.json:
+        terminal.document(
+            {
+                "ok": all(f.verdict != "fail" for f in findings),
+                "findings": [
+                    {"verdict": f.verdict, "what": f.what, "detail": f.detail} for f in findings
+                ],
+            }
+        )
+    else:
+        colors = {"ok": "green", "warn": "yellow", "fail": "red"}
+        for finding in findings:
+            word = terminal.style(finding.verdict.ljust(4), fg=colors[finding.verdict])
+            terminal.result(f"{word}  {finding.what.ljust(12)}  {finding.detail}")
+    if any(f.verdict == "fail" for f in findings):
+        raise click.exceptions.Exit(ExitCode.INVALID)
+
+
+def _machine(state: State) -> Iterator[Finding]:
+    yield Finding("ok", "edison", __version__)
+    yield Finding("ok", "python", sys.version.split()[0])
+    yield _git()
+    yield _sqlite(state.folder)
+    yield _disk(state.folder)
+    installed = [name for name, module in EXTRAS.items() if _has(module)]
+    missing = [name for name in EXTRAS if name not in installed]
+    yield Finding(
+        "ok",
+        "extras",
+        f"installed: {', '.join(installed) or 'none'}; not: {', '.join(missing) or 'none'}",
+    )
+    yield from _litellm()
+    yield from _startup_files()
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return Finding(
+            "warn", "git", "not found; labels, --changed-since and pull requests need it"
+        )
+    version = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=10, check=False
+    )
+    return Finding("ok", "git", version.stdout.strip().removeprefix("git version "))
+
+
+def _sqlite(folder: Path) -> Finding:
+    """Write to a throw-away database in WAL mode: some file systems only claim to support it."""
+    try:
+        with tempfile.TemporaryDirectory(
+            dir=folder if os.access(folder, os.W_OK) else None
+        ) as temporary:
+            connection = sqlite3.connect(Path(temporary) / "probe.db")
+            try:
+                mode = connection.execute("pragma journal_mode=wal").fetchone()[0]
+                connection.execute(
+                    "create table probe (x int) strict"
+                ) if sqlite3.sqlite_version_info >= (3, 37) else None
+                connection.commit()
+            finally:
+                connection.close()
+    except sqlite3.Error as error:
+        return Finding(
+            "warn",
+            "sqlite",
+            f"{sqlite3.sqlite_version}, no WAL here ({error}); slower journal will be used",
+        )
+    if sqlite3.sqlite_version_info < (3, 37):
+        return Finding(
+            "fail", "sqlite", f"{sqlite3.sqlite_version} is too old; 3.37 or newer is needed"
+        )
+    return Finding("ok", "sqlite", f"{sqlite3.sqlite_version}, journal mode {mode}")
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    verdict: Verdict = "ok" if free > _MIN_FREE_BYTES else "warn"
+    return Finding(verdict, "disk", f"{free / 1e9:.1f} GB free")
+
+
+def _litellm() -> Iterator[Finding]:
+    if not _has("litellm"):
+        return
+    from importlib.metadata import version
+
+    found = version("litellm")
+    if found in _STOLEN:
+        yield Finding(
+            "fail",
+            "litellm",
+            f"{found} carries a credential stealer: uninstall it and change your keys",
+        )
+    else:
+        yield Finding("ok", "litellm", found)
+
+
+def _startup_files() -> Iterator[Finding]:
+    """Look for .pth files that run code when Python starts, as one stolen release did."""
+    folders = [Path(entry) for entry in sys.path if entry.endswith("site-packages")]
+    for folder in folders:
+        for path in sorted(folder.glob("*.pth")):
+            try:
+                text = path.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            lines = [line for line in text.splitlines() if line.startswith(("import ", "import\t"))]
+            harmless = path.name.startswith(
+                ("distutils-precedence", "__editable__", "a1_coverage", "_edison")
+            )
+            if lines and not harmless:
+                yield Finding("warn", "startup", f"{path.name} runs code whenever Python starts")
+
+
+def _project(state: State) -> Iterator[Finding]:
+    try:
+        root = find_root(state.folder)
+    except ProjectNotFound:
+        yield Finding("warn", "project", "none here; make one with edison init")
+        return
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    if project is not None:
+        for experiment in project.experiments.values():
+            problems += DataCheck(project, experiment).run().problems
+    errors = len(only_errors(problems))
+    if project is None or errors:
+        yield Finding("fail", "project", f"{errors} errors; see edison validate")
+    else:
+        yield Finding(
+            "ok", "project", f"{project.file.project}: {len(project.experiments)} experiments"
+        )
+    if project is not None:
+        yield from _keys(project)
+        yield _prices(project)
+    yield _schemas(root)
+
+
+def _keys(project: Project) -> Iterator[Finding]:
+    for env in sorted({env for model in project.models.values() for env in model.keys.values()}):
+        present = bool(os.environ.get(env))
+        yield Finding(
+            "ok" if present else "warn", "key", f"{env} is {'set' if present else 'not set'}"
+        )
+
+
+def _prices(project: Project) -> Finding:
+    unknown = [m.name for m in project.models.values() if project.prices.price_of(m) is None]
+    if unknown:
+        return Finding("warn", "prices", f"of {project.prices.date}; unknown: {', '.join(unknown)}")
+    return Finding("ok", "prices", f"of {project.prices.date} ({project.prices.origin})")
+
+
+def _schemas(root: Path) -> Finding:
+    folder = root / ".edison" / "schemas"
+    stale = [
+        kind
+        for kind in KINDS
+        if not (folder / file_name(kind)).is_file()
+        or (folder / file_name(kind)).read_text(encoding="utf-8", errors="replace") != text_of(kind)
+    ]
+    if stale:
+        return Finding(
+            "warn",
+            "schemas",
+            f"old or missing in .edison/schemas: {', '.join(stale)}; "
+            "remove them and run edison init",
+        )
+    return Finding("ok", "schemas", "as in this version")

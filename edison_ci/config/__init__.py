@@ -1,0 +1,1 @@
+"""What the user wrote: the files of a project, read, checked and turned into values."""

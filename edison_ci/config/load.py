@@ -1,0 +1,211 @@
+"""Is this a whole project, and do its files agree with each other?"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edison_ci.checks.code import Python
+from edison_ci.config.cases import CaseFeed
+from edison_ci.config.experiment_rules import ExperimentRules
+from edison_ci.config.models import Configuration, Model, configure
+from edison_ci.config.prices import PriceTable, load_prices
+from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
+from edison_ci.config.references import References
+from edison_ci.config.registry_rules import RegistryRules
+from edison_ci.documents.files import Tree, WorkingTree
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
+from edison_ci.names import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from edison_ci.checks.options import Check
+    from edison_ci.config.experiment import ExperimentFile
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.config.quarantine import QuarantineFile
+    from edison_ci.config.rubric import RubricFile
+    from edison_ci.config.trust import TrustFile
+    from edison_ci.documents.marks import Document, Json
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment with everything it names."""
+
+    path: str
+    file: ExperimentFile
+    document: Document
+    prompts: tuple[Prompt, ...]
+    graders: tuple[Prompt, ...]
+    rubric: RubricFile | None
+    models: tuple[tuple[str, Model, Mapping[str, object]], ...]
+    """Name, model and this experiment's own parameters of each configuration."""
+    judges: tuple[Model, ...]
+    schemas: Mapping[str, Json] = field(default_factory=dict)
+    """JSON files that checks name, by path."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.file.experiment
+
+    def configurations(self, prompt: Prompt) -> tuple[Configuration, ...]:
+        """Return what each model is sent with this prompt."""
+        return tuple(configure(name, model, prompt, params) for name, model, params in self.models)
+
+    def all_checks(self) -> Iterator[Check]:
+        """Yield the checks, those inside combinators too."""
+        stack = list(self.file.checks)
+        while stack:
+            check = stack.pop()
+            yield check
+            stack.extend(check.parts())
+
+    def check_files(self) -> set[str]:
+        """Return the files that checks name: schemas and code."""
+        found: set[str] = set()
+        for check in self.all_checks():
+            value = getattr(check, "value", None)
+            if check.check == "json_schema" and isinstance(value, str):
+                found.add(value)
+            elif isinstance(check, Python):
+                found.add(check.path)
+        return found
+
+    def types(self) -> dict[str, str]:
+        """Return the declared types of inputs, over all prompts."""
+        declared: dict[str, str] = {}
+        for prompt in (*self.prompts, *self.graders):
+            for name, entry in (prompt.header.inputs or {}).items():
+                declared.setdefault(name, entry.type)
+        return declared
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project of files, read and checked."""
+
+    tree: Tree
+    file: ProjectFile
+    models: Mapping[str, Model]
+    experiments: Mapping[str, Experiment]
+    prompts: Mapping[str, Prompt]
+    rubrics: Mapping[str, RubricFile]
+    trust: TrustFile
+    quarantine: QuarantineFile
+    prices: PriceTable
+    warnings: tuple[Problem, ...] = ()
+    root: Path = field(default=Path())
+
+    def experiment(self, name: str) -> Experiment:
+        """Return an experiment by name, or say which there are."""
+        found = self.experiments.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.experiments, label="experiments")
+            raise UsageError(f"there is no experiment {name!r}", hint=hint)
+        return found
+
+    def cases(self, experiment: Experiment) -> CaseFeed:
+        """Return the cases of an experiment, to be read once."""
+        return CaseFeed(self.tree, experiment.file.data, experiment.types())
+
+
+def find_root(start: Path) -> Path:
+    """Return the nearest folder at or above `start` that has an edison.yaml."""
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / PROJECT).is_file():
+            return folder
+    raise ProjectNotFound(
+        f"there is no {PROJECT} in {start} or above it",
+        hint="make a project with: edison init",
+    )
+
+
+def load_project(root: Path, *, today: dt.date | None = None) -> Project:
+    """Return the project in a folder, or raise ConfigError with every problem of its files."""
+    project, problems = inspect_project(WorkingTree(root), root=root, today=today)
+    if project is None or only_errors(problems):
+        raise ConfigError(only_errors(problems))
+    return project
+
+
+def inspect_project(
+    tree: Tree, *, root: Path | None = None, today: dt.date | None = None
+) -> tuple[Project | None, list[Problem]]:
+    """Return the project as far as it can be read, and everything wrong with it."""
+    files = ProjectFiles(tree)
+    header = files.project()
+    if header is None:
+        return None, files.problems
+    models = files.models(header.paths.models)
+    trust, quarantine = files.trust(), files.quarantine()
+    for path in files.in_folder(header.paths.prompts, (".md",)):
+        files.prompt(path)
+    for path in files.in_folder(header.paths.rubrics, (".yaml", ".yml")):
+        files.rubric(path)
+    prices = _prices(tree, files)
+    day = today or dt.datetime.now(dt.UTC).date()
+    references = References(files, header, models)
+    experiments = _experiments(references)
+    rules = RegistryRules(references, trust, prices, day)
+    rules.check_models()
+    rules.check_quarantine(quarantine, set(experiments))
+    project = Project(
+        tree=tree,
+        file=header,
+        models=models,
+        experiments=experiments,
+        prompts=files.known_prompts(),
+        rubrics=files.known_rubrics(),
+        trust=trust,
+        quarantine=quarantine,
+        prices=prices,
+        warnings=tuple(p for p in files.problems if p not in only_errors(files.problems)),
+        root=root or Path(),
+    )
+    return project, files.problems
+
+
+def _prices(tree: Tree, files: ProjectFiles) -> PriceTable:
+    try:
+        return load_prices(tree)
+    except Fault as fault:
+        files.problems.append(
+            Problem(Location(".edison/prices.json"), fault.code, fault.message, fault.hint)
+        )
+        return load_prices()
+
+
+def _experiments(references: References) -> dict[str, Experiment]:
+    files, header = references.files, references.header
+    rules = ExperimentRules(references)
+    found: dict[str, Experiment] = {}
+    paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
+    if not paths:
+        files.problems.append(
+            Problem(
+                Location(PROJECT),
+                "empty",
+                f"there is no experiment in {header.paths.experiments}/",
+                "make one with: edison init",
+            )
+        )
+    for path in paths:
+        read = files.experiment(path)
+        if read is None:
+            continue
+        file, document = read
+        parts = rules.check(file, document)
+        if parts is None:
+            continue
+        experiment = Experiment(path, file, document, *parts)
+        schemas = {p: files.schema(p) for p in experiment.check_files() if p.endswith(".json")}
+        found[file.experiment] = dataclasses.replace(experiment, schemas=schemas)
+    return found

@@ -1,0 +1,229 @@
+"""What does a model cost, and where does that figure come from?"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib.resources import files as resources
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.model_entry import Price
+from edison_ci.config.models import OFFLINE, Model
+from edison_ci.documents.files import Tree, read
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Mapping
+
+PROJECT_FILE = ".edison/prices.json"
+MAX_BYTES = 10_000_000
+UNIT = "US dollars per million tokens"
+
+_FREE = Price.model_validate({"in": 0.0, "out": 0.0})
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Prices by `provider/model`, with the day and source they come from."""
+
+    date: str
+    source: str
+    models: Mapping[str, Mapping[str, Any]]
+    origin: str = "bundled"
+    """`bundled`, or the file of the project that replaces the bundled table."""
+
+    def price_of(self, model: Model) -> Price | None:
+        """Return the price of a model: as written, else from the table; None when unknown."""
+        if model.price is not None:
+            return model.price
+        if model.provider in OFFLINE:
+            return _FREE
+        row = self.models.get(key_of(model))
+        if row is None:
+            return None
+        return Price.model_validate({k: row[k] for k in ("in", "out", "cached_in") if k in row})
+
+    def retires(self, model: Model) -> str | None:
+        """Return the day from which the vendor no longer serves the model, if it is known."""
+        row = self.models.get(key_of(model), {})
+        day = row.get("retires")
+        return str(day) if day else None
+
+    def context(self, model: Model) -> int | None:
+        """Return how many tokens of input the model takes, if it is known."""
+        size = self.models.get(key_of(model), {}).get("context")
+        return int(size) if size else None
+
+
+def key_of(model: Model) -> str:
+    """Return the name of a model in the table."""
+    return f"{model.provider}/{model.model}"
+
+
+def load_prices(tree: Tree | None = None) -> PriceTable:
+    """Return the project's own table where it has one, else the bundled one."""
+    if tree is not None and tree.exists(PROJECT_FILE):
+        return parse_table(read(tree, PROJECT_FILE, max_bytes=MAX_BYTES), origin=PROJECT_FILE)
+    data = resources("edison_ci.config").joinpath("prices.json").read_bytes()
+    return parse_table(data)
+
+
+def parse_table(data: bytes, *, origin: str = "bundled") -> PriceTable:
+    """Return the table in a file of our own format, or raise a Fault."""
+    value = parse_json(data.decode("utf-8", errors="replace"))
+    if not isinstance(value, dict) or not isinstance(value.get("models"), dict):
+        raise Fault("prices", f"{origin} is not a price table", "make it with edison prices update")
+    models = value["models"]
+    for name, row in models.items() if isinstance(models, dict) else ():
+        if not isinstance(row, dict) or not all(_is_price(row.get(k)) for k in ("in", "out")):
+            raise Fault("prices", f"{origin}: {name!r} has no prices in and out")
+    return PriceTable(str(value.get("date", "")), str(value.get("source", "")), models, origin)  # type: ignore[arg-type]  # checked above
+
+
+def _is_price(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def dump_table(table: PriceTable) -> str:
+    """Return the text of a table, one model a line, so that changes are small to review."""
+    rows = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(dict(row), sort_keys=True)}"
+        for name, row in sorted(table.models.items())
+    )
+    head = {"date": table.date, "models": None, "source": table.source, "unit": UNIT, "version": 1}
+    return json.dumps(head, indent=1).replace("null", "{\n" + rows + "\n }", 1) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChanges:
+    """What an update would change."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    kept_retired: tuple[str, ...]
+    """Models the new source no longer lists; kept, so that old names still get a warning."""
+
+
+def update_table(
+    old: PriceTable, data: bytes, *, name: str, today: dt.date
+) -> tuple[PriceTable, PriceChanges]:
+    """Return the table updated from a file: ours, or litellm's model_prices_and_context_window."""
+    value = parse_json(data.decode("utf-8", errors="replace"))
+    if not isinstance(value, dict):
+        raise Fault("prices", f"{name} is not a price table")
+    if isinstance(value.get("models"), dict):
+        new = parse_table(data, origin=name)
+        fresh, date, source = dict(new.models), new.date, new.source
+    else:
+        fresh, date, source = dict(from_litellm(value)), today.isoformat(), f"{name} (litellm)"
+    if not fresh:
+        raise Fault(
+            "prices", f"{name} lists no model with a price", "give litellm's price file or ours"
+        )
+    gone = {k: v for k, v in old.models.items() if k not in fresh}
+    retired = {k: {**v, "retires": v.get("retires", date)} for k, v in gone.items()}
+    changes = PriceChanges(
+        added=tuple(sorted(k for k in fresh if k not in old.models)),
+        changed=tuple(sorted(k for k in fresh if k in old.models and fresh[k] != old.models[k])),
+        kept_retired=tuple(sorted(retired)),
+    )
+    return PriceTable(date, source, {**fresh, **retired}, PROJECT_FILE), changes
+
+
+# --- litellm's file -------------------------------------------------------------------------------
+
+_PROVIDERS = {
+    "openai": "openai",
+    "text-completion-openai": "openai",
+    "anthropic": "anthropic",
+    "azure": "azure",
+    "azure_text": "azure",
+    "bedrock": "bedrock",
+    "bedrock_converse": "bedrock",
+    "fireworks_ai-embedding-models": "litellm/fireworks_ai",
+    **{
+        name: f"litellm/{name}"
+        for name in (
+            "cohere_chat",
+            "deepseek",
+            "fireworks_ai",
+            "gemini",
+            "groq",
+            "mistral",
+            "together_ai",
+            "xai",
+        )
+    },
+}
+_MODES = ("chat", "completion", "responses", "embedding")
+_PREFIX = {"vertex": "vertex_ai/"}
+_REGIONAL = ("azure", "bedrock")  # a "/" left in these names is a region or a route
+_SKIP_NAME = re.compile(
+    r"^ft:|^(together|fireworks)-ai-|\b(audio|flux|image|lyria|ocr|tts|voxtral)\b"
+)
+_MEDIA_PRICES = ("output_cost_per_audio_token", "output_cost_per_video_token")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def from_litellm(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return our rows for litellm's file: text models of known providers with a price per token.
+
+    Where litellm lists a model both with and without its provider's prefix, the former counts.
+    """
+    table: dict[str, dict[str, Any]] = {}
+    for name in sorted(raw, key=lambda name: ("/" not in name, name)):
+        entry = raw[name]
+        if isinstance(entry, dict) and (key := _key(name, entry)) and (row := _row(entry)):
+            table.setdefault(key, row)
+    return dict(sorted(table.items()))
+
+
+def _key(name: str, entry: Mapping[str, Any]) -> str | None:
+    source = str(entry.get("litellm_provider", ""))
+    provider = "vertex" if source.startswith("vertex_ai") else _PROVIDERS.get(source)
+    if provider is None or _SKIP_NAME.search(name):
+        return None
+    model = name.removeprefix(_PREFIX.get(provider, provider.removeprefix("litellm/") + "/"))
+    if provider in _REGIONAL and "/" in model:
+        return None
+    return f"{provider}/{model}"
+
+
+def _row(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    mode, makes = entry.get("mode"), entry.get("supported_output_modalities")
+    if mode not in _MODES or (isinstance(makes, list) and ("audio" in makes or "video" in makes)):
+        return None
+    price_in = _per_million(entry.get("input_cost_per_token"))
+    price_out = _per_million(entry.get("output_cost_per_token"))
+    if not price_in or any(entry.get(name) for name in _MEDIA_PRICES):
+        return None
+    if not price_out and mode != "embedding":
+        return None  # free trials, and routers that bill the model behind them on top
+    row: dict[str, Any] = {"in": price_in, "out": price_out}
+    if cached := _per_million(entry.get("cache_read_input_token_cost")):
+        row["cached_in"] = cached
+    if context := _count(entry.get("max_input_tokens")):
+        row["context"] = context
+    if mode != "embedding" and (max_out := _count(entry.get("max_output_tokens"))):
+        row["max_out"] = max_out
+    if mode != "chat":
+        row["mode"] = str(mode)
+    date = entry.get("deprecation_date")
+    if isinstance(date, str) and _DATE.fullmatch(date):
+        row["retires"] = date
+    return row
+
+
+def _per_million(per_token: object) -> float:
+    """Return 0.15 for 1.5e-07, by decimal arithmetic so that no binary noise gets in."""
+    if not isinstance(per_token, int | float) or not 0 < per_token < 1:
+        return 0.0
+    return float(round(Decimal(str(per_token)) * 1_000_000, 6))
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,164 @@
+"""How does a failed validation become problems a person can act on?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.errors import Problem
+from edison_ci.names import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pydantic import ValidationError
+
+    from edison_ci.documents.marks import Document
+
+Loc = tuple[str | int, ...]
+
+
+class Said(NamedTuple):
+    """What is wrong in words."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> list[Problem]:
+    """Return one problem with its line for each thing that failed."""
+    found: list[Problem] = []
+    for item in error.errors(include_url=False):
+        raw, loc = _unwrap(item)
+        path, missing = _path(document.value, (*below, *loc))
+        if raw["type"] == "too_short" and _long_enough(document.value, path, raw):
+            continue  # an item failed, and the list only looks short without it
+        said = _say(raw, path, missing)
+        on_key = said.code == "unknown-key"
+        where = document.locate(path, key=on_key)
+        found.append(Problem(where, said.code, said.message, said.hint))
+    return found
+
+
+def _unwrap(item: Any) -> tuple[dict[str, Any], Loc]:
+    """Return the innermost error and where it is."""
+    loc: Loc = tuple(item["loc"])
+    while item["type"] == "nested":
+        item = item["ctx"]["original"]
+        loc = (*loc, *item["loc"])
+    at = item.get("ctx", {}).get("at", ())
+    return dict(item), (*loc, *at)
+
+
+def _path(value: Any, loc: Loc) -> tuple[Loc, str]:
+    """Return the part of a location that exists in the file, and the first key that does not."""
+    path: list[str | int] = []
+    step: Any
+    for step in loc:
+        if (isinstance(value, dict) and step in value) or (
+            isinstance(value, list) and isinstance(step, int) and step < len(value)
+        ):
+            value = value[step]
+        elif isinstance(step, str) and isinstance(value, dict):
+            return tuple(path), step
+        else:
+            continue  # a step inside a shorthand, such as a text that stands for a map
+        path.append(step)
+    return tuple(path), ""
+
+
+def _long_enough(value: Any, path: Any, item: dict[str, Any]) -> bool:
+    for step in path:
+        value = value[step]
+    return isinstance(value, list) and len(value) >= int(item["ctx"]["min_length"])
+
+
+def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
+    kind = str(item["type"])
+    context = item.get("ctx", {})
+    if "text" in context and "hint" in context:
+        return Said(kind, context["text"], context["hint"])
+    name = str(path[-1]) if path else "the file"
+    if kind == "missing":
+        return Said("missing", f"key {missing!r} is missing" if missing else f"{name} is missing")
+    say = _SAYINGS.get(kind)
+    if say is not None:
+        return say(name, _short(item.get("input")), context)
+    return Said(kind.replace("_", "-"), f"{name}: {item['msg']}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _bound(word: str, key: str) -> Callable[[str, str, dict[str, Any]], Said]:
+    def say(name: str, value: str, context: dict[str, Any]) -> Said:
+        limit = context[key]
+        return Said("range", f"{name} is {value}; {word} {limit:g}")
+
+    return say
+
+
+def _length(word: str, key: str, what: str) -> Callable[[str, str, dict[str, Any]], Said]:
+    def say(name: str, _value: str, context: dict[str, Any]) -> Said:
+        actual = context.get("actual_length")
+        has = f"{name} has {actual} {what}" if actual is not None else name
+        return Said("length", f"{has}; {word} {context[key]:,}")
+
+    return say
+
+
+def _type(wanted: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Said]:
+    def say(name: str, value: str, _context: dict[str, Any]) -> Said:
+        advice = hint
+        if not hint and wanted == "a text" and not value.startswith(("{", "[", "'")):
+            advice = "quote it"
+        if wanted.startswith(("a number", "a whole")) and value.startswith("'"):
+            advice = "write it without quotes"
+        return Said("type", f"{name} is {value}, not {wanted}", advice)
+
+    return say
+
+
+def _literal(name: str, value: str, context: dict[str, Any]) -> Said:
+    allowed = [part.strip("'") for part in _listed(str(context["expected"]))]
+    return Said("value", f"{name} is {value}", _near(value.strip("'"), allowed))
+
+
+def _near(value: str, allowed: list[str]) -> str:
+    hint = did_you_mean(value, allowed)
+    return hint if hint.startswith("did") else f"allowed: {', '.join(allowed)}"
+
+
+def _listed(expected: str) -> Iterator[str]:
+    yield from expected.replace(" or ", ", ").split(", ")
+
+
+def _pattern(name: str, value: str, context: dict[str, Any]) -> Said:
+    return Said("pattern", f"{name} is {value}; allowed is {context['pattern']}")
+
+
+_SAYINGS: dict[str, Callable[[str, str, dict[str, Any]], Said]] = {
+    "greater_than_equal": _bound("at least", "ge"),
+    "less_than_equal": _bound("at most", "le"),
+    "greater_than": _bound("more than", "gt"),
+    "less_than": _bound("less than", "lt"),
+    "string_too_short": _length("at least", "min_length", "characters"),
+    "string_too_long": _length("at most", "max_length", "characters"),
+    "too_short": _length("at least", "min_length", "entries"),
+    "too_long": _length("at most", "max_length", "entries"),
+    "string_type": _type("a text"),
+    "int_type": _type("a whole number"),
+    "int_from_float": _type("a whole number"),
+    "float_type": _type("a number"),
+    "bool_type": _type("true or false"),
+    "tuple_type": _type("a list", "write [a, b]"),
+    "list_type": _type("a list", "write [a, b]"),
+    "dict_type": _type("a map", "write key: value"),
+    "model_type": _type("a map", "write key: value"),
+    "model_attributes_type": _type("a map", "write key: value"),
+    "finite_number": _type("a number"),
+    "literal_error": _literal,
+    "string_pattern_mismatch": _pattern,
+}

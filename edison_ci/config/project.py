@@ -1,0 +1,156 @@
+"""What may stand in edison.yaml?"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from edison_ci.names import odd_character
+from edison_ci.shape import EnvName, FilePath, Name, Shape, items, wrong
+
+Version = Annotated[Literal[1], Field(description="Version of the file format.")]
+Dollars = Annotated[float, Field(ge=0.01, le=10_000)]
+
+_PROJECT = re.compile(r"[A-Za-z0-9 _-]+\Z")
+
+
+def _project_name(value: str) -> str:
+    if not _PROJECT.match(value):
+        odd = odd_character(value) or "a character that is not allowed"
+        raise wrong("name", f"{value!r} contains {odd}", "use letters, digits, spaces, '-' and '_'")
+    if not slug(value):
+        raise wrong("name", f"{value!r} has no letter or digit")
+    return value
+
+
+def slug(name: str) -> str:
+    """Return the kebab-case form of a name, at most 50 characters."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return "-".join(words)[:50].strip("-")
+
+
+class Paths(Shape):
+    """Where the files of the project are."""
+
+    experiments: FilePath = Field("experiments", description="Folder of the experiments.")
+    prompts: FilePath = Field("prompts", description="Folder of the prompts.")
+    rubrics: FilePath = Field("rubrics", description="Folder of the rubrics.")
+    datasets: FilePath = Field("datasets", description="Folder of the datasets.")
+    models: FilePath = Field("models.yaml", description="The model registry.")
+
+
+class Defaults(Shape):
+    """What an experiment gets when it does not say."""
+
+    model: Name | None = Field(None, description="Model that generates.")
+    judge: Name | None = Field(None, description="Model that judges.")
+    refiner: Name | None = Field(None, description="Model that proposes refinements.")
+    budget_usd: Dollars = Field(100, description="Most a run or loop may spend, in dollars.")
+    max_iterations: int = Field(10, ge=1, le=100, description="Most iterations of a loop.")
+
+
+class Settings(Shape):
+    """Rules of the whole project."""
+
+    allow_synthetic_datasets: bool = Field(
+        True, description="Whether data may be generated and `kind: synthetic` used."
+    )
+    require_review_approval: bool = Field(
+        True, description="Whether a person approves every refinement (refuses --auto-approve)."
+    )
+    retention_days: int = Field(
+        90, ge=0, le=36_500, description="Days that texts are kept; 0 keeps them for ever."
+    )
+    reuse_days: int = Field(30, ge=0, le=3_650, description="Days that a stored answer is reused.")
+    allow_code: bool = Field(False, description="Whether python and command checks may run.")
+    redact_pii_before_storage: bool = Field(
+        False, description="Whether only redacted texts are stored and graded."
+    )
+    private: bool = Field(False, description="Whether texts never leave the local results.db.")
+    monthly_budget_usd: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = Field(
+        None, description="Most the project may spend in 30 days, in dollars."
+    )
+
+
+Role = Literal["viewer", "reviewer", "editor", "admin", "owner"]
+
+
+class Member(Shape):
+    """A person and what they may do."""
+
+    github: Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})$")] | None = Field(
+        None, description="Login on GitHub."
+    )
+    email: Annotated[str, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")] | None = Field(
+        None, description="E-mail address of the Git identity."
+    )
+    role: Role = Field(description="viewer < reviewer < editor < admin < owner.")
+
+    @model_validator(mode="after")
+    def _known_somehow(self) -> Self:
+        if self.github is None and self.email is None:
+            raise wrong("member", "a member has neither github nor email", "give at least one")
+        return self
+
+
+class Smtp(Shape):
+    """A mail server."""
+
+    host_env: EnvName = Field(description="Variable with host:port.")
+    sender: str = Field(alias="from", max_length=254, description="Sender address.")
+    to: Annotated[tuple[str, ...], items(1, 50)] = Field(description="Recipients.")
+
+
+Occasion = Literal[
+    "alert",
+    "budget",
+    "run_failed",
+    "run_completed",
+    "suggestion",
+    "review_needed",
+    "schedule_missed",
+]
+
+
+class Notification(Shape):
+    """Who is told what, and how."""
+
+    on: Annotated[tuple[Occasion, ...], items(1, 7)] = Field(description="Occasions.")
+    webhook_env: EnvName | None = Field(None, description="Variable with the address to post to.")
+    smtp: Smtp | None = Field(None, description="Mail server.")
+    format: Literal["json", "slack"] = Field("json", description="Shape of the webhook's body.")
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if (self.webhook_env is None) == (self.smtp is None):
+            raise wrong("exactly-one", "a notification needs webhook_env or smtp, not both")
+        return self
+
+
+class ProjectFile(Shape):
+    """edison.yaml: the project, its defaults, settings, members and notifications."""
+
+    version: Version
+    project: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_project_name)] = (
+        Field(
+            description="Name of the project.", json_schema_extra={"pattern": "^[A-Za-z0-9 _-]+$"}
+        )
+    )
+    description: str = Field("", max_length=1_000, description="What the project is about.")
+    paths: Paths = Field(default_factory=Paths, description="Where the files are.")
+    results: FilePath = Field(".edison/results.db", description="The results database.")
+    defaults: Defaults = Field(default_factory=Defaults, description="Defaults of experiments.")
+    settings: Settings = Field(default_factory=Settings, description="Rules of the project.")
+    members: Annotated[tuple[Member, ...], items(0, 1_000)] = Field(
+        (), description="People and their roles; none means whoever can write the repository."
+    )
+    notifications: Annotated[tuple[Notification, ...], items(0, 100)] = Field(
+        (), description="Who is told what."
+    )
+
+    @property
+    def slug(self) -> str:
+        """Kebab-case name."""
+        return slug(self.project)

@@ -1,0 +1,186 @@
+"""Which files make up a project, and what does each of them say?
+
+Reading one file never stops the reading of another: whatever is wrong is collected, and whoever
+asks decides whether a project with problems is still of use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from edison_ci.config.experiment import ExperimentFile
+from edison_ci.config.models import Model, RegistryReader
+from edison_ci.config.problems import problems_of
+from edison_ci.config.project import ProjectFile
+from edison_ci.config.prompt import Prompt, read_prompt
+from edison_ci.config.quarantine import QuarantineFile
+from edison_ci.config.rubric import RubricFile
+from edison_ci.config.secrets_in_files import secrets_in
+from edison_ci.config.trust import TrustFile
+from edison_ci.documents.decoding import decode
+from edison_ci.documents.files import Tree, read
+from edison_ci.documents.json_text import read_json
+from edison_ci.documents.marks import Document, Fault, Json
+from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.errors import Location, Problem, Severity
+from edison_ci.shape import Shape
+
+PROJECT = "edison.yaml"
+TRUST = ".edison/trust.yaml"
+QUARANTINE = "quarantine.yaml"
+
+S = TypeVar("S", bound=Shape)
+
+
+class ProjectFiles:
+    """Reads the files of a project from a tree, each once."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.problems: list[Problem] = []
+        self._prompts: dict[str, Prompt | None] = {}
+        self._rubrics: dict[str, RubricFile | None] = {}
+        self._schemas: dict[str, Json] = {}
+        self.documents: dict[str, Document] = {}
+
+    def project(self) -> ProjectFile | None:
+        """Return edison.yaml."""
+        return self._shape(PROJECT, ProjectFile)
+
+    def models(self, path: str) -> dict[str, Model]:
+        """Return the registry; empty if there is none."""
+        document = self._document(path)
+        if document is None:
+            return {}
+        if not isinstance(document.value, dict):
+            self.problems.append(
+                document.problem((), "type", "the registry is not a map", "NAME: {provider: ...}")
+            )
+            return {}
+        version = document.value.get("version", 1)
+        if version != 1 or isinstance(version, bool):
+            self.problems.append(
+                document.problem(("version",), "value", f"version is {version!r}", "allowed: 1")
+            )
+        reader = RegistryReader(document)
+        models = reader.read()
+        self.problems += reader.problems
+        return models
+
+    def trust(self) -> TrustFile:
+        """Return trust.yaml; without one only the built-in pairs are trusted."""
+        found = self._shape(TRUST, TrustFile) if self.tree.exists(TRUST) else None
+        return found or TrustFile()
+
+    def quarantine(self) -> QuarantineFile:
+        """Return quarantine.yaml, empty if there is none."""
+        found = self._shape(QUARANTINE, QuarantineFile) if self.tree.exists(QUARANTINE) else None
+        return found or QuarantineFile()
+
+    def experiment(self, path: str) -> tuple[ExperimentFile, Document] | None:
+        """Return one experiment, its id checked against the file's name."""
+        found = self._shape(path, ExperimentFile)
+        if found is None:
+            return None
+        document = self.documents[path]
+        self._check_stem(document, "experiment", found.experiment)
+        return found, document
+
+    def rubric(self, path: str) -> RubricFile | None:
+        """Return one rubric."""
+        if path not in self._rubrics:
+            found = self._rubrics[path] = self._shape(path, RubricFile)
+            if found is not None:
+                self._check_stem(self.documents[path], "rubric", found.rubric)
+        return self._rubrics[path]
+
+    def prompt(self, path: str) -> Prompt | None:
+        """Return one prompt."""
+        if path not in self._prompts:
+            try:
+                data = read(self.tree, path)
+            except Fault as fault:
+                self._fault(path, fault)
+                self._prompts[path] = None
+                return None
+            prompt, problems = read_prompt(data, path, self.schema)
+            self.problems += problems
+            self._prompts[path] = prompt
+        return self._prompts[path]
+
+    def known_prompts(self) -> dict[str, Prompt]:
+        """Return the prompts that could be read, by path."""
+        return {path: prompt for path, prompt in self._prompts.items() if prompt is not None}
+
+    def known_rubrics(self) -> dict[str, RubricFile]:
+        """Return the rubrics that could be read, by path."""
+        return {path: rubric for path, rubric in self._rubrics.items() if rubric is not None}
+
+    def schema(self, path: str) -> Json:
+        """Return a JSON file (a schema, tools); raises a Fault."""
+        if path not in self._schemas:
+            document = read_json(read(self.tree, path), path)
+            self._schemas[path] = document.value
+        return self._schemas[path]
+
+    def in_folder(self, folder: str, suffixes: tuple[str, ...]) -> list[str]:
+        """Return the paths of the files of a folder that end in one of the suffixes."""
+        names = (
+            n for n in self.tree.names(folder) if n.endswith(suffixes) and not n.startswith(".")
+        )
+        return [f"{folder}/{name}" for name in names]
+
+    # --- the ways of reading ----------------------------------------------------------------------
+
+    def _document(self, path: str) -> Document | None:
+        try:
+            text = decode(read(self.tree, path))
+            document = read_yaml(text, path)
+        except Fault as fault:
+            self._fault(path, fault)
+            return None
+        for secret in secrets_in(text):
+            self._fault(path, secret)
+        self.problems += document.problems
+        self.documents[path] = document
+        return document
+
+    def _shape(self, path: str, shape: type[S]) -> S | None:
+        document = self._document(path)
+        if document is None:
+            return None
+        value: Any = {} if document.value is None else document.value
+        try:
+            return shape.model_validate(value)
+        except ValidationError as error:
+            self.problems += problems_of(error, document)
+            return None
+
+    def _check_stem(self, document: Document, key: str, value: str) -> None:
+        stem = document.file.rpartition("/")[2].rpartition(".")[0]
+        if value != stem:
+            self.problems.append(
+                document.problem(
+                    (key,),
+                    "id",
+                    f"{key} is {value!r}, the file's stem is {stem!r}",
+                    "rename one of them",
+                )
+            )
+
+    def _fault(self, path: str, fault: Fault) -> None:
+        unplaced = fault.code in {"not-found", "unreadable", "not-a-file", "path", "size"}
+        line, column = fault.at
+        where = (
+            Location(path)
+            if unplaced and fault.at == (0, 0)
+            else Location(path, line + 1, column + 1)
+        )
+        self.problems.append(Problem(where, fault.code, fault.message, fault.hint))
+
+
+def only_errors(problems: list[Problem]) -> list[Problem]:
+    """Return the problems that stop every command."""
+    return [problem for problem in problems if problem.severity is Severity.ERROR]

@@ -1,0 +1,48 @@
+"""How does a rule about several files find things and say what is wrong?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.names import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from edison_ci.config.models import Model
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.config.project_files import ProjectFiles
+    from edison_ci.documents.marks import Document
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The files, their header and the models; problems go where all the others are."""
+
+    files: ProjectFiles
+    header: ProjectFile
+    models: Mapping[str, Model]
+
+    def add(self, document: Document, path: Path, code: str, message: str, hint: str = "") -> None:
+        """Report a problem at a place of a file."""
+        self.files.problems.append(document.problem(path, code, message, hint))
+
+    def unknown_model(self, document: Document, path: Path, name: str) -> None:
+        """Report a model that is not in the registry, with the nearest that is."""
+        known = list(self.models)
+        hint = did_you_mean(name, known, label="models.yaml has") or "add it to models.yaml"
+        entry = self.files.documents.get(self.header.paths.models)
+        if entry is not None and isinstance(entry.value, dict) and name in entry.value:
+            return  # it is there and has problems of its own
+        self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
+
+    def missing_file(
+        self, document: Document, path: Path, file: str, folder: str, suffix: str
+    ) -> None:
+        """Report a file that is not there, with the nearest that is."""
+        there = self.files.in_folder(folder, (suffix,))
+        hint = did_you_mean(file, there, label="there are") or f"write it, or see {folder}/"
+        self.add(document, path, "not-found", f"{file} does not exist", hint)

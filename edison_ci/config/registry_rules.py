@@ -1,0 +1,97 @@
+"""Are the models of the registry trusted, priced and still served? Has a quarantine run out?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.config.models import Model, retirement
+from edison_ci.config.project_files import PROJECT, QUARANTINE
+from edison_ci.config.trust import TrustFile, origin
+from edison_ci.errors import Problem, Severity
+from edison_ci.names import did_you_mean
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from edison_ci.config.prices import PriceTable
+    from edison_ci.config.quarantine import QuarantineFile
+    from edison_ci.config.references import References
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryRules:
+    """Checks that hold for the project, whatever its experiments are."""
+
+    _refs: References
+    _trust: TrustFile
+    _prices: PriceTable
+    _today: dt.date
+
+    def check_models(self) -> None:
+        """Check keys against trust, prices against the table, defaults against the registry."""
+        for model in self._refs.models.values():
+            self._check_trust(model)
+            self._check_price(model)
+        document = self._refs.files.documents.get(PROJECT)
+        for role in ("model", "judge", "refiner"):
+            name = getattr(self._refs.header.defaults, role)
+            if name is not None and name not in self._refs.models and document is not None:
+                self._refs.unknown_model(document, ("defaults", role), name)
+
+    def _check_trust(self, model: Model) -> None:
+        if model.base_url is None:
+            return
+        for env in model.keys.values():
+            if not self._trust.allows(env, model.base_url):
+                host = origin(model.base_url)
+                self._refs.files.problems.append(
+                    Problem(
+                        model.where,
+                        "trust",
+                        f"model {model.name!r} would send {env} to {host}",
+                        f'allow it in .edison/trust.yaml: {{env: {env}, hosts: ["{host}"]}}',
+                    )
+                )
+
+    def _check_price(self, model: Model) -> None:
+        if self._prices.price_of(model) is None:
+            hint = f"add price: {{in: ..., out: ...}} or price: free; table of {self._prices.date}"
+            self._refs.files.problems.append(
+                Problem(
+                    model.where,
+                    "price",
+                    f"the price of model {model.name!r} is not known; "
+                    "a run with a budget will refuse it",
+                    hint,
+                    Severity.WARNING,
+                )
+            )
+        retires = self._prices.retires(model)
+        if retires:
+            warning = retirement(model.name, retires, self._today.isoformat(), model.where)
+            if warning:
+                self._refs.files.problems.append(warning)
+
+    def check_quarantine(self, file: QuarantineFile, experiments: set[str]) -> None:
+        """Check that entries name experiments and have not run out."""
+        document = self._refs.files.documents.get(QUARANTINE)
+        if document is None:
+            return
+        for index, entry in enumerate(file.cases):
+            if entry.experiment not in experiments:
+                self._refs.add(
+                    document,
+                    ("cases", index, "experiment"),
+                    "unknown-experiment",
+                    f"there is no experiment {entry.experiment!r}",
+                    did_you_mean(entry.experiment, experiments),
+                )
+            if entry.until < self._today.isoformat():
+                self._refs.add(
+                    document,
+                    ("cases", index, "until"),
+                    "expired",
+                    f"the quarantine of {entry.case!r} ended on {entry.until}",
+                    "mend the case and remove the entry, or set a new date",
+                )

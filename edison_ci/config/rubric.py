@@ -1,0 +1,137 @@
+"""What may stand in a rubric?"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from edison_ci.config.project import Version
+from edison_ci.shape import FilePath, Name, Shape, items, wrong
+
+SCALES = ("0-1", "0-3", "0-5", "0-10", "0-100")
+WEIGHT_TOLERANCE = 0.01
+
+
+def _criterion_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9 ]+", value) or not value.strip():
+        raise wrong(
+            "name", f"{value!r} is not a criterion's name", "use letters, digits and spaces"
+        )
+    return value
+
+
+class Scale(Shape):
+    """The range of scores a judge gives."""
+
+    min: float = Field(0, ge=-1_000, le=1_000, description="Worst score.")
+    max: float = Field(1, ge=-1_000, le=1_000, description="Best score.")
+    labels: dict[str, Annotated[str, Field(max_length=500)]] = Field(
+        default_factory=dict, max_length=101, description="What a score means, by score."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.min < self.max:
+            raise wrong("scale", f"min {self.min:g} is not below max {self.max:g}", at=("min",))
+        for label in self.labels:
+            try:
+                inside = self.min <= float(label) <= self.max
+            except ValueError:
+                inside = False
+            if not inside:
+                raise wrong("scale", f"label {label!r} is not a score of the scale", at=("labels",))
+        return self
+
+
+def _scale(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in SCALES:
+            raise wrong(
+                "scale",
+                f"{value!r} is not a scale",
+                f"allowed: {', '.join(SCALES)} or {{min, max, labels}}",
+            )
+        low, _, high = value.partition("-")
+        return {"min": float(low), "max": float(high)}
+    return value
+
+
+ScaleText = Annotated[
+    Scale,
+    BeforeValidator(_scale),
+    WithJsonSchema({"anyOf": [{"enum": list(SCALES)}, {"x-shape": "Scale"}]}, mode="validation"),
+]
+
+
+class Criterion(Shape):
+    """One thing a judge scores."""
+
+    name: Annotated[str, Field(min_length=1, max_length=50), AfterValidator(_criterion_name)] = (
+        Field(description="Name.", json_schema_extra={"pattern": "^[A-Za-z0-9 ]+$"})
+    )
+    description: str = Field(min_length=10, max_length=500, description="What the judge looks for.")
+    weight: float = Field(gt=0, le=1, description="Share of the composite.")
+    scale: ScaleText = Field(
+        default_factory=lambda: Scale(min=0, max=5), description="Scores; 0-5 by default."
+    )
+    required: bool = Field(
+        False, description="Whether a missing score makes the composite missing."
+    )
+    min: float | None = Field(
+        None, ge=0, le=1, description="A lower score (0-1) fails the case, whatever the composite."
+    )
+    lower_is_better: bool = Field(False, description="Whether low scores are good.")
+
+    @property
+    def slug(self) -> str:
+        """The name as it may be written in a gate."""
+        return "-".join(self.name.lower().split())
+
+
+class Calibration(Shape):
+    """How a judge earns the right to decide a gate."""
+
+    labels: FilePath = Field(description="Human grades, JSONL.")
+    min_kappa: float = Field(0.6, ge=-1, le=1, description="Least agreement with people.")
+    min_n: int = Field(50, ge=1, le=100_000, description="Fewest labels.")
+
+
+class RubricFile(Shape):
+    """rubrics/NAME.yaml: weighted criteria."""
+
+    version: Version = 1
+    rubric: Name = Field(description="Id; the file's stem.")
+    criteria: Annotated[tuple[Criterion, ...], items(2, 10)] = Field(description="What is scored.")
+    normalize: bool = Field(False, description="Whether weights are scaled to sum to 1.")
+    pass_at: float | None = Field(
+        None, ge=0, le=1, description="Composite (0-1) from which a draw passes."
+    )
+    calibration: Calibration | None = Field(None, description="Terms of the judge's licence.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [criterion.slug for criterion in self.criteria]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise wrong(
+                    "duplicate",
+                    f"criterion {self.criteria[index].name!r} is named twice",
+                    at=("criteria", index, "name"),
+                )
+        total = sum(criterion.weight for criterion in self.criteria)
+        if not self.normalize and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
+            shares = ", ".join(f"{c.name} {c.weight / total:.3g}" for c in self.criteria)
+            raise wrong(
+                "weights",
+                f"weights sum to {total:.4g}, not to 1",
+                f"normalised: {shares}; or add normalize: true",
+                at=("criteria",),
+            )
+        return self
+
+    def weights(self) -> dict[str, float]:
+        """Return the weights, summing to 1, by criterion."""
+        total = sum(criterion.weight for criterion in self.criteria)
+        return {criterion.name: criterion.weight / total for criterion in self.criteria}

@@ -1,0 +1,84 @@
+"""What may stand in .edison/trust.yaml, and which key may go to which host?"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from edison_ci.config.project import Version
+from edison_ci.shape import EnvName, FilePath, Shape, items, wrong
+
+_HOST = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?\Z")
+_PORTS = {"http": 80, "https": 443}
+
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "OPENAI_API_KEY": ("https://api.openai.com",),
+    "ANTHROPIC_API_KEY": ("https://api.anthropic.com",),
+    "GEMINI_API_KEY": ("https://generativelanguage.googleapis.com",),
+    "MISTRAL_API_KEY": ("https://api.mistral.ai",),
+    "GROQ_API_KEY": ("https://api.groq.com",),
+    "DEEPSEEK_API_KEY": ("https://api.deepseek.com",),
+    "TOGETHER_API_KEY": ("https://api.together.xyz",),
+    "FIREWORKS_API_KEY": ("https://api.fireworks.ai",),
+    "XAI_API_KEY": ("https://api.x.ai",),
+    "COHERE_API_KEY": ("https://api.cohere.com",),
+    "OPENROUTER_API_KEY": ("https://openrouter.ai",),
+}
+"""Keys of known vendors and the only hosts each may be sent to."""
+
+
+def origin(address: str) -> str:
+    """Return scheme, host and port of an address in one exact form."""
+    parts = urlsplit(address)
+    host = (parts.hostname or "").lower()
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme.lower()}://{shown}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
+
+
+def _host(value: str) -> str:
+    if not _HOST.match(value):
+        raise wrong("host", f"{value!r} is not scheme, host and port", "write https://host:port")
+    return value
+
+
+class TrustedKey(Shape):
+    """A key and the hosts it may be sent to."""
+
+    env: EnvName = Field(description="Name of the variable that holds the key.")
+    hosts: Annotated[
+        tuple[Annotated[str, Field(max_length=300), AfterValidator(_host)], ...], items(1, 50)
+    ] = Field(description="Exact scheme, host and port.")
+
+
+class TrustedCode(Shape):
+    """Which code of the repository a pull request may run."""
+
+    allow: bool = Field(False, description="Whether code checks may run in pull requests.")
+    paths: Annotated[tuple[FilePath, ...], items(0, 1_000)] = Field(
+        (), description="Files or folders the code may come from."
+    )
+
+
+class TrustFile(Shape):
+    """.edison/trust.yaml: which key may go to which host."""
+
+    version: Version = 1
+    keys: Annotated[tuple[TrustedKey, ...], items(0, 200)] = Field(
+        (), description="Keys and hosts."
+    )
+    builtin: bool = Field(True, description="Whether the known vendors' own pairs apply.")
+    code: TrustedCode = Field(default_factory=TrustedCode, description="Code checks.")
+    budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
+        None, description="Most a pull request may set as its budget, in dollars."
+    )
+
+    def allows(self, env: str, address: str) -> bool:
+        """Whether the key in a variable may be sent to this address."""
+        target = origin(address)
+        listed = [host for key in self.keys if key.env == env for host in key.hosts]
+        if self.builtin:
+            listed += BUILT_IN.get(env, ())
+        return any(origin(host) == target for host in listed)

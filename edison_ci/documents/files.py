@@ -1,0 +1,127 @@
+"""Which bytes does a path in the project stand for?
+
+Everything in a repository may be hostile, so a path is followed only inside the project and only
+to a regular file: no absolute paths, no `..` out of the tree, no links that leave it, no FIFOs or
+devices (they would block), and never more bytes than asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Protocol
+
+from edison_ci.documents.marks import Fault
+
+CONFIG_BYTES = 1_000_000
+
+
+class Tree(Protocol):
+    """A tree of files: the working directory, or a commit."""
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        """Open a regular file for reading, or raise a Fault."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names of the entries of a folder; empty if there is none."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a path stands for something that could be opened."""
+
+
+def read(tree: Tree, path: str, *, max_bytes: int = CONFIG_BYTES) -> bytes:
+    """Return the whole content of a file of at most `max_bytes`."""
+    with tree.open(path, max_bytes=max_bytes) as stream:
+        data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise too_large(path, len(data), max_bytes)
+    return data
+
+
+def too_large(path: str, size: int, limit: int) -> Fault:
+    """Return the fault for a file over its limit."""
+    return Fault("size", f"{path} is larger than {limit:,} bytes ({size:,})")
+
+
+def inside(path: str) -> str:
+    """Return the path normalised, or raise a Fault if it could leave the project."""
+    if not path or "\0" in path or "\n" in path or "\\" in path:
+        raise Fault("path", f"{path!r} is not a path", "use forward slashes")
+    if "://" in path:
+        raise Fault("path", f"{path!r} is an address", "only files of the project are read")
+    if path.startswith(("/", "~")) or path[1:2] == ":":
+        raise Fault("path", f"{path!r} is absolute", "give it relative to edison.yaml")
+    parts: list[str] = []
+    for part in PurePosixPath(path).parts:
+        if part == "..":
+            if not parts:
+                raise Fault("path", f"{path!r} leaves the project")
+            parts.pop()
+        else:
+            parts.append(part)
+    if not parts:
+        raise Fault("path", f"{path!r} is not a file")
+    return "/".join(parts)
+
+
+class WorkingTree:
+    """The files on disk below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        """Open a regular file inside the folder; links are followed while they stay inside."""
+        real = self._real(path)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            descriptor = os.open(real, flags)
+        except FileNotFoundError:
+            raise Fault("not-found", f"{path} does not exist", self._near(path)) from None
+        except OSError as error:
+            raise Fault("unreadable", f"{path} cannot be read: {error.strerror}") from None
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise Fault("not-a-file", f"{path} is {kind}")
+        if max_bytes is not None and status.st_size > max_bytes:
+            os.close(descriptor)
+            raise too_large(path, status.st_size, max_bytes)
+        return os.fdopen(descriptor, "rb")
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names in a folder; links that leave the project are left to `open`."""
+        try:
+            real = self._real(folder) if folder not in ("", ".") else self.root
+            return sorted(entry.name for entry in os.scandir(real))
+        except (OSError, Fault):
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything at this path, even something unreadable."""
+        try:
+            return os.path.lexists(self.root / inside(path))
+        except Fault:
+            return False
+
+    def _real(self, path: str) -> Path:
+        try:
+            real = Path(os.path.realpath(self.root / inside(path)))
+        except OSError as error:
+            raise Fault("unreadable", f"{path} cannot be read: {error.strerror}") from None
+        if not real.is_relative_to(self.root):
+            raise Fault("path", f"{path} is a link that leaves the project")
+        return real
+
+    def _near(self, path: str) -> str:
+        folder, _, name = path.rpartition("/")
+        names = self.names(folder)
+        stem = name.rpartition(".")[0] or name
+        same = [n for n in names if n.rpartition(".")[0] == stem or n.casefold() == name.casefold()]
+        if same:
+            return f"did you mean {(folder + '/' if folder else '') + same[0]!r}?"
+        if folder and not names:
+            return f"the folder {folder!r} is missing or empty"
+        return ""

@@ -1,0 +1,200 @@
+"""What does this JSON text say, and at which column?
+
+One strict reader for dataset rows, schemas and recordings: duplicate keys, NaN and Infinity,
+numbers out of range, lone surrogates and deep nesting are refused. Positions are worked out only
+when a problem needs one, so reading costs little more than the standard library's parser.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import math
+import re
+from typing import NoReturn
+
+from edison_ci.documents.decoding import decode, place
+from edison_ci.documents.marks import Document, Fault, Json, Mark
+
+_MAX_DEPTH = 50
+_MAX_DIGITS = 400
+_SPACE = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ATOM = re.compile(r"[^\s,\]}]+")
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _DuplicateKeyError
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(text)
+    return int(text)
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
+)
+
+
+def parse_json(text: str) -> Json:
+    """Return the value of a JSON text, or raise a Fault with its place."""
+    try:
+        value: Json = _decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise _syntax(text, error) from None
+    except _DuplicateKeyError:
+        raise _duplicate(text) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise _number(text, str(error)) from None
+    if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
+        raise _too_deep()
+    if "\\u" in text:
+        _refuse_surrogates(text, value)
+    return value
+
+
+def read_json(data: bytes | str, file: str, *, first_line: int = 1) -> Document:
+    """Return a whole JSON file as a document with positions."""
+    text = decode(data) if isinstance(data, bytes) else data
+    return Document(file, parse_json(text), json_marks(text), first_line)
+
+
+def json_marks(text: str) -> Mark:
+    """Return the position of every value in a JSON text that parses."""
+    return _Scanner(text).value(_skip(text, 0), (0, 0))[0]
+
+
+def _depth(value: Json) -> int:
+    deepest, stack = 0, [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        if isinstance(item, dict | list):
+            deepest = max(deepest, depth)
+            stack.extend(
+                (v, depth + 1) for v in (item.values() if isinstance(item, dict) else item)
+            )
+    return deepest
+
+
+def _refuse_surrogates(text: str, value: Json) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        found = re.search(r"\\u[dD][89a-fA-F]", text)
+        at = place(text, found.start() if found else 0)
+        raise Fault("encoding", "a lone surrogate is not a character", at=at) from None
+
+
+def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
+    hint = ""
+    if error.pos < len(text) and text[error.pos] == "'":
+        hint = "JSON strings take double quotes"
+    elif "Extra data" in error.msg:
+        hint = "one JSON value per line"
+    message = error.msg[0].lower() + error.msg[1:]
+    return Fault("syntax", f"not valid JSON: {message}", hint, at=place(text, error.pos))
+
+
+def _duplicate(text: str) -> Fault:
+    scanner = _Scanner(text)
+    scanner.value(_skip(text, 0), (0, 0))
+    at, key = scanner.duplicates[0] if scanner.duplicates else ((0, 0), "?")
+    return Fault("duplicate-key", f"key {key!r} is given twice", at=at)
+
+
+def _number(text: str, token: str) -> Fault:
+    at = place(text, max(text.find(token), 0))
+    if token in {"NaN", "Infinity", "-Infinity"}:
+        return Fault(
+            "number", f"{token} is not a JSON number", "use null for a missing value", at=at
+        )
+    return Fault("number", f"number {token[:20]!r} is out of range", at=at)
+
+
+def _too_deep() -> Fault:
+    return Fault("depth", f"nested deeper than {_MAX_DEPTH} levels")
+
+
+def _skip(text: str, offset: int) -> int:
+    found = _SPACE.match(text, offset)
+    return found.end() if found else offset
+
+
+class _Scanner:
+    """Walks a valid JSON text again, for positions only."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self.duplicates: list[tuple[tuple[int, int], str]] = []
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        line = bisect.bisect_right(self._line_starts, offset) - 1
+        return line, offset - self._line_starts[line]
+
+    def value(self, offset: int, key_at: tuple[int, int]) -> tuple[Mark, int]:
+        text = self._text
+        at = self._place(offset)
+        opener = text[offset : offset + 1]
+        children: dict[str, Mark] | list[Mark] | None = None
+        if opener == "{":
+            children, offset = self._mapping(offset)
+        elif opener == "[":
+            children, offset = self._sequence(offset)
+        else:
+            found = (_STRING if opener == '"' else _ATOM).match(text, offset)
+            offset = found.end() if found else offset + 1
+        return Mark(*at, *key_at, children), offset
+
+    def _mapping(self, offset: int) -> tuple[dict[str, Mark], int]:
+        text, marks = self._text, dict[str, Mark]()
+        offset = _skip(text, offset + 1)
+        while offset < len(text) and text[offset] != "}":
+            found = _STRING.match(text, offset)
+            if found is None:
+                break
+            key, at = str(json.loads(found.group(), strict=False)), self._place(offset)
+            offset = _skip(text, _skip(text, found.end()) + 1)
+            mark, offset = self.value(offset, at)
+            if key in marks:
+                self.duplicates.append((at, key))
+            marks[key] = mark
+            offset = self._after(offset)
+        return marks, offset + 1
+
+    def _sequence(self, offset: int) -> tuple[list[Mark], int]:
+        text, marks = self._text, list[Mark]()
+        offset = _skip(text, offset + 1)
+        while offset < len(text) and text[offset] != "]":
+            mark, offset = self.value(offset, self._place(offset))
+            marks.append(mark)
+            offset = self._after(offset)
+        return marks, offset + 1
+
+    def _after(self, offset: int) -> int:
+        offset = _skip(self._text, offset)
+        if self._text[offset : offset + 1] == ",":
+            offset = _skip(self._text, offset + 1)
+        return offset

@@ -1,0 +1,79 @@
+"""Where each value of a document stands in its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from edison_ci.errors import Location, Problem, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Path: TypeAlias = "Sequence[str | int]"
+
+
+class Mark(NamedTuple):
+    """Position of one value (counted from 0), of its key, and of what it contains."""
+
+    line: int
+    column: int
+    key_line: int
+    key_column: int
+    children: dict[str, Mark] | list[Mark] | None
+
+
+class Fault(Exception):
+    """A text that cannot be read, with the place (counted from 0) inside that text."""
+
+    def __init__(self, code: str, message: str, hint: str = "", *, at: tuple[int, int] = (0, 0)):
+        super().__init__(message)
+        self.code, self.message, self.hint, self.at = code, message, hint, at
+
+
+@dataclass(slots=True)
+class Document:
+    """A value read from a file, and the way back from any part of it to a line and column."""
+
+    file: str
+    value: Json
+    root: Mark
+    first_line: int = 1
+    """Number of the first line of this text inside `file` (front matter starts later)."""
+    first_column: int = 1
+    problems: list[Problem] = field(default_factory=list)
+
+    def locate(self, path: Path = (), *, key: bool = False) -> Location:
+        """Return where the value at `path` starts, or its key; if absent, its nearest parent."""
+        mark, on_key = self.root, False
+        for step in path:
+            child = _child(mark, step)
+            if child is None:
+                on_key = False
+                break
+            mark, on_key = child, key
+        line, column = (mark.key_line, mark.key_column) if on_key else (mark.line, mark.column)
+        return self.at(line, column)
+
+    def at(self, line: int, column: int) -> Location:
+        """Return the place in the file for a place in this text."""
+        shift = self.first_column if line == 0 else 1
+        return Location(self.file, line + self.first_line, column + shift)
+
+    def problem(self, path: Path, code: str, message: str, hint: str = "") -> Problem:
+        """Return an error at the value at `path`."""
+        return Problem(self.locate(path), code, message, hint)
+
+    def warning(self, path: Path, code: str, message: str, hint: str = "") -> Problem:
+        """Return a warning at the value at `path`."""
+        return Problem(self.locate(path), code, message, hint, Severity.WARNING)
+
+
+def _child(mark: Mark, step: str | int) -> Mark | None:
+    children = mark.children
+    if isinstance(children, dict) and isinstance(step, str):
+        return children.get(step)
+    if isinstance(children, list) and isinstance(step, int) and 0 <= step < len(children):
+        return children[step]  # type: ignore[no-any-return]  # the tuple type is recursive
+    return None

@@ -1,0 +1,47 @@
+"""Is this name readable, and which known name is nearest to it?"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+
+
+def did_you_mean(name: str, known: Iterable[str], *, label: str = "allowed") -> str:
+    """Return a hint that names the nearest known name, or all of them when they are few."""
+    import difflib  # only needed once something is wrong
+
+    names = sorted(set(known))
+    folded = {k.casefold(): k for k in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    if 0 < len(names) <= 14:
+        return f"{label}: {', '.join(names)}"
+    return ""
+
+
+def odd_character(text: str, *, ascii_only: bool = True) -> str:
+    """Describe the first character that a reader could miss or mistake, or return ''."""
+    for character in text:
+        if character.isascii() and character.isprintable():
+            continue
+        name = unicodedata.name(character, "unnamed character")
+        if ascii_only or unicodedata.category(character) in _INVISIBLE:
+            return f"U+{ord(character):04X} ({name.lower()})"
+    return ""
+
+
+def mixed_scripts(text: str) -> str:
+    """Describe a look-alike letter: Cyrillic or Greek inside Latin text; '' if there is none."""
+    if text.isascii() or not any(c.isascii() and c.isalpha() for c in text):
+        return ""
+    for character in text:
+        name = unicodedata.name(character, "")
+        if name.startswith(("CYRILLIC", "GREEK")):
+            return f"U+{ord(character):04X} ({name.lower()})"
+    return ""

@@ -1,0 +1,1 @@
+"""What would a run do, and what would it cost?"""

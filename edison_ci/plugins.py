@@ -1,0 +1,49 @@
+"""Which classes answer to which names, built in and installed?"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from edison_ci.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Names of one kind of plugin: built-ins as "module:Class", others by entry point.
+
+    Nothing is imported before it is asked for, and installed packages are searched only for a name
+    that is not built in.
+    """
+
+    group: str
+    built_in: dict[str, str] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Return every known name, sorted."""
+        return sorted({*self.built_in, *self._installed})
+
+    def load(self, name: str) -> Any:
+        """Return the class of this name, or None if there is none."""
+        target = self.built_in.get(name)
+        if target is not None:
+            module, _, attribute = target.partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        found = self._installed.get(name)
+        return found.load() if found is not None else None
+
+    @cached_property
+    def _installed(self) -> dict[str, Any]:
+        from importlib.metadata import entry_points  # 60 ms, and rarely needed
+
+        found: dict[str, Any] = {}
+        for point in entry_points(group=self.group):
+            if point.name in self.built_in or point.name in found:
+                raise UsageError(
+                    f"two plugins of {self.group} are called {point.name!r}",
+                    hint=f"uninstall one of them; one is {point.value}",
+                )
+            found[point.name] = point
+        return found

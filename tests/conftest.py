@@ -1,0 +1,151 @@
+"""What every test may rely on: a scrubbed environment, sockets shut, projects on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(autouse=True)
+def scrubbed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Take away keys, the user's Git configuration and every EDISON_ and GITHUB_ variable."""
+    for name in list(os.environ):
+        if name.startswith(("EDISON_", "GITHUB_", "GIT_")) or name.endswith(("_API_KEY", "_TOKEN")):
+            monkeypatch.delenv(name)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Test")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "test@example.com")
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail every connection that leaves this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else ""
+        if self.family != socket.AF_UNIX and not str(host).startswith(("127.", "::1", "localhost")):
+            raise AssertionError(f"a test tried to reach {address!r}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def all(self) -> str:
+        return self.out + self.err
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A project on disk, with a way to change it and to run commands in it."""
+
+    path: Path
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text.encode() if isinstance(text, str) else text)
+        return target
+
+    def read(self, name: str) -> str:
+        return (self.path / name).read_text(encoding="utf-8")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = self.read(name)
+        assert old in text, f"{old!r} is not in {name}"
+        self.write(name, text.replace(old, new, 1))
+
+    def edison(self, *args: str, env: dict[str, str] | None = None, timeout: float = 60) -> Result:
+        """Run the real command in a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "edison_ci", *args],
+            cwd=self.path,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(
+            ["git", *args], cwd=self.path, capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """An empty folder."""
+    path = tmp_path / "project"
+    path.mkdir()
+    return Folder(path)
+
+
+@pytest.fixture
+def support(tmp_path: Path) -> Folder:
+    """The customer-support project, with its schemas."""
+    path = tmp_path / "support"
+    shutil.copytree(EXAMPLES / "customer-support", path)
+    shutil.copytree(ROOT / "schemas", path / ".edison" / "schemas")
+    return Folder(path)
+
+
+MINIMAL = {
+    "edison.yaml": "version: 1\nproject: mini\n",
+    "models.yaml": "small: {provider: sim, model: small}\njudge: {provider: sim, model: judge}\n",
+    "prompts/hello.md": (
+        "---\nid: hello\n---\n# user\n"
+        "Say hello to {{ name }} in one friendly sentence, and nothing else.\n"
+    ),
+    "datasets/names.jsonl": '{"id": "ada", "input": {"name": "Ada"}, "expected": "Ada"}\n'
+    '{"id": "bo", "input": {"name": "Bo"}, "expected": "Bo"}\n',
+    "rubrics/tone.yaml": (
+        "rubric: tone\ncriteria:\n"
+        "  - {name: Warmth, description: Sounds friendly and warm., weight: 0.5}\n"
+        "  - {name: Brevity, description: One short sentence only., weight: 0.5}\n"
+    ),
+    "experiments/hello.yaml": (
+        "experiment: hello\n"
+        "objective: Greet people by their name in a friendly way.\n"
+        "prompts: [prompts/hello.md]\n"
+        "models: [small]\n"
+        "dataset: datasets/names.jsonl\n"
+        'checks:\n  - contains: "{{ expected }}"\n'
+        "rubric: rubrics/tone.yaml\n"
+        "judges: {pointwise: [judge]}\n"
+        "gates:\n  - {metric: composite, no_worse_than: base, margin: 10pp}\n"
+    ),
+}
+"""A small valid project, file by file."""
+
+
+@pytest.fixture
+def mini(folder: Folder) -> Folder:
+    """A small valid project."""
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    return folder

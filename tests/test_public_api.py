@@ -1,0 +1,37 @@
+"""What others may import."""
+
+from __future__ import annotations
+
+import edison_ci
+
+PUBLIC = [
+    "Case",
+    "ConfigError",
+    "EdisonError",
+    "ExitCode",
+    "Experiment",
+    "Location",
+    "Message",
+    "Plan",
+    "Problem",
+    "Project",
+    "ProjectNotFound",
+    "UsageError",
+    "__version__",
+    "inspect_project",
+    "load_project",
+    "plan",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert edison_ci.__all__ == PUBLIC
+
+
+def test_every_public_name_can_be_had() -> None:
+    for name in PUBLIC:
+        assert getattr(edison_ci, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(edison_ci, "nothing_of_this_name")
