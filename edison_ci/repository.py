@@ -129,7 +129,7 @@ class Repository:
             tracked = self._git(
                 *("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"),
                 # "dirty" keeps Git from starting another Git inside each submodule.
-                *("--no-relative", "--ignore-submodules=dirty", _full_id(base), "--"),
+                *("--ignore-submodules=dirty", _full_id(base), "--"),
                 environment={**self._filters_off(), "GIT_INDEX_FILE": str(index)},
             )
         untracked = self._git("ls-files", "--others", "--exclude-standard", "-z")

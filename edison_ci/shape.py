@@ -60,6 +60,8 @@ class Shape(BaseModel):
 
     tombstones: ClassVar[dict[str, str]] = {}
     """Keys that are often tried or were removed, with what to write instead."""
+    renamed: ClassVar[dict[str, str]] = {}
+    """Old names of keys that still work, with a warning, for two minor versions."""
 
     @model_validator(mode="wrap")
     @classmethod

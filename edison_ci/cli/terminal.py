@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.config.secrets_in_files import redacted
 from edison_ci.errors import ConfigError, ExitCode, Location, Problem, Severity
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ _MAX_ANNOTATIONS = 9
 def clean(text: str) -> str:
     """Return a text that a terminal shows and does not obey."""
     return _UNSAFE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+
+
+def safe(text: str) -> str:
+    """Return a text about somebody's files: harmless, and without what looks like a secret."""
+    return clean(redacted(text))
 
 
 class Terminal:
@@ -82,19 +88,19 @@ class Terminal:
         if self._state.json:
             error = {
                 "code": code,
-                "message": message,
+                "message": redacted(message),
                 "file": where.file if where else None,
                 "line": where.line if where else None,
                 "column": where.column if where else None,
-                "hint": hint,
+                "hint": redacted(hint),
             }
             self.document({"error": error, "exit_code": int(exit_code)})
         else:
             place = f"{where}: " if where else ""
             head = self.style("error:", fg="red", bold=True)
-            _write(sys.stderr, f"{head} {clean(place + message)}")
+            _write(sys.stderr, f"{head} {safe(place + message)}")
             if hint:
-                _write(sys.stderr, f"  {clean(hint)}")
+                _write(sys.stderr, f"  {safe(hint)}")
         self.annotate([Problem(where or Location(""), code, message, hint)])
         return int(exit_code)
 
@@ -115,9 +121,9 @@ class Terminal:
             warning = problem.severity is Severity.WARNING
             word = self.style("warning" if warning else "error", fg="yellow" if warning else "red")
             place = self.style(str(problem.where), bold=True)
-            _write(stream, f"{place}: {word}: {clean(problem.message)}")
+            _write(stream, f"{place}: {word}: {safe(problem.message)}")
             if problem.hint:
-                _write(stream, f"    {clean(problem.hint)}")
+                _write(stream, f"    {safe(problem.hint)}")
 
     def annotate(self, problems: Sequence[Problem]) -> None:
         """Print annotations for GitHub when running in an action."""
@@ -148,7 +154,7 @@ def annotation(problem: Problem, prefix: str = "") -> str:
     }
     listed = ",".join(f"{k}={_property(str(v))}" for k, v in values.items() if v is not None)
     text = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-    return f"::{problem.severity} {listed}::{_data(clean(text))}"
+    return f"::{problem.severity} {listed}::{_data(safe(text))}"
 
 
 def _data(text: str) -> str:

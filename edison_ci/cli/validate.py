@@ -10,6 +10,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
+from edison_ci.config.secrets_in_files import redacted
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
 from edison_ci.plan.impact import files_of
@@ -120,7 +121,7 @@ def as_json(problem: Problem) -> dict[str, object]:
         "line": problem.where.line,
         "column": problem.where.column,
         "code": problem.code,
-        "message": problem.message,
-        "hint": problem.hint,
+        "message": redacted(problem.message),
+        "hint": redacted(problem.hint),
         "severity": str(problem.severity),
     }

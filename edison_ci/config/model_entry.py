@@ -148,7 +148,7 @@ def _address(value: str) -> str:
     if parts.username or parts.password:
         raise wrong("secret", "base_url contains a user or password", "use key_env")
     if parts.query or parts.fragment:
-        raise wrong("address", f"{value!r} has a query or fragment", "leave it out")
+        raise wrong("address", "base_url has a query or fragment", "leave it out")
     return value
 
 

@@ -152,11 +152,27 @@ class ProjectFiles:
         if document is None:
             return None
         value: Any = {} if document.value is None else document.value
+        if shape.renamed and isinstance(value, dict):
+            value = self._with_new_names(document, value, shape)
         try:
             return shape.model_validate(value)
         except ValidationError as error:
             self.problems += problems_of(error, document)
             return None
+
+    def _with_new_names(
+        self, document: Document, value: dict[str, Any], shape: type[Shape]
+    ) -> dict[str, Any]:
+        """Return the mapping with keys that were renamed under their new names."""
+        current = dict(value)
+        for old, new in shape.renamed.items():
+            if old in current and new not in current:
+                current[new] = current.pop(old)
+                message = f"key {old!r} is now called {new!r}"
+                self.problems.append(
+                    document.warning((old,), "renamed-key", message, f"write {new}")
+                )
+        return current
 
     def _check_stem(self, document: Document, key: str, value: str) -> None:
         stem = document.file.rpartition("/")[2].rpartition(".")[0]

@@ -32,6 +32,11 @@ _ANY = re.compile(
 _NAMES = list(_KINDS)
 
 
+def redacted(text: str) -> str:
+    """Return the text with whatever looks like a secret cut down to its first four characters."""
+    return _ANY.sub(lambda found: f"{found.group()[:4]}...", text)
+
+
 def secrets_in(text: str) -> Iterator[Fault]:
     """Yield a fault for each literal that looks like a secret; the literal itself is not shown."""
     for found in _ANY.finditer(text):
