@@ -27,6 +27,7 @@ _SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.quotePath=false",
+    "core.splitIndex=false",
     "diff.autoRefreshIndex=true",
     "diff.orderFile=/dev/null",
     "log.follow=false",

@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEEPENINGS = ("--deepen=8", "--deepen=16", "--deepen=32", "--deepen=64", "--deepen=128")
 MAX_FILE_BYTES = 10_000_000
 MAX_TEXT_BYTES = 1_000_000
 MAX_HISTORY_BYTES = 100_000_000
 MAX_HISTORY_COMMITS = 10_000
 
+_DEEPENINGS = ("--deepen=8", "--deepen=16", "--deepen=32", "--deepen=64", "--deepen=128")
 _FULL_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _BRANCH_NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+")
 _OLDER_THAN_HEAD = re.compile(r"(HEAD|@)[~^]")
 _REGULAR_MODES = frozenset({"100644", "100755"})
-_CHECK_OUT_MORE = "check out with `fetch-depth: 2` for a pull request, else with `fetch-depth: 0`"
 
 
 class PastText(NamedTuple):
@@ -68,7 +67,9 @@ class Repository:
                 hint=f"git config --global --add safe.directory {top}",
             )
         root = Path(answer.line)
-        return cls(root) if answer.code == 0 and start.is_relative_to(root) else None
+        # `core.worktree` may name any other folder.
+        ours = start.is_relative_to(root) and (root / ".git").exists()
+        return cls(root) if answer.code == 0 and ours else None
 
     # --- commits ----------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class Repository:
         if start is None or not _is_inside(path):
             return []
         log = self._git(
-            *("log", "--first-parent", "--diff-merges=first-parent", "--raw", "-z", "--no-abbrev"),
+            *("log", "--first-parent", "--raw", "-z", "--no-abbrev"),
             *("--no-renames", "--no-ext-diff", "--no-textconv", "--format=%H"),
             *(f"--max-count={MAX_HISTORY_COMMITS}", start, "--", path),
         )
@@ -227,7 +228,7 @@ class Repository:
                 wanted = f"+refs/heads/{branch}:refs/remotes/{ref}"
             if not wanted or not self._fetch(remote, "--depth=1", wanted=wanted):
                 return None
-        for more in (*DEEPENINGS, "--unshallow"):
+        for more in (*_DEEPENINGS, "--unshallow"):
             base = self._shared(ref, head)
             if base or not self.is_shallow() or not self._deepen(remote, more):
                 return base
@@ -263,9 +264,15 @@ class Repository:
         hints = [f"did you mean {' or '.join(map(repr, near))}?"] if near else []
         if default and not near:
             hints.append(f"compare with the default branch, {default!r}")
-        if self.is_shallow():
-            hints.append(_CHECK_OUT_MORE)
+        hints += self._ways_to_more_history()
         return UsageError(message, hint="; or ".join(hints))
+
+    def _ways_to_more_history(self) -> list[str]:
+        if not self.is_shallow():
+            return []
+        if self._pull_request_base(self.resolve("HEAD")):
+            return ["compare with 'HEAD^1', which this pull request is merged into"]
+        return ["check out with `fetch-depth: 2` for a pull request, else with `fetch-depth: 0`"]
 
     def _similar(self, ref: str) -> list[str]:
         listed = self._ask(
@@ -279,9 +286,9 @@ class Repository:
     def _unrelated(self, ref: str) -> UsageError:
         if self._commit(ref) is None:
             return self._unknown(ref)
-        if self.is_shallow():
+        if ways := self._ways_to_more_history():
             message = f"this shallow clone does not reach back to what {ref!r} and HEAD share"
-            return UsageError(message, hint=_CHECK_OUT_MORE)
+            return UsageError(message, hint="; or ".join(ways))
         message = f"{ref!r} and HEAD share no history"
         return UsageError(message, hint="compare with a branch that this one grew from")
 
@@ -310,7 +317,10 @@ class Repository:
             if about[1] == "blob" and int(about[2]) <= max_bytes
         }
         if sum(sizes.values()) > MAX_HISTORY_BYTES:
-            raise UsageError(f"the history of this file has more than {MAX_HISTORY_BYTES} bytes")
+            raise UsageError(
+                f"the texts in the history of one file have more than {MAX_HISTORY_BYTES} bytes",
+                hint="give the file a new name: its history then starts anew",
+            )
         stream = self._git("cat-file", "--batch", stdin="\n".join(sizes).encode())
         contents, at = {}, 0
         for blob, size in sizes.items():
@@ -369,7 +379,7 @@ def _history(log: bytes, path: str) -> Iterator[tuple[str, str]]:
     """Yield commit and blob for each change of one regular file in `git log --raw -z`."""
     commit, fields = "", iter(_split(log))
     for field in fields:
-        if not field.startswith("\n:"):
+        if ":" not in field[:2]:  # the first change of a commit begins on a new line
             commit = field
             continue
         _, mode, _, blob, _ = field.split(" ")

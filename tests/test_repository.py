@@ -160,9 +160,11 @@ def test_a_folder_named_git_does_not_make_a_repository(tmp_path: Path) -> None:
     assert Repository.find(tmp_path) is None
 
 
-def test_a_working_tree_that_lies_elsewhere_is_not_this_one(tree: Tree, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    tree.git("config", "core.worktree", str(tmp_path / "elsewhere"))
+@pytest.mark.parametrize("elsewhere", ["home", ".", ".."])
+def test_a_working_tree_that_lies_elsewhere_is_not_this_one(
+    tree: Tree, tmp_path: Path, elsewhere: str
+) -> None:
+    tree.git("config", "core.worktree", str(tmp_path / elsewhere))
     assert Repository.find(tree.path) is None
 
 
@@ -458,6 +460,24 @@ def test_in_a_pull_request_a_release_is_still_that_release(
     assert checkout.repository().base_for(released) == released
 
 
+def test_a_pull_request_compared_with_its_own_branch_starts_there(
+    pull_request: Tree, tmp_path: Path
+) -> None:
+    checkout = pull_request.checkout_like_the_action(
+        tmp_path / "checkout", "refs/pull/1/merge", depth=2
+    )
+    feature = pull_request.git("rev-parse", "feature")
+    assert checkout.repository().base_for("origin/feature") == feature
+
+
+def test_a_pull_request_without_a_merge_commit_is_compared_with_where_it_left(
+    origin: Tree,
+) -> None:
+    origin.git("update-ref", "refs/pull/1/merge", "feature")
+    origin.git("checkout", "--quiet", "--detach", "feature")
+    assert origin.repository().base_for("main") == origin.git("rev-parse", "main~40")
+
+
 def test_a_merge_commit_checked_out_too_shallow_is_deepened(
     pull_request: Tree, tmp_path: Path
 ) -> None:
@@ -465,6 +485,17 @@ def test_a_merge_commit_checked_out_too_shallow_is_deepened(
         tmp_path / "checkout", "refs/pull/1/merge", depth=1
     )
     assert checkout.repository().base_for("HEAD^1") == pull_request.git("rev-parse", "main")
+
+
+def test_a_pull_request_that_asks_for_a_branch_nobody_fetched_is_told_what_it_has(
+    pull_request: Tree, tmp_path: Path
+) -> None:
+    checkout = pull_request.checkout_like_the_action(
+        tmp_path / "checkout", "refs/pull/1/merge", depth=2
+    )
+    with pytest.raises(UsageError, match="'main' names no commit") as caught:
+        checkout.repository().base_for("main")
+    assert "compare with 'HEAD^1'" in caught.value.hint
 
 
 @pytest.mark.parametrize("ref", ["HEAD^1", "origin/main"])
@@ -623,6 +654,18 @@ def test_a_staged_change_taken_back_in_the_tree_does_not_count(tree: Tree) -> No
     assert tree.repository().changed_paths(base) == frozenset()
 
 
+def test_an_edit_in_the_same_moment_and_of_the_same_size_counts(tree: Tree) -> None:
+    moment = (1_700_000_000, 1_700_000_000)
+    tree.git("config", "core.trustctime", "false")
+    tree.write(a="1")
+    os.utime(tree.path / "a", moment)
+    base = tree.commit()
+    os.utime(tree.path / ".git" / "index", moment)
+    tree.write(a="2")
+    os.utime(tree.path / "a", moment)
+    assert tree.repository().changed_paths(base) == {"a"}
+
+
 def test_paths_are_relative_to_the_root_from_wherever_one_looks(tree: Tree) -> None:
     base = tree.commit(**{"project/prompts/a.md": "1"})
     tree.git("config", "diff.relative", "true")
@@ -766,6 +809,7 @@ def test_each_text_appears_once_at_its_first_sight(tree: Tree) -> None:
 
 
 def test_a_merged_branch_counts_as_the_one_text_it_brought(tree: Tree) -> None:
+    tree.git("config", "log.diffMerges", "off")
     first = tree.commit(p="one")
     tree.git("checkout", "--quiet", "-b", "feature")
     tree.commit(p="draft")
@@ -797,9 +841,17 @@ def test_a_renamed_file_starts_anew(tree: Tree) -> None:
 
 def test_settings_that_hide_the_first_commit_do_not(tree: Tree) -> None:
     tree.git("config", "log.showRoot", "false")
-    tree.git("config", "log.diffMerges", "off")
     first = tree.commit(p="one")
     assert tree.repository().first_parent_texts("p") == [PastText(first, b"one")]
+
+
+def test_a_folder_that_became_a_file_begins_as_that_file(tree: Tree) -> None:
+    tree.commit(**{"p/x": "1", "p/y": "2", "p-": "3"})
+    tree.git("rm", "--quiet", "-r", "p")
+    second = tree.commit(p="text")
+    tree.git("rm", "--quiet", "p")
+    tree.commit(**{"p/a": "4", "p/b": "5"})
+    assert tree.repository().first_parent_texts("p") == [PastText(second, b"text")]
 
 
 def test_texts_too_large_for_a_prompt_are_left_out(tree: Tree) -> None:
@@ -898,9 +950,10 @@ def arm_signature_check(tree: Tree, trap: Trap) -> tuple[str, ...]:
 
 def arm_submodule(tree: Tree, trap: Trap) -> tuple[str, ...]:
     inner = Tree.create(tree.path / "sub")
-    inner.commit(a="1")
+    inner.commit(**{".gitattributes": "* filter=evil\n", "a": "1"})
     tree.commit()
-    inner.git("config", "core.fsmonitor", str(trap.program))
+    inner.git("config", "filter.evil.clean", str(trap.program))
+    os.utime(inner.path / "a", (1, 1))
     return ("status",)
 
 
