@@ -3,7 +3,9 @@
     EdisonError                     message, where, hint; `exit_code` belongs to the class
     ├── UsageError            2     the command line asks for something that cannot be
     ├── ConfigError           2     files of the project are invalid; carries every problem found
-    └── ProjectNotFound       2     no edison.yaml here or above
+    ├── ProjectNotFound       2     no edison.yaml here or above
+    ├── BusyError             2     the experiment is being run by another process
+    └── StoreError            3     the results file could not be read or written
 
 A failed gate is a decision, not an exception. Whatever is not an `EdisonError` is a bug and ends
 in `ExitCode.BUG`.
@@ -125,6 +127,20 @@ class ProjectNotFound(EdisonError):
 
     exit_code = ExitCode.INVALID
     code = "no-project"
+
+
+class BusyError(EdisonError):
+    """Another process is at work on the same experiment."""
+
+    exit_code = ExitCode.INVALID
+    code = "busy"
+
+
+class StoreError(EdisonError):
+    """The results file could not be read or written; what was stored before is safe."""
+
+    exit_code = ExitCode.NOT_MEASURED
+    code = "store"
 
 
 class ConfigError(EdisonError):

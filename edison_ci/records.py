@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
 
 if TYPE_CHECKING:
@@ -26,9 +28,13 @@ class CaseKind(StrEnum):
     ADVERSARIAL = "adversarial"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Case:
-    """One input of an experiment."""
+    """One input of an experiment.
+
+    Not frozen, though nobody changes one: a frozen one takes three times as long to make, and a
+    dataset may have a million.
+    """
 
     id: CaseId
     inputs: Mapping[str, Json]
@@ -58,3 +64,64 @@ class Message:
 
     role: Role
     content: str
+
+
+class FinishReason(StrEnum):
+    """Why a model stopped."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    TOOL_CALLS = "tool_calls"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to a model. Two requests with the same address would get the same kind of answer."""
+
+    provider: str
+    endpoint: str
+    """`base_url` as written, or `env:NAME`."""
+    model: str
+    messages: tuple[Message, ...]
+    params: Mapping[str, Json]
+    tools: Json = None
+    response_format: Json = None
+    draw: int = 0
+
+    @property
+    def address(self) -> str:
+        """Return the name of the call: sha256 over everything that decides the answer."""
+        identity = [
+            self.provider,
+            self.endpoint,
+            self.model,
+            [[message.role, message.content] for message in self.messages],
+            self.tools,
+            dict(self.params),
+            self.response_format,
+            self.draw,
+        ]
+        return sha256(canonical_json(identity).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a call returned."""
+
+    text: str
+    finish_reason: FinishReason = FinishReason.STOP
+    tokens_in: int | None = None
+    """None when the provider did not say."""
+    tokens_out: int | None = None
+    cached_in: int = 0
+    """How many of the input tokens the provider had cached."""
+    latency_ms: int = 0
+    served_model: str = ""
+    tool_calls: Json = None
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of a value: sorted keys, no blanks, characters as they are."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Running calls and grading what comes back."""

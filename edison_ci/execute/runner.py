@@ -1,0 +1,219 @@
+"""How does a run get from its plan to finished cells?
+
+Each lane (one model) has its own stream of cells and its own workers, so that no model waits for
+another, and nothing is held that grows with the number of cases. A cell is asked, parsed, graded
+and stored before its worker takes the next one; what was stored is never asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from edison_ci.contracts import CallError
+from edison_ci.execute.output import parse_output
+from edison_ci.providers.budgeting import BudgetExhausted
+from edison_ci.providers.resilience import LaneClosed
+from edison_ci.records import Request
+from edison_ci.store.runs import CellRow, Part, finish_cell, is_done
+from edison_ci.templating import MissingValueError, RenderError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+
+    from edison_ci.config.models import Configuration
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.execute.output import Output
+    from edison_ci.providers.budgeting import Paid
+    from edison_ci.providers.lane import Lane
+    from edison_ci.records import Case, Completion
+    from edison_ci.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell that is to be filled."""
+
+    prompt: Prompt
+    configuration: Configuration
+    case: Case
+    draw: int
+    side: str = "head"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """A lane, its workers, and the cells it has to fill."""
+
+    name: str
+    lane: Lane
+    workers: int
+    tasks: Callable[[], Iterator[Task]]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has happened so far."""
+
+    total: int
+    cells: Counter[str] = field(default_factory=Counter)
+    bought: int = 0
+    reused: int = 0
+    cost_microusd: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    closed: dict[str, str] = field(default_factory=dict)
+    """Lanes that take no more calls, and why."""
+    stopped_by: str | None = None
+
+    @property
+    def done(self) -> int:
+        """Cells that are finished."""
+        return sum(self.cells.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrade:
+    """What an answer is worth."""
+
+    status: str
+    composite: float | None
+    passed: bool | None
+    parts: tuple[Part, ...] = ()
+    reason: str = ""
+
+
+class Grading(Protocol):
+    """Something that grades answers; it may fail for one, but never raises."""
+
+    def grade(self, case: Case, output: Output, completion: Completion) -> CellGrade:
+        """Return status, composite, pass and parts of an answer."""
+        ...
+
+
+class Runner:
+    """Fills the cells of one run."""
+
+    def __init__(
+        self,
+        run_id: str,
+        writer: Writer,
+        reader: sqlite3.Connection,
+        grader: Grading,
+        progress: Progress,
+    ) -> None:
+        self._run_id, self._writer, self._reader = run_id, writer, reader
+        self._grader, self.progress = grader, progress
+        self._stopping = asyncio.Event()
+        self.on_progress: Callable[[Progress], None] = lambda _: None
+
+    def stop(self, reason: str) -> None:
+        """Take no more cells; those in flight are finished."""
+        if self.progress.stopped_by is None:
+            self.progress.stopped_by = reason
+        self._stopping.set()
+
+    async def run(self, lanes: list[LaneWork]) -> None:
+        """Work until every cell is filled or the run is stopped."""
+        async with asyncio.TaskGroup() as group:
+            for work in lanes:
+                tasks = work.tasks()
+                for _ in range(work.workers):
+                    group.create_task(self._worker(work, tasks))
+
+    async def _worker(self, work: LaneWork, tasks: Iterator[Task]) -> None:
+        for task in tasks:
+            if self._stopping.is_set() or work.name in self.progress.closed:
+                return
+            cell_id = self._cell_id(task)
+            if is_done(self._reader, cell_id):
+                continue
+            try:
+                cell = await self._fill(work.lane, task, cell_id)
+            except BudgetExhausted as exhausted:
+                self.stop(f"budget: {exhausted.refused.cap.name}")
+                return
+            except LaneClosed as closed:
+                self.progress.closed[work.name] = closed.reason
+                return
+            await self._writer.write(finish_cell(cell))
+            self.progress.cells[cell.status] += 1
+            self.on_progress(self.progress)
+
+    async def _fill(self, lane: Lane, task: Task, cell_id: str) -> CellRow:
+        cell = self._empty(task, cell_id)
+        try:
+            request = request_for(task)
+        except (MissingValueError, RenderError) as error:
+            return replace(cell, status="skipped", reason=str(error))
+        cell = replace(cell, address=request.address)
+        try:
+            paid = await lane.answer(request)
+        except CallError as error:
+            return replace(cell, status="error", error=str(error.kind), reason=error.message)
+        self._count(paid)
+        output = parse_output(paid.completion.text, task.prompt.expect)
+        grade = self._grader.grade(task.case, output, paid.completion)
+        return replace(
+            cell,
+            take=paid.take,
+            status=grade.status,
+            composite=grade.composite,
+            passed=grade.passed,
+            reason=grade.reason or None,
+            parts=grade.parts,
+        )
+
+    def _count(self, paid: Paid) -> None:
+        if paid.bought:
+            self.progress.bought += 1
+            self.progress.cost_microusd += paid.cost_microusd
+        else:
+            self.progress.reused += 1
+        self.progress.tokens_in += paid.completion.tokens_in or 0
+        self.progress.tokens_out += paid.completion.tokens_out or 0
+
+    def _empty(self, task: Task, cell_id: str) -> CellRow:
+        return CellRow(
+            id=cell_id,
+            run_id=self._run_id,
+            side=task.side,
+            prompt=task.prompt.id,
+            version=task.prompt.version,
+            model=task.configuration.name,
+            case_id=task.case.id,
+            draw=task.draw,
+            address="",
+            take=None,
+            status="pending",
+        )
+
+    def _cell_id(self, task: Task) -> str:
+        parts = (
+            self._run_id,
+            task.side,
+            task.prompt.id,
+            task.configuration.name,
+            task.case.id,
+            str(task.draw),
+        )
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def request_for(task: Task) -> Request:
+    """Return what the model is sent; raises MissingValueError or RenderError."""
+    model = task.configuration.model
+    return Request(
+        provider=model.provider,
+        endpoint=model.endpoint,
+        model=model.model,
+        messages=task.prompt.render(task.case.inputs),
+        params=dict(task.configuration.params),
+        tools=task.prompt.tools,
+        response_format=task.prompt.output,
+        draw=task.draw,
+    )

@@ -1,0 +1,1 @@
+"""Who answers a call: adapters to models, real and simulated."""

@@ -1,0 +1,183 @@
+"""May this call be paid for, and is what was paid for kept?"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from edison_ci.contracts import CallError, Provider
+from edison_ci.store.ledger import (
+    Booking,
+    Cap,
+    Elsewhere,
+    Refused,
+    Reserved,
+    Settlement,
+    Stored,
+    lose,
+    reclaim,
+    release,
+    reserve,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from edison_ci.records import Completion, Request
+    from edison_ci.store.writer import Writer
+
+_POLL_S = 0.05
+_DEFAULT_MAX_TOKENS = 4096
+
+
+class BudgetExhausted(Exception):
+    """No budget has room for the next call, and nothing is in flight that could make some."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(f"{refused.cap.name} is used up")
+        self.refused = refused
+
+
+class Prices(Protocol):
+    """Dollars per million tokens, which are micro-dollars per token."""
+
+    @property
+    def tokens_in(self) -> float:
+        """Input."""
+
+    @property
+    def tokens_out(self) -> float:
+        """Output."""
+
+    @property
+    def cached_in(self) -> float | None:
+        """Input that the provider had cached; None is as `tokens_in`."""
+
+
+@dataclass(slots=True)
+class Purse:
+    """What all lanes of a run share: the writer, the budgets, and how many calls are in flight."""
+
+    writer: Writer
+    run_id: str
+    owner: str
+    scopes: tuple[str, ...]
+    caps: tuple[Cap, ...]
+    now: Callable[[], str]
+    is_alive: Callable[[str], bool]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    in_flight: int = 0
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def arrived(self) -> None:
+        """Wake the calls that wait for money to come free."""
+        self.in_flight -= 1
+        self.settled.set()
+        self.settled.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """An answer, its place in the store and whether it was bought just now."""
+
+    completion: Completion
+    take: int
+    bought: bool
+    cost_microusd: int
+
+
+class Budgeted:
+    """Sends a call only after it is booked, and stores its answer with its price."""
+
+    def __init__(
+        self, inner: Provider, purse: Purse, *, model: str, phase: str, price: Prices | None
+    ) -> None:
+        self._inner, self._purse = inner, purse
+        self._model, self._phase, self._price = model, phase, price
+
+    async def buy(self, request: Request, *, newer_than: str | None) -> Paid:
+        """Return an answer that is stored; raises CallError or BudgetExhausted."""
+        booking = self._booking(request, newer_than)
+        while True:
+            outcome = await self._purse.writer.write(reserve(booking))
+            if isinstance(outcome, Stored):
+                return Paid(outcome.completion, outcome.take, False, outcome.cost_microusd)
+            if isinstance(outcome, Reserved):
+                return await self._send(request, booking, outcome.attempt)
+            if isinstance(outcome, Elsewhere):
+                await self._wait_for(outcome)
+                # Whoever makes this call has made it for us as well.
+                booking = self._booking(request, newer_than or booking.now)
+                continue
+            await self._wait_for_money(outcome)
+
+    async def _send(self, request: Request, booking: Booking, attempt: int) -> Paid:
+        purse = self._purse
+        purse.in_flight += 1
+        try:
+            completion = await self._inner.complete(request)
+        except CallError as error:
+            close = lose(attempt, now=purse.now(), error=str(error), http_status=error.status)
+            if not error.charged:
+                close = release(
+                    booking, attempt, now=purse.now(), error=str(error), http_status=error.status
+                )
+            await purse.writer.write(close)
+            raise
+        finally:
+            purse.arrived()
+        settlement = self._settlement(booking, completion)
+        take = await purse.writer.write(settle(booking, attempt, settlement))
+        return Paid(completion, take, True, settlement.cost_microusd)
+
+    def _settlement(self, booking: Booking, completion: Completion) -> Settlement:
+        tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
+        now = self._purse.now()
+        if self._price is None or tokens_in is None or tokens_out is None:
+            return Settlement(completion, booking.est_microusd, "estimated", now)
+        return Settlement(completion, self._cost(completion), "billed", now)
+
+    def _cost(self, completion: Completion) -> int:
+        assert self._price is not None
+        cached = min(completion.cached_in, completion.tokens_in or 0)
+        rate = self._price.cached_in
+        cached_rate = self._price.tokens_in if rate is None else rate
+        fresh = (completion.tokens_in or 0) - cached
+        spent = fresh * self._price.tokens_in + cached * cached_rate
+        return math.ceil(spent + (completion.tokens_out or 0) * self._price.tokens_out - 1e-9)
+
+    def _booking(self, request: Request, newer_than: str | None) -> Booking:
+        # A token is at least one byte, so the bytes of the prompt are the most it can cost.
+        tokens_in = sum(len(m.content.encode()) + 8 for m in request.messages)
+        most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
+        tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
+        price = self._price
+        worst = tokens_in * price.tokens_in + tokens_out * price.tokens_out if price else 0.0
+        return Booking(
+            address=request.address,
+            run_id=self._purse.run_id,
+            model=self._model,
+            phase=self._phase,
+            est_microusd=math.ceil(worst),
+            est_tokens=tokens_in + tokens_out,
+            owner=self._purse.owner,
+            now=self._purse.now(),
+            scopes=self._purse.scopes,
+            caps=self._purse.caps,
+            newer_than=newer_than,
+        )
+
+    async def _wait_for(self, elsewhere: Elsewhere) -> None:
+        purse = self._purse
+        if elsewhere.owner != purse.owner and not purse.is_alive(elsewhere.owner):
+            await purse.writer.write(reclaim(purse.is_alive, now=purse.now()))
+            return
+        await purse.sleep(_POLL_S)
+
+    async def _wait_for_money(self, refused: Refused) -> None:
+        if self._purse.in_flight == 0:
+            raise BudgetExhausted(refused)
+        await self._purse.settled.wait()

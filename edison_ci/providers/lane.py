@@ -1,0 +1,199 @@
+"""Which way does a request take to its answer?
+
+One layer serves every call: `Cached(Retrying(Guarded(Throttled(Budgeted(adapter)))))`. Each wrapper
+adds one thing and knows nothing of the others; `build_lane` stacks them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.providers.budgeting import Budgeted, Paid
+from edison_ci.providers.resilience import Breaker, Clock, retrying
+from edison_ci.providers.throttling import Bucket, Concurrency
+from edison_ci.store.ledger import newest_answer
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.records import Request
+
+
+class Answering(Protocol):
+    """Something that brings a stored answer to a request."""
+
+    async def answer(self, request: Request) -> Paid:
+        """Return the answer; raises CallError, LaneClosed or BudgetExhausted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLimits:
+    """How hard a lane may be driven."""
+
+    concurrency: int = 10
+    rpm: int | None = None
+    tpm: int | None = None
+    attempts: int = 3
+    timeout_s: float = 60.0
+
+
+class Bought:
+    """The innermost step: book, send, store."""
+
+    def __init__(self, budgeted: Budgeted, newer_than: str | None) -> None:
+        self._budgeted, self._newer_than = budgeted, newer_than
+
+    async def answer(self, request: Request) -> Paid:
+        """Return the answer that was bought, or one that came into the store meanwhile."""
+        return await self._budgeted.buy(request, newer_than=self._newer_than)
+
+
+class Throttled:
+    """Keeps to the lane's rates and adapts how many calls run at once."""
+
+    def __init__(self, inner: Answering, limits: LaneLimits, clock: Clock) -> None:
+        self._inner, self._clock = inner, clock
+        self.places = Concurrency(limits.concurrency, clock)
+        self._requests = Bucket(limits.rpm, clock) if limits.rpm else None
+        self._tokens = Bucket(limits.tpm, clock) if limits.tpm else None
+        self._not_before = 0.0
+
+    async def answer(self, request: Request) -> Paid:
+        """Wait for a place and for room in the buckets, then pass on."""
+        await self.places.enter()
+        try:
+            expected = await self._room(request)
+            paid = await self._inner.answer(request)
+        except CallError as error:
+            if error.kind is ErrorKind.RATE_LIMIT:
+                self.places.too_many()
+                if error.retry_after_s:
+                    until = self._clock.monotonic() + error.retry_after_s
+                    self._not_before = max(self._not_before, until)
+            raise
+        finally:
+            self.places.leave()
+        self.places.fine()
+        if self._tokens is not None and paid.completion.tokens_out is not None:
+            used = (paid.completion.tokens_in or 0) + paid.completion.tokens_out
+            self._tokens.give_back(max(0.0, expected - used))
+        return paid
+
+    async def _room(self, request: Request) -> float:
+        left = self._not_before - self._clock.monotonic()
+        if left > 0:
+            await self._clock.sleep(left)
+        if self._requests is not None:
+            await self._requests.take(1)
+        if self._tokens is None:
+            return 0.0
+        most = request.params.get("max_tokens", 0)
+        prompt = sum(len(message.content) for message in request.messages) / 4
+        expected = prompt + (most if isinstance(most, int) else 0)
+        await self._tokens.take(expected)
+        return expected
+
+
+class Guarded:
+    """Leaves a lane alone while its breaker is open."""
+
+    def __init__(self, inner: Answering, breaker: Breaker) -> None:
+        self._inner, self.breaker = inner, breaker
+
+    async def answer(self, request: Request) -> Paid:
+        """Pass on unless the lane is closed; tell the breaker how it went."""
+        await self.breaker.wait()
+        try:
+            paid = await self._inner.answer(request)
+        except CallError as error:
+            self.breaker.failed(error)
+            raise
+        self.breaker.succeeded()
+        return paid
+
+
+class Retrying:
+    """Tries again what failed on the way."""
+
+    def __init__(self, inner: Answering, attempts: int, clock: Clock) -> None:
+        self._inner, self._attempts, self._clock = inner, attempts, clock
+        self.retried = 0
+
+    async def answer(self, request: Request) -> Paid:
+        """Return the first answer that comes, after at most so many attempts."""
+        async for attempt in retrying(self._attempts, self._clock):
+            with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    self.retried += 1
+                return await self._inner.answer(request)
+        raise AssertionError("the retry loop ends by returning or raising")
+
+
+class Cached:
+    """Answers from the store where it can, and makes identical calls in flight once."""
+
+    def __init__(
+        self, inner: Answering, reader: sqlite3.Connection, newer_than: str | None
+    ) -> None:
+        self._inner, self._reader, self._newer_than = inner, reader, newer_than
+        self._in_flight: dict[str, asyncio.Future[Paid]] = {}
+
+    async def answer(self, request: Request) -> Paid:
+        """Return a stored answer that is new enough, else pass on."""
+        address = request.address
+        if self._newer_than is not None:
+            stored = newest_answer(self._reader, address, since=self._newer_than)
+            if stored is not None:
+                return Paid(stored.completion, stored.take, False, stored.cost_microusd)
+        shared = self._in_flight.get(address)
+        if shared is not None:
+            paid = await asyncio.shield(shared)
+            return replace(paid, bought=False)
+        future: asyncio.Future[Paid] = asyncio.get_running_loop().create_future()
+        self._in_flight[address] = future
+        try:
+            paid = await self._inner.answer(request)
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        except BaseException as error:
+            future.set_exception(error)
+            future.exception()  # looked at, so that nobody is warned when nobody waited
+            raise
+        else:
+            future.set_result(paid)
+            return paid
+        finally:
+            del self._in_flight[address]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A model's stack, and the parts of it that a runner looks at."""
+
+    top: Answering
+    retries: Retrying
+    breaker: Breaker
+    throttle: Throttled
+
+    async def answer(self, request: Request) -> Paid:
+        """Return the answer to a request."""
+        return await self.top.answer(request)
+
+
+def build_lane(
+    budgeted: Budgeted,
+    limits: LaneLimits,
+    clock: Clock,
+    reader: sqlite3.Connection,
+    newer_than: str | None,
+) -> Lane:
+    """Return the whole stack over a budgeted adapter."""
+    throttle = Throttled(Bought(budgeted, newer_than), limits, clock)
+    breaker = Breaker(clock)
+    retries = Retrying(Guarded(throttle, breaker), limits.attempts, clock)
+    return Lane(Cached(retries, reader, newer_than), retries, breaker, throttle)

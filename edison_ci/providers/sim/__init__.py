@@ -1,0 +1,1 @@
+"""How can the whole tool be tried offline, with models that are pretended and say so?"""

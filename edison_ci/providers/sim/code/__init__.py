@@ -1,0 +1,1 @@
+"""How does the simulator write a Python function, and how does it see a good one?"""

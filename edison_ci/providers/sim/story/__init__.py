@@ -1,0 +1,1 @@
+"""How does the simulator write very short stories, and how does it see a good one?"""

@@ -1,0 +1,1 @@
+"""How does the simulator answer customers, and how does it see a good answer?"""

@@ -1,0 +1,100 @@
+"""How many calls may a lane make now?
+
+Requests and tokens per minute are token buckets; what a call was expected to use and did not is
+given back. Concurrency starts at its cap, falls when the provider says "too many", once per
+episode, and climbs back one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edison_ci.providers.resilience import Clock
+
+EPISODE_S = 15.0
+FALL = 0.7
+
+
+class Bucket:
+    """So many units a minute, at most a minute's worth at once."""
+
+    def __init__(self, per_minute: int, clock: Clock) -> None:
+        self._rate = per_minute / 60
+        self._most = float(per_minute)
+        self._level = float(per_minute)
+        self._clock = clock
+        self._at = clock.monotonic()
+
+    async def take(self, amount: float) -> None:
+        """Wait until so many units are there, and take them."""
+        amount = min(amount, self._most)  # more than a minute's worth could never be had
+        while True:
+            self._fill()
+            if self._level >= amount:
+                self._level -= amount
+                return
+            await self._clock.sleep((amount - self._level) / self._rate)
+
+    def give_back(self, amount: float) -> None:
+        """Return what was taken and not used."""
+        self._fill()
+        self._level = min(self._most, self._level + amount)
+
+    def _fill(self) -> None:
+        now = self._clock.monotonic()
+        self._level = min(self._most, self._level + max(0.0, now - self._at) * self._rate)
+        self._at = now
+
+
+class Concurrency:
+    """A number of places that adapts between one and its cap."""
+
+    def __init__(self, cap: int, clock: Clock) -> None:
+        self._cap, self._clock = cap, clock
+        self.limit = float(cap)
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._fell_at = float("-inf")
+        self._since_rise = 0
+
+    async def enter(self) -> None:
+        """Wait for a place."""
+        while self._taken >= int(self.limit):
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            await place
+        self._taken += 1
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self._taken -= 1
+        self._wake()
+
+    def too_many(self) -> None:
+        """Fall, once per episode of refusals."""
+        now = self._clock.monotonic()
+        if now - self._fell_at >= EPISODE_S:
+            self.limit = max(1.0, self.limit * FALL)
+            self._fell_at = now
+        self._since_rise = 0
+
+    def fine(self) -> None:
+        """Climb by one after a window of successes as large as the limit."""
+        if self.limit >= self._cap:
+            return
+        self._since_rise += 1
+        if self._since_rise >= self.limit:
+            self.limit = min(float(self._cap), self.limit + max(1.0, 0.05 * self.limit))
+            self._since_rise = 0
+            self._wake()
+
+    def _wake(self) -> None:
+        free = int(self.limit) - self._taken
+        while free > 0 and self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                free -= 1

@@ -1,0 +1,1 @@
+"""What is kept: answers, money, runs and cells, in one SQLite file."""

@@ -1,0 +1,327 @@
+"""What has been spent, what is on its way, and may this call still be made?
+
+A call is booked at its worst case before its bytes leave, in the same transaction that checks every
+budget. Its answer is stored in the same transaction that settles the money, so "paid" and "have it"
+are one fact. A call whose fate is unknown stays booked at its estimate.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from edison_ci.errors import StoreError
+from edison_ci.records import Completion, FinishReason, canonical_json
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A limit on what a scope may book."""
+
+    scope: str
+    days: int | None
+    """How many days up to today count; None for the life of the scope."""
+    microusd: int | None = None
+    tokens: int | None = None
+    name: str = ""
+    """What people call it, such as `stop.budget_usd`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A call about to be made."""
+
+    address: str
+    run_id: str
+    model: str
+    phase: str
+    est_microusd: int
+    est_tokens: int
+    owner: str
+    now: str
+    """ISO-8601 UTC; its date is the day the money is booked on."""
+    scopes: tuple[str, ...]
+    caps: tuple[Cap, ...] = ()
+    newer_than: str | None = None
+    """A stored answer from this time on is taken instead; None takes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An answer from the store."""
+
+    completion: Completion
+    take: int
+    cost_microusd: int
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The call may be sent."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A budget has no room for the call now."""
+
+    cap: Cap
+    booked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another attempt at the same call is on its way."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How an attempt that was answered ended."""
+
+    completion: Completion
+    cost_microusd: int
+    cost_kind: Literal["billed", "estimated"]
+    now: str
+    http_status: int | None = None
+
+
+Outcome = Stored | Reserved | Refused | Elsewhere
+
+
+def reserve(booking: Booking) -> Callable[[sqlite3.Connection], Outcome]:
+    """Return the operation that books a call, or says why it is not to be made."""
+
+    def operation(connection: sqlite3.Connection) -> Outcome:
+        if booking.newer_than is not None:
+            stored = newest_answer(connection, booking.address, since=booking.newer_than)
+            if stored is not None:
+                return stored
+        other = connection.execute(
+            "select owner from attempt where address = ? and state = 'reserved'", (booking.address,)
+        ).fetchone()
+        if other is not None:
+            return Elsewhere(other[0])
+        for cap in booking.caps:
+            refusal = _refusal(connection, booking, cap)
+            if refusal is not None:
+                return refusal
+        return Reserved(_book(connection, booking))
+
+    return operation
+
+
+def settle(
+    booking: Booking, attempt: int, settlement: Settlement
+) -> Callable[[sqlite3.Connection], int]:
+    """Return the operation that stores an answer and settles its money; it yields the take."""
+
+    def operation(connection: sqlite3.Connection) -> int:
+        completion, address = settlement.completion, booking.address
+        _close(
+            connection,
+            attempt,
+            "state = 'settled', cost_microusd = ?, done_at = ?, http_status = ?",
+            (settlement.cost_microusd, settlement.now, settlement.http_status),
+        )
+        take = connection.execute(
+            "select coalesce(max(take) + 1, 0) from answer where address = ?", (address,)
+        ).fetchone()[0]
+        _insert_answer(connection, address, take, attempt, settlement)
+        tokens = 0
+        if completion.tokens_in is not None and completion.tokens_out is not None:
+            tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
+        _adjust(connection, booking, settlement.cost_microusd - booking.est_microusd, tokens)
+        return int(take)
+
+    return operation
+
+
+def release(
+    booking: Booking, attempt: int, *, now: str, error: str, http_status: int | None = None
+) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation for an attempt that is known not to have been charged."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        _close(
+            connection,
+            attempt,
+            "state = 'released', cost_microusd = 0, done_at = ?, error = ?, http_status = ?",
+            (now, error, http_status),
+        )
+        _adjust(connection, booking, -booking.est_microusd, -booking.est_tokens)
+
+    return operation
+
+
+def lose(
+    attempt: int, *, now: str, error: str, http_status: int | None = None
+) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation for an attempt that may have been charged; it stays booked."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        _close(
+            connection,
+            attempt,
+            "state = 'unknown', done_at = ?, error = ?, http_status = ?",
+            (now, error, http_status),
+        )
+
+    return operation
+
+
+def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.Connection], int]:
+    """Return the operation that marks the attempts of dead owners as unknown."""
+
+    def operation(connection: sqlite3.Connection) -> int:
+        owners = connection.execute("select distinct owner from attempt where state = 'reserved'")
+        dead = [owner for (owner,) in owners.fetchall() if not is_alive(owner)]
+        count = 0
+        for owner in dead:
+            done = connection.execute(
+                "update attempt set state = 'unknown', done_at = ?, error = 'the process died' "
+                "where owner = ? and state = 'reserved'",
+                (now, owner),
+            )
+            count += done.rowcount
+        return count
+
+    return operation
+
+
+def newest_answer(
+    connection: sqlite3.Connection, address: str, *, since: str = ""
+) -> Stored | None:
+    """Return the newest stored answer of a call, if it is new enough and its text is whole."""
+    row = connection.execute(
+        "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
+        "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
+        "from answer a join answer_text t using (address, take) "
+        "where a.address = ? and a.created_at >= ? order by a.take desc limit 1",
+        (address, since),
+    ).fetchone()
+    if row is None or row[11] != text_hash(row[9], row[10]):
+        return None  # a text that was tampered with is bought again
+    completion = Completion(
+        text=row[9],
+        finish_reason=FinishReason(row[1]),
+        tokens_in=row[2],
+        tokens_out=row[3],
+        cached_in=row[4],
+        latency_ms=row[5],
+        served_model=row[6],
+        tool_calls=json.loads(row[10]) if row[10] else None,
+    )
+    return Stored(completion, row[0], row[7], row[8])
+
+
+def text_hash(text: str, tool_calls: str | None) -> str:
+    """Return the checksum kept beside a stored text."""
+    return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
+
+
+def booked(connection: sqlite3.Connection, cap: Cap, today: str) -> tuple[int, int]:
+    """Return the micro-dollars and tokens that count against a cap today."""
+    first = "" if cap.days is None else _days_before(today, cap.days - 1)
+    row = connection.execute(
+        "select coalesce(sum(microusd), 0), coalesce(sum(tokens), 0) from booked "
+        "where scope = ? and (day >= ? or day = '')",
+        (cap.scope, first),
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def _refusal(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> Refused | None:
+    spent, tokens = booked(connection, cap, booking.now[:10])
+    if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
+        return Refused(cap, spent)
+    if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
+        return Refused(cap, tokens)
+    return None
+
+
+def _book(connection: sqlite3.Connection, booking: Booking) -> int:
+    row = connection.execute(
+        "insert into attempt (address, run_id, model, phase, state, est_microusd, est_tokens, "
+        "owner, sent_at) values (?, ?, ?, ?, 'reserved', ?, ?, ?, ?)",
+        (
+            booking.address,
+            booking.run_id,
+            booking.model,
+            booking.phase,
+            booking.est_microusd,
+            booking.est_tokens,
+            booking.owner,
+            booking.now,
+        ),
+    )
+    for scope in booking.scopes:
+        _add(connection, scope, booking.now[:10], booking.est_microusd, booking.est_tokens)
+    return int(row.lastrowid or 0)
+
+
+def _add(connection: sqlite3.Connection, scope: str, day: str, microusd: int, tokens: int) -> None:
+    connection.execute(
+        "insert into booked (scope, day, microusd, tokens) values (?, ?, ?, ?) "
+        "on conflict (scope, day) do update set microusd = microusd + excluded.microusd, "
+        "tokens = tokens + excluded.tokens",
+        (scope, day, microusd, tokens),
+    )
+
+
+def _adjust(connection: sqlite3.Connection, booking: Booking, microusd: int, tokens: int) -> None:
+    """Correct the totals on the day the call was booked."""
+    for scope in booking.scopes:
+        _add(connection, scope, booking.now[:10], microusd, tokens)
+
+
+def _close(
+    connection: sqlite3.Connection, attempt: int, assignments: str, values: tuple[Any, ...]
+) -> None:
+    done = connection.execute(
+        f"update attempt set {assignments} where id = ? and state = 'reserved'", (*values, attempt)
+    )
+    if done.rowcount != 1:
+        raise StoreError(f"attempt {attempt} was settled already", hint="run: edison db check")
+
+
+def _insert_answer(
+    connection: sqlite3.Connection, address: str, take: int, attempt: int, settlement: Settlement
+) -> None:
+    completion = settlement.completion
+    tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
+    connection.execute(
+        "insert into answer values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            address,
+            take,
+            attempt,
+            str(completion.finish_reason),
+            completion.tokens_in,
+            completion.tokens_out,
+            completion.cached_in,
+            completion.latency_ms,
+            settlement.cost_microusd,
+            settlement.cost_kind,
+            completion.served_model,
+            settlement.now,
+        ),
+    )
+    connection.execute(
+        "insert into answer_text values (?, ?, ?, ?, ?)",
+        (address, take, completion.text, tools, text_hash(completion.text, tools)),
+    )
+
+
+def _days_before(day: str, count: int) -> str:
+    return (dt.date.fromisoformat(day) - dt.timedelta(days=count)).isoformat()

@@ -1,0 +1,88 @@
+"""Who is alive?
+
+A process that spends money holds an operating-system lock on a file of its own. The lock goes with
+the process, however it dies, so whoever can take it knows that its owner is gone: no clocks, no
+heartbeats, and a reused process number does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from edison_ci.errors import BusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class Owner:
+    """This process, while it holds its lock."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self.id = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self._descriptor = os.open(
+            self._path(self.id), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644
+        )
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        """Give up the lock and its file."""
+        self._path(self.id).unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def is_alive(self, owner: str) -> bool:
+        """Whether the process that called itself `owner` still runs."""
+        return owner == self.id or is_alive(self._folder, owner)
+
+    def _path(self, owner: str) -> Path:
+        return self._folder / f"owner-{_SAFE.sub('', owner)}.lock"
+
+
+def is_alive(folder: Path, owner: str) -> bool:
+    """Whether an owner's lock is held."""
+    path = folder / f"owner-{_SAFE.sub('', owner)}.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        path.unlink(missing_ok=True)
+        return False
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def only_one(folder: Path, experiment: str, run_id: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold the experiment, so that no second run of it starts on this database."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"experiment-{_SAFE.sub('_', experiment)}.lock"
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            other = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+            raise BusyError(
+                f"{experiment} is being run already, as {other or 'another run'}",
+                hint="wait for it with --wait, or stop it with: edison cancel",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, run_id.encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

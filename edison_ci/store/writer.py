@@ -1,0 +1,166 @@
+"""How do many calls share one durable writer?
+
+One thread owns the writing connection. It commits whenever it is free: while a commit waits for
+the disk, the next batch gathers, so a slow disk makes batches larger instead of calls slower. An
+operation is a function of the connection; whoever submitted it hears of it only after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from edison_ci.errors import StoreError
+from edison_ci.store.database import open_database, translated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+Operation = Callable[[sqlite3.Connection], T]
+
+_Job = tuple[Operation[Any], "Future[Any]"]
+
+MAX_BATCH = 200
+
+
+def _attempted(operation: Operation[T], connection: sqlite3.Connection) -> T | Exception:
+    """Return an operation's result, or why it alone failed; its own changes are then undone."""
+    connection.execute("savepoint one")
+    try:
+        result: T | Exception = operation(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # handed to whoever submitted it
+        connection.execute("rollback to one")
+        result = error
+    connection.execute("release one")
+    return result
+
+
+class Writer:
+    """Runs operations in order, several to a transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._opened: Future[None] = Future()
+        self._broken: StoreError | None = None
+        self._thread = threading.Thread(target=self._work, name="edison-writer", daemon=True)
+        self._process = os.getpid()
+        self.commits = 0
+
+    def start(self) -> Writer:
+        """Open the file; raises if it cannot be written."""
+        self._thread.start()
+        self._opened.result()
+        return self
+
+    def close(self) -> None:
+        """Finish what was submitted and close the file."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def __enter__(self) -> Writer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(self, operation: Operation[T]) -> Future[T]:
+        """Queue an operation; its result comes once it is durable."""
+        if os.getpid() != self._process:
+            raise StoreError("a forked process may not write", hint="open the results file anew")
+        done: Future[T] = Future()
+        self._queue.put((operation, done))
+        return done
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Wait until an operation is durable and return its result."""
+        return await asyncio.wrap_future(self.submit(operation))
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            connection = open_database(self._path)
+        except BaseException as error:
+            self._opened.set_exception(error)
+            return
+        identity = self._identity()
+        self._opened.set_result(None)
+        try:
+            while batch := self._gather():
+                self._commit(connection, batch, identity)
+        finally:
+            connection.close()
+
+    def _gather(self) -> list[_Job]:
+        first = self._queue.get()
+        if first is None:
+            return []
+        batch = [first]
+        while len(batch) < MAX_BATCH:
+            try:
+                following = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if following is None:
+                self._queue.put(None)
+                break
+            batch.append(following)
+        return batch
+
+    def _commit(
+        self,
+        connection: sqlite3.Connection,
+        batch: list[_Job],
+        identity: tuple[int, int],
+    ) -> None:
+        if self._broken is None and self._identity() != identity:
+            self._broken = StoreError(
+                f"{self._path.name} was deleted or replaced while it was in use",
+                hint="nothing more was written; put the file back and resume",
+            )
+        if self._broken is not None:
+            for _, done in batch:
+                done.set_exception(self._broken)
+            return
+        outcomes: list[Any] = []
+        try:
+            connection.execute("begin immediate")
+            outcomes = [_attempted(operation, connection) for operation, _ in batch]
+            connection.execute("commit")
+            self.commits += 1
+        except sqlite3.Error as error:
+            self._roll_back(connection)
+            # A failed write or fsync is final: the file's state is no longer known to us.
+            self._broken = translated(error, self._path)
+            for _, done in batch:
+                done.set_exception(self._broken)
+            return
+        for (_, done), outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("rollback")
+        except sqlite3.Error:
+            pass  # the first error is the one to report
+
+    def _identity(self) -> tuple[int, int]:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return (0, 0)
+        return (status.st_dev, status.st_ino)

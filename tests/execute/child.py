@@ -1,0 +1,58 @@
+"""Runs or resumes an experiment in a process of its own, so that tests can kill it.
+
+python -m tests.execute.child FOLDER run|resume [--budget-microusd N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edison_ci.config.load import load_project
+from edison_ci.execute.runner import CellGrade, Progress
+from edison_ci.execute.session import Ended, RunOptions, Session, Tools
+from edison_ci.plan.plan import plan
+from edison_ci.providers.adapters import provider_for
+
+if TYPE_CHECKING:
+    from edison_ci.execute.output import Output
+    from edison_ci.records import Case, Completion
+
+
+class ByLength:
+    """Grades an answer by its length: enough to tell whether two runs say the same."""
+
+    def grade(self, case: Case, output: Output, completion: Completion) -> CellGrade:
+        score = min(len(output.text) / 1000, 1.0)
+        return CellGrade("ok", score, score > 0.2)
+
+
+def tell(progress: Progress) -> None:
+    sys.stdout.write(f"{progress.done}\n")
+    sys.stdout.flush()
+
+
+def start(folder: Path, how: str, budget: int | None = None) -> Ended:
+    project = load_project(folder)
+    experiment = next(iter(project.experiments.values()))
+    session = Session(
+        project, experiment, plan(project, experiment), Tools(provider_for, ByLength(), tell)
+    )
+    if how == "resume":
+        return session.resume("latest", RunOptions(budget_microusd=budget))
+    return session.run(RunOptions(budget_microusd=budget))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("how", choices=["run", "resume"])
+    parser.add_argument("--budget-microusd", type=int)
+    args = parser.parse_args()
+    sys.exit(int(start(args.folder, args.how, args.budget_microusd).exit_code))
+
+
+if __name__ == "__main__":
+    main()

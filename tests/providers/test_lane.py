@@ -1,0 +1,353 @@
+"""The way from a request to its stored answer: reuse, retries, breaker, rates, money."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.providers.budgeting import Budgeted, BudgetExhausted, Purse
+from edison_ci.providers.lane import Lane, LaneLimits, build_lane
+from edison_ci.providers.resilience import Breaker, Clock, LaneClosed
+from edison_ci.providers.throttling import Bucket, Concurrency
+from edison_ci.records import Completion, Message, Request
+from edison_ci.store.database import open_reader
+from edison_ci.store.ledger import Cap, booked
+from edison_ci.store.writer import Writer
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+NOW = "2026-11-15T12:00:00Z"
+
+
+@dataclass
+class FakeTime:
+    """A clock that moves only when somebody sleeps."""
+
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self.sleep, random.Random(0))
+
+
+@dataclass(frozen=True)
+class Price:
+    tokens_in: float = 1.0
+    tokens_out: float = 2.0
+    cached_in: float | None = 0.5
+
+
+class Scripted:
+    """A provider that plays a list of answers and errors, then repeats the last."""
+
+    def __init__(self, *script: Completion | CallError) -> None:
+        self.script, self.calls = list(script), 0
+
+    async def complete(self, request: Request) -> Completion:
+        self.calls += 1
+        step = self.script[min(self.calls, len(self.script)) - 1]
+        await asyncio.sleep(0)
+        if isinstance(step, CallError):
+            raise step
+        return step
+
+
+FINE = Completion("fine", tokens_in=10, tokens_out=5, served_model="m")
+
+
+def request(text: str = "hello", draw: int = 0) -> Request:
+    return Request("p", "", "m", (Message("user", text),), {"max_tokens": 10}, draw=draw)
+
+
+def error(kind: ErrorKind, **values: object) -> CallError:
+    return CallError(kind, "no", **values)  # type: ignore[arg-type]  # passed on by name
+
+
+@dataclass
+class Bench:
+    """A lane over a real database."""
+
+    path: Path
+    writer: Writer
+    time: FakeTime
+    reader: sqlite3.Connection
+
+    def lane(
+        self,
+        provider: Scripted,
+        *,
+        caps: tuple[Cap, ...] = (),
+        newer_than: str | None = "",
+        limits: LaneLimits | None = None,
+    ) -> Lane:
+        purse = Purse(
+            writer=self.writer,
+            run_id="r",
+            owner="me",
+            scopes=("run:r",),
+            caps=caps,
+            now=lambda: NOW,
+            is_alive=lambda owner: owner == "me",
+            sleep=self.time.sleep,
+        )
+        budgeted = Budgeted(provider, purse, model="m", phase="generate", price=Price())
+        clock = self.time.clock()
+        return build_lane(budgeted, limits or LaneLimits(), clock, self.reader, newer_than)
+
+    def spent(self) -> int:
+        return booked(self.reader, Cap("run:r", None), NOW[:10])[0]
+
+    def states(self) -> list[str]:
+        return [row[0] for row in self.reader.execute("select state from attempt order by id")]
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    path = tmp_path / "results.db"
+    with Writer(path) as writer:
+        reader = open_reader(path)
+        yield Bench(path, writer, FakeTime(), reader)
+        reader.close()
+
+
+async def test_an_answer_is_stored_with_its_price(bench: Bench) -> None:
+    paid = await bench.lane(Scripted(FINE)).answer(request())
+    assert (paid.completion, paid.bought, paid.cost_microusd) == (FINE, True, 20)
+    assert bench.spent() == 20
+    assert bench.states() == ["settled"]
+
+
+async def test_a_stored_answer_is_not_bought_again(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    await bench.lane(provider).answer(request())
+    paid = await bench.lane(provider).answer(request())
+    assert (provider.calls, paid.bought, paid.completion) == (1, False, FINE)
+
+
+async def test_without_reuse_a_new_take_is_bought(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    await bench.lane(provider).answer(request())
+    paid = await bench.lane(provider, newer_than=None).answer(request())
+    assert (provider.calls, paid.bought, paid.take) == (2, True, 1)
+
+
+async def test_another_draw_is_another_call(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    lane = bench.lane(provider)
+    await lane.answer(request(draw=0))
+    await lane.answer(request(draw=1))
+    assert provider.calls == 2
+
+
+async def test_identical_calls_in_flight_are_made_once(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    lane = bench.lane(provider)
+    paid = await asyncio.gather(*(lane.answer(request()) for _ in range(5)))
+    assert provider.calls == 1
+    assert sorted(p.bought for p in paid) == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ErrorKind.RATE_LIMIT, ErrorKind.PROVIDER_ERROR, ErrorKind.TIMEOUT, ErrorKind.NETWORK],
+)
+async def test_failures_on_the_way_are_tried_again(bench: Bench, kind: ErrorKind) -> None:
+    lane = bench.lane(Scripted(error(kind, charged=False), FINE))
+    assert (await lane.answer(request())).completion == FINE
+    assert bench.states() == ["released", "settled"]
+    assert lane.retries.retried == 1
+    assert bench.spent() == 20
+
+
+@pytest.mark.parametrize(
+    "kind", [ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_FILTER]
+)
+async def test_other_failures_are_final(bench: Bench, kind: ErrorKind) -> None:
+    provider = Scripted(error(kind, charged=False))
+    with pytest.raises(CallError):
+        await bench.lane(provider).answer(request())
+    assert provider.calls == 1
+
+
+async def test_three_attempts_are_made_and_no_more(bench: Bench) -> None:
+    provider = Scripted(error(ErrorKind.PROVIDER_ERROR))
+    with pytest.raises(CallError):
+        await bench.lane(provider).answer(request())
+    assert provider.calls == 3
+    assert bench.states() == ["unknown"] * 3
+
+
+async def test_what_may_have_been_charged_stays_booked_at_its_worst(bench: Bench) -> None:
+    with pytest.raises(CallError):
+        await bench.lane(Scripted(error(ErrorKind.TIMEOUT)), limits=LaneLimits(attempts=1)).answer(
+            request()
+        )
+    assert bench.spent() == 5 + 8 + 2 * 10
+
+
+async def test_the_provider_is_given_the_time_it_asks_for(bench: Bench) -> None:
+    busy = error(ErrorKind.RATE_LIMIT, retry_after_s=7.0, charged=False)
+    await bench.lane(Scripted(busy, FINE)).answer(request())
+    assert bench.time.now >= 7
+
+
+@pytest.mark.parametrize(
+    "kind", [ErrorKind.INVALID_KEY, ErrorKind.QUOTA, ErrorKind.MODEL_NOT_FOUND]
+)
+async def test_a_fault_that_all_calls_share_closes_the_lane(bench: Bench, kind: ErrorKind) -> None:
+    provider = Scripted(error(kind, charged=False))
+    lane = bench.lane(provider)
+    with pytest.raises(CallError):
+        await lane.answer(request("a"))
+    with pytest.raises(LaneClosed, match=kind):
+        await lane.answer(request("b"))
+    assert provider.calls == 1
+
+
+async def test_three_identical_bad_requests_close_the_lane(bench: Bench) -> None:
+    lane = bench.lane(Scripted(error(ErrorKind.BAD_REQUEST, charged=False)))
+    for text in "abc":
+        with pytest.raises(CallError):
+            await lane.answer(request(text))
+    with pytest.raises(LaneClosed):
+        await lane.answer(request("d"))
+
+
+async def test_a_budget_that_is_used_up_stops_before_the_call(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    cap = Cap("run:r", None, microusd=45, name="--budget")
+    lane = bench.lane(provider, caps=(cap,))
+    await lane.answer(request("a"))
+    with pytest.raises(BudgetExhausted, match="--budget"):
+        await lane.answer(request("b"))
+    assert provider.calls == 1
+    assert bench.spent() == 20
+
+
+async def test_calls_that_do_not_fit_wait_for_those_in_flight(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    cap = Cap("run:r", None, microusd=110, name="--budget")
+    lane = bench.lane(provider, caps=(cap,))
+    done = await asyncio.gather(*(lane.answer(request(text)) for text in "abc"))
+    assert len(done) == 3  # each settles at 20 although each reserves 34
+    assert bench.spent() == 60
+
+
+async def test_missing_usage_is_paid_at_the_estimate(bench: Bench) -> None:
+    paid = await bench.lane(Scripted(Completion("text"))).answer(request())
+    assert paid.cost_microusd == 5 + 8 + 2 * 10
+
+
+async def test_cached_tokens_are_cheaper(bench: Bench) -> None:
+    answer = Completion("x", tokens_in=10, tokens_out=1, cached_in=6)
+    paid = await bench.lane(Scripted(answer)).answer(request())
+    assert paid.cost_microusd == 4 + 3 + 2
+
+
+async def test_a_dead_owners_call_is_made_again(bench: Bench) -> None:
+    provider = Scripted(FINE)
+    lane = bench.lane(provider)
+    await bench.writer.write(
+        lambda c: c.execute(
+            "insert into attempt (address, run_id, model, phase, state, est_microusd, est_tokens, "
+            "owner, sent_at) values (?, 'old', 'm', 'generate', 'reserved', 9, 9, 'dead', 't')",
+            (request().address,),
+        )
+    )
+    assert (await lane.answer(request())).bought
+    assert bench.states() == ["unknown", "settled"]
+
+
+# --- the parts by themselves ----------------------------------------------------------------------
+
+
+async def test_a_breaker_opens_probes_and_closes() -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock())
+    for _ in range(5):
+        await breaker.wait()
+        breaker.failed(error(ErrorKind.PROVIDER_ERROR))
+    assert time.now == 0
+    await breaker.wait()
+    assert time.now >= 60
+    breaker.failed(error(ErrorKind.PROVIDER_ERROR))
+    before = time.now
+    await breaker.wait()
+    assert time.now - before >= 120
+    breaker.succeeded()
+    await breaker.wait()
+    breaker.succeeded()
+    before = time.now
+    await breaker.wait()
+    assert time.now == before
+
+
+async def test_a_bucket_lets_a_minutes_worth_through_then_waits() -> None:
+    time = FakeTime()
+    bucket = Bucket(60, time.clock())
+    for _ in range(60):
+        await bucket.take(1)
+    assert time.now == 0
+    await bucket.take(1)
+    assert time.now == pytest.approx(1, abs=0.01)
+    bucket.give_back(5)
+    before = time.now
+    await bucket.take(5)
+    assert time.now == before
+
+
+async def test_a_clock_that_goes_back_does_not_fill_or_break_a_bucket() -> None:
+    time = FakeTime(now=100)
+    bucket = Bucket(60, time.clock())
+    await bucket.take(60)
+    time.now = 0
+    await bucket.take(1)
+    assert time.now <= 2
+
+
+def fall(places: Concurrency, time: FakeTime, at: float) -> None:
+    time.now = at
+    places.too_many()
+
+
+async def test_concurrency_falls_once_per_episode_and_climbs_back() -> None:
+    time = FakeTime()
+    places = Concurrency(10, time.clock())
+    fall(places, time, 1)
+    fall(places, time, 2)
+    assert places.limit == pytest.approx(7)
+    fall(places, time, 20)
+    assert places.limit == pytest.approx(4.9)
+    for _ in range(100):
+        places.fine()
+    assert places.limit == 10
+
+
+async def test_no_more_calls_than_places_run_at_once() -> None:
+    places = Concurrency(3, FakeTime().clock())
+    running = peak = 0
+
+    async def call() -> None:
+        nonlocal running, peak
+        await places.enter()
+        running += 1
+        peak = max(peak, running)
+        await asyncio.sleep(0)
+        running -= 1
+        places.leave()
+
+    await asyncio.gather(*(call() for _ in range(20)))
+    assert peak == 3

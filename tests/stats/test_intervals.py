@@ -1,0 +1,134 @@
+"""Intervals against closed forms, independent references, and their own promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, t
+from statsmodels.stats.proportion import proportion_confint
+
+from edison_ci.stats.intervals import (
+    clustered_interval,
+    exact_pass_bounds,
+    mean_interval,
+    pass_interval,
+)
+
+scores = st.lists(st.floats(0, 1, allow_nan=False), min_size=2, max_size=60)
+
+
+def test_ten_perfect_scores_could_be_as_low_as_69() -> None:
+    found = mean_interval([1.0] * 10)
+    assert found is not None and found.low is not None and found.high is not None
+    assert round(100 * found.low) == 69
+    assert found.high == 1.0
+
+
+def test_equal_scores_of_one_agree_with_clopper_pearson() -> None:
+    found = mean_interval([1.0] * 25)
+    assert found is not None
+    assert found.low == pytest.approx(beta.ppf(0.025, 25, 1), abs=1e-12)
+
+
+def test_one_case_gives_no_interval_and_none_gives_nothing() -> None:
+    single = mean_interval([0.4])
+    assert single is not None
+    assert (single.estimate, single.low, single.high, single.n) == (0.4, None, None, 1)
+    assert mean_interval([]) is None
+
+
+@pytest.mark.parametrize(("passes", "n"), [(0, 5), (17, 20), (20, 20), (50, 400)])
+def test_pass_rates_agree_with_statsmodels(passes: int, n: int) -> None:
+    found = pass_interval(passes, n)
+    low, high = proportion_confint(passes, n, method="wilson")
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
+    exact = proportion_confint(passes, n, alpha=0.1, method="beta")
+    assert exact_pass_bounds(passes, n) == pytest.approx(
+        (0.0 if passes == 0 else exact[0], 1.0 if passes == n else exact[1]), abs=1e-10
+    )
+
+
+def test_seventeen_of_twenty_prints_as_documented() -> None:
+    found = pass_interval(17, 20)
+    assert found is not None and found.low is not None and found.high is not None
+    assert (round(100 * found.low), round(100 * found.high)) == (64, 95)
+
+
+def test_yes_no_scores_give_a_wilson_interval_with_a_t_quantile() -> None:
+    data = [1.0] * 15 + [0.0] * 5
+    found = mean_interval(data)
+    assert found is not None
+    n_effective = 0.75 * 0.25 / (np.var(data, ddof=1) / 20)
+    q = t.ppf(0.975, 19)
+    center = (0.75 + q**2 / (2 * n_effective)) / (1 + q**2 / n_effective)
+    spread = np.sqrt(0.75 * 0.25 / n_effective + q**2 / (4 * n_effective**2))
+    half = q / (1 + q**2 / n_effective) * spread
+    assert (found.low, found.high) == pytest.approx((center - half, center + half), abs=1e-12)
+
+
+def test_mid_range_scores_give_nearly_the_t_interval() -> None:
+    data = np.random.default_rng(1).normal(0.5, 0.05, 200).clip(0, 1)
+    found = mean_interval(data)
+    half = t.ppf(0.975, 199) * data.std(ddof=1) / np.sqrt(200)
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.low == pytest.approx(data.mean() - half, abs=2e-4)
+    assert found.high == pytest.approx(data.mean() + half, abs=2e-4)
+
+
+def test_clusters_of_one_are_nearly_no_clusters() -> None:
+    data = [0.1, 0.5, 0.9, 0.4, 0.7]
+    plain, clustered = mean_interval(data), clustered_interval(data, list("abcde"))
+    assert plain is not None and clustered is not None
+    assert (clustered.low, clustered.high) == pytest.approx((plain.low, plain.high), abs=1e-12)
+
+
+def test_clusters_that_agree_widen_the_interval() -> None:
+    data = [0.2] * 10 + [0.8] * 10 + [0.5] * 10
+    plain = mean_interval(data)
+    clustered = clustered_interval(data, ["a"] * 10 + ["b"] * 10 + ["c"] * 10)
+    assert plain is not None and clustered is not None
+    assert plain.low is not None and clustered.low is not None
+    assert clustered.low < plain.low - 0.1
+
+
+def test_one_cluster_gives_no_interval() -> None:
+    found = clustered_interval([0.1, 0.2], ["a", "a"])
+    assert found is not None and found.low is None
+
+
+@given(scores)
+def test_an_interval_contains_the_mean_and_stays_between_0_and_1(data: list[float]) -> None:
+    found = mean_interval(data)
+    assert found is not None and found.low is not None and found.high is not None
+    assert 0 <= found.low <= found.estimate + 1e-9
+    assert found.estimate - 1e-9 <= found.high <= 1
+    assert found.high > found.low
+
+
+@given(scores)
+def test_turning_scores_around_turns_the_interval_around(data: list[float]) -> None:
+    found, turned = mean_interval(data), mean_interval([1 - x for x in data])
+    assert found is not None and turned is not None
+    assert found.low is not None and turned.high is not None
+    assert turned.high == pytest.approx(1 - found.low, abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [10, 30, 100])
+def test_the_interval_covers_the_truth_as_often_as_promised(n: int) -> None:
+    rng = np.random.default_rng(n)
+    hits = 0
+    for _ in range(2_000):
+        sample = rng.beta(8, 1, n)
+        found = mean_interval(sample)
+        assert found is not None and found.low is not None and found.high is not None
+        hits += found.low <= 8 / 9 <= found.high
+    assert hits / 2_000 >= 0.915  # nominal 0.95; ceiling-heavy scores at n = 10 are the worst
+
+
+@pytest.mark.parametrize("bad", [[1.2], [-0.1, 0.5], [float("nan")]])
+def test_scores_outside_0_to_1_are_refused(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="0 to 1"):
+        mean_interval(bad)

@@ -1,0 +1,178 @@
+"""Money is booked before it is spent and settled with its answer, whatever happens between."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.errors import StoreError
+from edison_ci.records import Completion
+from edison_ci.store.database import open_database
+from edison_ci.store.ledger import (
+    Booking,
+    Cap,
+    Elsewhere,
+    Refused,
+    Reserved,
+    Settlement,
+    Stored,
+    booked,
+    lose,
+    newest_answer,
+    reclaim,
+    release,
+    reserve,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW = "2026-11-15T12:00:00Z"
+BUDGET = Cap("run:r1", None, microusd=1_000, name="stop.budget_usd")
+CALL = Booking(
+    address="a" * 64,
+    run_id="r1",
+    model="small",
+    phase="generate",
+    est_microusd=400,
+    est_tokens=100,
+    owner="me",
+    now=NOW,
+    scopes=("run:r1", "project"),
+    caps=(BUDGET,),
+)
+ANSWER = Settlement(
+    Completion("hello", tokens_in=10, tokens_out=20, served_model="m"), 150, "billed", NOW
+)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = open_database(tmp_path / "results.db")
+    yield connection
+    connection.close()
+
+
+def reserved(db: sqlite3.Connection, booking: Booking = CALL) -> int:
+    outcome = reserve(booking)(db)
+    assert isinstance(outcome, Reserved)
+    return outcome.attempt
+
+
+def spent(db: sqlite3.Connection, scope: str = "run:r1") -> tuple[int, int]:
+    return booked(db, Cap(scope, None), "2026-11-15")
+
+
+def test_a_call_is_booked_at_its_worst_case_in_every_scope(db: sqlite3.Connection) -> None:
+    reserved(db)
+    assert spent(db) == (400, 100)
+    assert spent(db, "project") == (400, 100)
+
+
+def test_settling_books_what_it_really_cost_and_stores_the_answer(db: sqlite3.Connection) -> None:
+    attempt = reserved(db)
+    assert settle(CALL, attempt, ANSWER)(db) == 0
+    assert spent(db) == (150, 30)
+    stored = newest_answer(db, CALL.address)
+    assert stored is not None and stored.completion.text == "hello"
+    assert stored.cost_microusd == 150
+
+
+def test_missing_usage_keeps_the_estimated_tokens(db: sqlite3.Connection) -> None:
+    attempt = reserved(db)
+    settle(CALL, attempt, replace(ANSWER, completion=Completion("x"), cost_microusd=400))(db)
+    assert spent(db) == (400, 100)
+
+
+def test_an_attempt_that_was_not_charged_is_given_back(db: sqlite3.Connection) -> None:
+    attempt = reserved(db)
+    release(CALL, attempt, now=NOW, error="connection refused")(db)
+    assert spent(db) == (0, 0)
+
+
+def test_an_attempt_of_unknown_fate_stays_booked(db: sqlite3.Connection) -> None:
+    attempt = reserved(db)
+    lose(attempt, now=NOW, error="connection reset")(db)
+    assert spent(db) == (400, 100)
+
+
+def test_no_attempt_is_settled_twice(db: sqlite3.Connection) -> None:
+    attempt = reserved(db)
+    settle(CALL, attempt, ANSWER)(db)
+    with pytest.raises(StoreError, match="settled already"):
+        settle(CALL, attempt, ANSWER)(db)
+    with pytest.raises(StoreError, match="settled already"):
+        release(CALL, attempt, now=NOW, error="late")(db)
+
+
+def test_a_call_that_does_not_fit_the_budget_is_refused(db: sqlite3.Connection) -> None:
+    for letter in "bc":
+        reserved(db, replace(CALL, address=letter * 64))
+    outcome = reserve(replace(CALL, address="d" * 64))(db)
+    assert outcome == Refused(BUDGET, 800)
+    assert spent(db) == (800, 200)
+
+
+def test_a_token_limit_refuses_too(db: sqlite3.Connection) -> None:
+    limit = Cap("run:r1", None, tokens=150, name="stop.max_total_tokens")
+    reserved(db, replace(CALL, caps=(limit,)))
+    outcome = reserve(replace(CALL, address="b" * 64, caps=(limit,)))(db)
+    assert outcome == Refused(limit, 100)
+
+
+def test_a_rolling_budget_forgets_what_is_older_than_its_days(db: sqlite3.Connection) -> None:
+    monthly = Cap("project", 30, microusd=500, name="monthly_budget_usd")
+    old = replace(CALL, now="2026-10-16T23:59:59Z", caps=(monthly,))
+    edge = replace(CALL, address="b" * 64, now="2026-10-17T00:00:00Z", caps=())
+    reserved(db, old)
+    assert booked(db, monthly, "2026-11-15") == (0, 0)
+    reserved(db, edge)
+    assert booked(db, monthly, "2026-11-15") == (400, 100)
+    assert isinstance(reserve(replace(CALL, address="c" * 64, caps=(monthly,)))(db), Refused)
+
+
+def test_a_stored_answer_is_taken_if_it_is_new_enough(db: sqlite3.Connection) -> None:
+    settle(CALL, reserved(db), ANSWER)(db)
+    assert isinstance(reserve(replace(CALL, newer_than="2026-11-01"))(db), Stored)
+    assert isinstance(reserve(replace(CALL, newer_than="2026-11-16"))(db), Reserved)
+
+
+def test_a_second_answer_is_a_new_take_and_the_first_stays(db: sqlite3.Connection) -> None:
+    settle(CALL, reserved(db), ANSWER)(db)
+    again = replace(ANSWER, completion=Completion("hello again"))
+    assert settle(CALL, reserved(db), again)(db) == 1
+    texts = db.execute("select text from answer_text order by take").fetchall()
+    assert texts == [("hello",), ("hello again",)]
+
+
+def test_answers_cannot_be_changed(db: sqlite3.Connection) -> None:
+    settle(CALL, reserved(db), ANSWER)(db)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        db.execute("update answer set cost_microusd = 0")
+
+
+def test_a_tampered_text_is_not_reused(db: sqlite3.Connection) -> None:
+    settle(CALL, reserved(db), ANSWER)(db)
+    db.execute("update answer_text set text = 'forged'")
+    assert newest_answer(db, CALL.address) is None
+
+
+def test_the_same_call_is_not_made_twice_at_once(db: sqlite3.Connection) -> None:
+    reserved(db)
+    assert reserve(replace(CALL, owner="another"))(db) == Elsewhere("me")
+
+
+def test_attempts_of_the_dead_become_unknown_and_the_call_is_free_again(
+    db: sqlite3.Connection,
+) -> None:
+    reserved(db)
+    reserved(db, replace(CALL, address="b" * 64, owner="alive"))
+    assert reclaim(lambda owner: owner == "alive", now=NOW)(db) == 1
+    states = db.execute("select owner, state from attempt order by id").fetchall()
+    assert states == [("me", "unknown"), ("alive", "reserved")]
+    assert isinstance(reserve(replace(CALL, caps=()))(db), Reserved)

@@ -1,0 +1,155 @@
+"""Many share one writer, and nobody hears of a write before it is durable."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.errors import StoreError, UsageError
+from edison_ci.store.database import APPLICATION_ID, migrations, open_database, open_reader
+from edison_ci.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def insert(name: str) -> Callable[[sqlite3.Connection], int]:
+    def operation(connection: sqlite3.Connection) -> int:
+        sql = "insert into event (time, run_id, type, data) values ('t', 'r', ?, '{}')"
+        return int(connection.execute(sql, (name,)).lastrowid or 0)
+
+    return operation
+
+
+def count(path: Path) -> int:
+    with sqlite3.connect(path) as connection:
+        return int(connection.execute("select count(*) from event").fetchone()[0])
+
+
+def test_what_was_written_is_there_when_the_future_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with Writer(path) as writer:
+        assert writer.submit(insert("a")).result() == 1
+        assert count(path) == 1
+
+
+def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def block(_: sqlite3.Connection) -> None:
+        gate.wait(10)
+
+    with Writer(tmp_path / "results.db") as writer:
+        first = writer.submit(block)
+        rest = [writer.submit(insert(str(i))) for i in range(150)]
+        gate.set()
+        first.result()
+        for done in rest:
+            done.result()
+        assert writer.commits <= 3
+    assert count(tmp_path / "results.db") == 150
+
+
+def test_an_operation_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def block(_: sqlite3.Connection) -> None:
+        gate.wait(10)
+
+    def fail(connection: sqlite3.Connection) -> None:
+        insert("half")(connection)
+        raise ValueError("no")
+
+    with Writer(tmp_path / "results.db") as writer:
+        writer.submit(block)
+        before = writer.submit(insert("before"))
+        failing = writer.submit(fail)
+        after = writer.submit(insert("after"))
+        gate.set()
+        with pytest.raises(ValueError, match="no"):
+            failing.result()
+        assert before.result() and after.result()
+    assert count(tmp_path / "results.db") == 2
+
+
+def test_a_file_that_was_replaced_is_not_written_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with Writer(path) as writer:
+        writer.submit(insert("a")).result()
+        path.rename(tmp_path / "moved.db")
+        with pytest.raises(StoreError, match="deleted or replaced"):
+            writer.submit(insert("b")).result()
+        assert not path.exists()
+
+
+def test_a_database_error_is_final(tmp_path: Path) -> None:
+    with Writer(tmp_path / "results.db") as writer:
+        with pytest.raises(StoreError, match="no such table"):
+            writer.submit(lambda c: c.execute("insert into nowhere_at_all values (1)")).result()
+        with pytest.raises(StoreError):
+            writer.submit(insert("later")).result()
+    assert count(tmp_path / "results.db") == 0
+
+
+def test_a_forked_child_may_not_write(tmp_path: Path) -> None:
+    with Writer(tmp_path / "results.db") as writer:
+        writer._process = os.getpid() + 1
+        with pytest.raises(StoreError, match="forked"):
+            writer.submit(insert("a"))
+        writer._process = os.getpid()
+
+
+def test_a_new_file_has_our_mark_and_version(tmp_path: Path) -> None:
+    open_database(tmp_path / "results.db").close()
+    with sqlite3.connect(tmp_path / "results.db") as connection:
+        assert connection.execute("pragma application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("pragma user_version").fetchone() == (len(migrations()),)
+        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "is empty"), (b"hello" * 50, "is not a database"), (b"SQLite format 3\0", "not a data")],
+)
+def test_a_file_that_is_not_ours_is_refused_and_untouched(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "results.db"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        open_database(path)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table x (y)")
+    with pytest.raises(UsageError, match="another program"):
+        open_database(path)
+
+
+def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    connection = open_database(path)
+    connection.execute("pragma user_version = 999")
+    connection.close()
+    with pytest.raises(UsageError, match="newer edison"):
+        open_database(path)
+    with pytest.raises(UsageError, match="newer edison"):
+        open_reader(path)
+
+
+def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    open_database(path).close()
+    data = bytearray(path.read_bytes())
+    data[100:4096] = b"\xff" * (4096 - 100)
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=r"malformed|corrupt|database"):
+        open_database(path)
