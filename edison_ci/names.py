@@ -9,18 +9,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_MOST_LISTED = 25
+_LONGEST = 200
+"""Comparing takes time that grows with the square of a name's length."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, label: str = "allowed") -> str:
     """Return a hint that names the nearest known name, or all of them when they are few."""
     import difflib  # only needed once something is wrong
 
-    names = sorted(set(known))
+    names = sorted({str(each) for each in known if len(each) <= _LONGEST})
     folded = {k.casefold(): k for k in names}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name[:_LONGEST].casefold(), folded, n=1, cutoff=0.6)
     if near:
         return f"did you mean {folded[near[0]]!r}?"
-    if 0 < len(names) <= 14:
+    if 0 < len(names) <= _MOST_LISTED:
         return f"{label}: {', '.join(names)}"
     return ""
 

@@ -32,7 +32,15 @@ class Registry:
             module, _, attribute = target.partition(":")
             return getattr(importlib.import_module(module), attribute)
         found = self._installed.get(name)
-        return found.load() if found is not None else None
+        if found is None:
+            return None
+        try:
+            return found.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the plugin {found.value} that offers {name!r} cannot be loaded: {error}",
+                hint="reinstall or uninstall the package it is from",
+            ) from error
 
     @cached_property
     def _installed(self) -> dict[str, Any]:
@@ -40,10 +48,15 @@ class Registry:
 
         found: dict[str, Any] = {}
         for point in entry_points(group=self.group):
-            if point.name in self.built_in or point.name in found:
+            if point.name in self.built_in:
                 raise UsageError(
-                    f"two plugins of {self.group} are called {point.name!r}",
-                    hint=f"uninstall one of them; one is {point.value}",
+                    f"the plugin {point.value} calls itself {point.name!r}, which is built in",
+                    hint="uninstall the package it is from",
+                )
+            if point.name in found:
+                raise UsageError(
+                    f"two plugins of {self.group} call themselves {point.name!r}",
+                    hint=f"uninstall one of {found[point.name].value} and {point.value}",
                 )
             found[point.name] = point
         return found

@@ -7,7 +7,10 @@ the same mapping, each with the nearest name that would have been right.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+import reprlib
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -20,21 +23,33 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from edison_ci.documents.files import inside
-from edison_ci.documents.marks import Fault
+from edison_ci.documents.marks import Fault, shortened
 from edison_ci.names import did_you_mean, odd_character
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-T = TypeVar("T")
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 
-def wrong(code: str, message: str, hint: str = "", *, at: tuple[str | int, ...] = ()) -> Exception:
-    """Return the error a validator raises; `at` points below the value that is validated."""
+def wrong(
+    code: str, message: str, hint: str | Callable[[], str] = "", *, at: tuple[str | int, ...] = ()
+) -> Exception:
+    """Return the error a validator raises; `at` points below the value that is validated.
+
+    A hint that takes time to find may be a function: it is asked only if the error is shown.
+    """
     return PydanticCustomError(code, "{text}", {"text": message, "hint": hint, "at": list(at)})
+
+
+def report(found: Iterable[Exception]) -> None:
+    """Raise everything that several rules of one mapping found wrong, if anything."""
+    listed = [InitErrorDetails(type=error, loc=(), input=None) for error in found]  # type: ignore[typeddict-item]  # made by `wrong`
+    if listed:
+        raise ValidationError.from_exception_data("rules", listed)
 
 
 def details(error: ValidationError, *, below: tuple[str | int, ...] = ()) -> list[InitErrorDetails]:
@@ -42,7 +57,7 @@ def details(error: ValidationError, *, below: tuple[str | int, ...] = ()) -> lis
     return [
         InitErrorDetails(
             type=PydanticCustomError(
-                "nested", "{text}", {"text": "", "original": {**item, "loc": ()}}
+                "nested", "{text}", {"text": item["msg"], "original": {**item, "loc": ()}}
             ),
             loc=(*below, *item["loc"]),
             input=item.get("input"),
@@ -89,32 +104,155 @@ class Shape(BaseModel):
 
     @classmethod
     def _unknown(cls, key: str, known: list[str]) -> PydanticCustomError:
-        hint = cls.tombstones.get(key) or did_you_mean(key, known)
-        return wrong("unknown-key", f"unknown key {key!r}", hint)  # type: ignore[return-value]  # it is one
+        hint = cls.tombstones.get(key) or partial(did_you_mean, key, known)
+        return wrong("unknown-key", f"unknown key {short(key)}", hint)  # type: ignore[return-value]  # it is one
+
+
+# --- how a value may be written, said once for the model and for the schema ----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text that matches a pattern; the message says what it should have been."""
+
+    pattern: str
+    what: str
+    hint: str
+    code: str = "pattern"
+
+    def check(self, value: str) -> str:
+        """Return the text, or say what it should have been."""
+        if not re.fullmatch(self.pattern, value):
+            raise wrong(self.code, f"{short(value)} is not {self.what}", self.hint)
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "pattern": f"^(?:{self.pattern})$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shorthand:
+    """A mapping that may be written as a text, which stands for one of its keys."""
+
+    key: str
+
+    def _expand(self, value: Any) -> Any:
+        return {self.key: value} if isinstance(value, str) else value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._expand, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        whole = handler(schema)
+        key = dict(handler.resolve_ref_schema(whole)["properties"][self.key])
+        return {"anyOf": [{k: v for k, v in key.items() if k not in _SAID}, whole]}
+
+
+_SAID = ("description", "default", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Another way to write a value, for the schema; a validator turns it into the first."""
+
+    other: dict[str, Any] = field(hash=False)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [self.other, handler(schema)]}
+
+
+class _OneOrMany:
+    """A list that may be written as its only entry."""
+
+    @staticmethod
+    def _as_list(value: Any) -> Any:
+        return value if isinstance(value, list) else [value]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._as_list, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        many = handler(schema)
+        return {"anyOf": [many["items"], many]}
+
+
+ONE_OR_MANY = _OneOrMany()
+
+
+class _Unique:
+    """A list without repetitions."""
+
+    @staticmethod
+    def check(value: tuple[Any, ...]) -> tuple[Any, ...]:
+        for index, item in enumerate(value):
+            if item in value[:index]:
+                said = f"{short(item)} is listed twice"
+                raise wrong("duplicate", said, "remove one", at=(index,))
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "uniqueItems": True}
+
+
+UNIQUE = _Unique()
+
+
+def items(minimum: int = 0, maximum: int = 10_000) -> Any:
+    """Return the field of a list that becomes a tuple; its items stay strict."""
+    return Field(strict=False, min_length=minimum, max_length=maximum)
+
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
+
+
+def short(value: object) -> str:
+    """Return a value for a message: quoted, and no longer than a reader wants, whatever it is."""
+    return shortened(_BRIEF.repr(value), 60)
 
 
 # --- scalar types that several files share --------------------------------------------------------
 
-
-def _listed(schema: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema(schema)
+_NAME_HINT = "use letters, digits, '-', '_' and '.', starting with a letter or digit"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 def _name(value: str) -> str:
-    if odd := odd_character(value):
-        raise wrong("name", f"{value!r} contains {odd}", "use letters, digits, '-', '_' and '.'")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-        raise wrong("name", f"{value!r} is not a name", "use letters, digits, '-', '_' and '.'")
+    if not re.fullmatch(NAME_PATTERN.strip("^$"), value):
+        odd = odd_character(value)
+        said = f"{short(value)} contains {odd}" if odd else f"{short(value)} is not a name"
+        raise wrong("name", said, _NAME_HINT)
     return value
 
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-
 Name = Annotated[
     str,
-    Field(min_length=1, max_length=100),
+    Field(min_length=1, max_length=100, json_schema_extra={"pattern": NAME_PATTERN}),
     AfterValidator(_name),
-    Field(json_schema_extra={"pattern": NAME_PATTERN}),
 ]
 
 
@@ -122,62 +260,100 @@ def _variable(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         shown = repr(value) if len(value) < 9 else f"{value[:4]!r}..."
         raise wrong(
-            "env-name", f"{shown} is not the name of a variable", "never write the key itself"
+            "env-name",
+            f"{shown} is not the name of a variable",
+            "write a name such as OPENAI_API_KEY; never write the key itself",
         )
     return value
 
 
+ENV_PATTERN = "^[A-Za-z_][A-Za-z0-9_]*$"
+
 EnvName = Annotated[
     str,
-    Field(min_length=1, max_length=100),
+    Field(min_length=1, max_length=100, json_schema_extra={"pattern": ENV_PATTERN}),
     AfterValidator(_variable),
-    Field(json_schema_extra={"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}),
+]
+
+VariableName = Annotated[
+    str,
+    Field(min_length=1, max_length=100),
+    Written(
+        r"[A-Za-z_][A-Za-z0-9_]*",
+        "a variable's name",
+        "use letters, digits and '_', so that a prompt can say {{ name }}",
+        "name",
+    ),
+]
+"""A name that a template can use."""
+
+Email = Annotated[
+    str,
+    Field(max_length=254),
+    Written(r"[^@\s]+@[^@\s]+", "an e-mail address", "write name@example.com", "email"),
 ]
 
 
-def _path(value: str) -> str:
+def checked_path(value: str) -> str:
+    """Return a path of the project in its one form, or say why it is none."""
     try:
         return inside(value)
     except Fault as fault:
         raise wrong(fault.code, fault.message, fault.hint) from None
 
 
-FilePath = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_path)]
+PATH_PATTERN = r"^(?![/~]|.:|\.\.(?:/|$))(?!.*://)[^\\\n]+$"
+"""What can be said about a path without looking at its folders."""
+
+FilePath = Annotated[
+    str,
+    Field(min_length=1, max_length=500, json_schema_extra={"pattern": PATH_PATTERN}),
+    AfterValidator(checked_path),
+]
 
 _PERCENT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*%\Z")
 _POINTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*pp\Z")
+_TO_100 = r"0*(?:100(?:\.0+)?|[0-9]{1,2}(?:\.[0-9]+)?)"
 
 
-def _share(value: object) -> object:
-    if isinstance(value, str):
+@dataclass(frozen=True, slots=True)
+class Percent:
+    """A number that may be written as a percentage: 80% is 0.8."""
+
+    pattern: str = _TO_100
+    """Which percentages are in the number's range."""
+
+    @staticmethod
+    def _share(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
         if found := _PERCENT.match(value):
             return float(found.group(1)) / 100
-        raise wrong("share", f"{value!r} is not a share", "write 80% or 0.8")
-    return value
+        raise wrong("share", f"{short(value)} is not a share", "write 80% or 0.8")
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self._share, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        text = {"type": "string", "pattern": rf"^(?:{self.pattern})\s*%$"}
+        return {"anyOf": [handler(schema), text]}
 
 
-def share_schema(low: float = 0, high: float = 1) -> WithJsonSchema:
-    """Return the schema of a share: a number or a percentage."""
-    return _listed(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": low, "maximum": high},
-                {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$"},
-            ]
-        }
-    )
-
-
-Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1), share_schema()]
+Share = Annotated[float, Field(ge=0, le=1), Percent()]
 """A share from 0 to 1, written 0.8 or 80%."""
 
 
 class Margin(Shape):
     """How much worse still counts as no worse."""
 
-    value: float = Field(ge=0, le=1)
-    relative: bool = False
-    """Whether the margin is a share of the base value instead of points."""
+    value: float = Field(ge=0, le=1, description="The margin as a share.")
+    relative: bool = Field(
+        False, description="Whether it is a share of the base value instead of points."
+    )
 
 
 def parse_margin(value: object) -> object:
@@ -187,32 +363,38 @@ def parse_margin(value: object) -> object:
             return {"value": float(found.group(1)) / 100}
         if found := _PERCENT.match(value):
             return {"value": float(found.group(1)) / 100, "relative": True}
-    raise wrong("margin", f"{value!r} is not a margin", "write 5pp (points) or 10% (relative)")
+    raise wrong("margin", f"{short(value)} is not a margin", "write 5pp (points) or 10% (relative)")
 
 
 MarginText = Annotated[
     Margin,
     BeforeValidator(parse_margin),
     WithJsonSchema(
-        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(pp|%)$", "examples": ["5pp", "10%"]}
+        {"type": "string", "pattern": rf"^{_TO_100}\s*(?:pp|%)$", "examples": ["5pp", "10%"]}
     ),
 ]
 
 
-def items(minimum: int = 0, maximum: int = 10_000) -> Any:
-    """Return the field of a list that becomes a tuple; its items stay strict."""
-    return Field(strict=False, min_length=minimum, max_length=maximum)
+# --- which keys go together -----------------------------------------------------------------------
 
 
-def exactly_one(*names: str) -> Callable[[Any], Any]:
-    """Return a check that just one of several keys is given."""
+def one_of_keys(*names: str) -> dict[str, Any]:
+    """Return the schema of a mapping that has exactly one of these keys."""
+    return {"oneOf": [{"required": [name]} for name in names]}
 
-    def check(self: Any) -> Any:
-        given = [name for name in names if getattr(self, name) is not None]
-        if len(given) != 1:
-            listed = ", ".join(names)
-            what = "none is given" if not given else f"{' and '.join(given)} are given"
-            raise wrong("exactly-one", f"give exactly one of {listed}; {what}")
-        return self
 
-    return check
+def some_of_keys(*names: str) -> dict[str, Any]:
+    """Return the schema of a mapping that has at least one of these keys."""
+    return {"anyOf": [{"required": [name]} for name in names]}
+
+
+def need_one_of(shape: Shape, *names: str, of: str, add: str) -> None:
+    """Refuse a mapping that does not have exactly one of these keys; `of` says what it is."""
+    given = [name for name in names if getattr(shape, name) is not None]
+    if len(given) == 1:
+        return
+    said = f"this has {' and '.join(given)}" if given else "this has none"
+    hint = "write one entry for each" if given else f"add {add}"
+    listed = f"{', '.join(names[:-1])} or {names[-1]}"
+    at = (given[1],) if given else ()
+    raise wrong("exactly-one", f"{of} needs exactly one of {listed}; {said}", hint, at=at)

@@ -10,15 +10,15 @@ from pydantic import AfterValidator, Field
 from edison_ci.checks.options import Check
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
-from edison_ci.shape import items, wrong
+from edison_ci.shape import items, short, wrong
 
-_TARGET = re.compile(r"(?P<file>[^:]+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)\Z")
+_TARGET = re.compile(r"(?P<file>[^:]+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 
 
 def _target(value: str) -> str:
-    found = _TARGET.match(value)
+    found = _TARGET.fullmatch(value)
     if not found:
-        raise wrong("python", f"{value!r} is not a function", "write checks/tone.py:check")
+        raise wrong("python", f"{short(value)} is not a function", "write checks/tone.py:check")
     try:
         return f"{inside(found['file'])}:{found['function']}"
     except Fault as fault:
@@ -32,13 +32,19 @@ class Python(Check):
     graded: ClassVar[bool] = True
     example: ClassVar[str] = "python: checks/tone.py:check"
     value: Annotated[str, Field(max_length=500), AfterValidator(_target)] = Field(
-        description="file.py:function"
+        description="file.py:function",
+        json_schema_extra={"pattern": r"^(?![/~])[^:\\]+\.py:[A-Za-z_][A-Za-z0-9_]*$"},
     )
 
     @property
     def path(self) -> str:
         """The file with the function."""
         return self.value.rpartition(":")[0]
+
+    @property
+    def function(self) -> str:
+        """The name of the function."""
+        return self.value.rpartition(":")[2]
 
     @property
     def needs_code(self) -> bool:

@@ -2,52 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from edison_ci.checks.options import Check
-from edison_ci.shape import wrong
+from edison_ci.shape import some_of_keys, wrong
 
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
-class _Range(Check):
+class Range(Check):
+    """A check with a lowest and a highest value, at least one of them given."""
+
+    model_config = ConfigDict(json_schema_extra=some_of_keys("min", "max"))
     main: ClassVar[str | None] = None
-    min: Count | None = Field(None, description="Fewest allowed.")
-    max: Count | None = Field(None, description="Most allowed.")
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.min is None and self.max is None:
+        low: Any = getattr(self, "min", None)
+        high: Any = getattr(self, "max", None)
+        if low is None and high is None:
             raise wrong("range", f"{self.check} needs min or max", f"write {self.example}")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise wrong("range", f"min {self.min} is above max {self.max}", at=("min",))
+        if low is not None and high is not None and low > high:
+            said = f"min {low:g} is above max {high:g}"
+            raise wrong("range", said, "swap them, or leave one out", at=("min",))
         return self
 
 
-class Words(_Range):
+class _Counted(Range):
+    min: Count | None = Field(None, description="Fewest allowed.")
+    max: Count | None = Field(None, description="Most allowed.")
+
+
+class Words(_Counted):
     """The answer has a number of words in this range."""
 
     check: ClassVar[str] = "words"
     example: ClassVar[str] = "words: {max: 120}"
 
 
-class Chars(_Range):
+class Chars(_Counted):
     """The answer has a number of characters in this range."""
 
     check: ClassVar[str] = "chars"
     example: ClassVar[str] = "chars: {min: 20, max: 280}"
 
 
-class Sentences(_Range):
+class Sentences(_Counted):
     """The answer has a number of sentences in this range."""
 
     check: ClassVar[str] = "sentences"
     example: ClassVar[str] = "sentences: {max: 3}"
 
 
-class Tokens(_Range):
+class Tokens(_Counted):
     """The answer has a number of output tokens in this range."""
 
     check: ClassVar[str] = "tokens"

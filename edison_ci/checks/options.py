@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from edison_ci.checks.registry import REGISTRY
+from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
-from edison_ci.shape import Name, Shape, details, wrong
-from edison_ci.templating import Template, TemplateFaults, compile_template
+from edison_ci.shape import Name, Shape, Written, details, report, short, wrong
+from edison_ci.templating import Template, TemplateFaults, as_text, compile_template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pydantic_core import InitErrorDetails
 
@@ -60,7 +62,8 @@ class Check(Shape):
         if argument is None:
             return {}
         if cls.main is None:
-            raise wrong("check", f"{cls.check} takes no argument", f"write {cls.check}: {{}}")
+            said = f"{cls.check} takes options, not {short(argument)}"
+            raise wrong("check", said, f"write {cls.example}")
         return {cls.main: argument}
 
     def templates(self) -> Iterator[tuple[str, Template]]:
@@ -81,9 +84,17 @@ class Check(Shape):
 def _templates(value: Any) -> Iterator[Template]:
     if isinstance(value, Template):
         yield value
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple | list):
         for item in value:
             yield from _templates(item)
+    elif isinstance(value, dict):
+        yield from _templates(list(value.values()))
+    elif isinstance(value, Shape) and not isinstance(value, Check):
+        for option in type(value).model_fields:
+            yield from _templates(getattr(value, option))
+
+
+# --- arguments ------------------------------------------------------------------------------------
 
 
 def _compile(value: Any) -> Any:
@@ -92,18 +103,34 @@ def _compile(value: Any) -> Any:
     try:
         return compile_template(value)
     except TemplateFaults as error:
-        first = error.faults[0]
-        raise wrong(first.code, first.message, first.hint) from None
-
-
-def _optional(value: Any) -> Template | None:
-    return None if value is None else _is_template(value)
+        report(wrong(fault.code, fault.message, fault.hint) for fault in error.faults)
+        raise
 
 
 def _is_template(value: Any) -> Template:
+    if isinstance(value, list):
+        hint = "for several texts use contains_any, contains_all or one_of"
+        raise wrong("type", "a list is not a text", hint)
     if not isinstance(value, Template):
-        raise wrong("type", f"{value!r} is not a text", "quote it")
+        raise wrong("type", f"{short(value)} is not a text", "quote it")
     return value
+
+
+def _not_empty(value: Template) -> Template:
+    if not value.source:
+        raise wrong("length", "the text is empty, so every answer has it", "write the text")
+    return value
+
+
+def when_constant(check: Callable[[str], str]) -> AfterValidator:
+    """Return a validator of a template that is the same for every case; others wait for it."""
+
+    def checked(value: Template) -> Template:
+        if value.is_constant:
+            check(value.source)
+        return value
+
+    return AfterValidator(checked)
 
 
 TemplateText = Annotated[
@@ -114,23 +141,66 @@ TemplateText = Annotated[
 ]
 """A text that may use the case: `{{ expected }}`, `{{ name }}`."""
 
-
-OptionalTemplate = Annotated[
-    Any, BeforeValidator(_compile), AfterValidator(_optional), WithJsonSchema({"type": "string"})
+SomeText = Annotated[
+    Any,
+    BeforeValidator(_compile),
+    AfterValidator(_is_template),
+    AfterValidator(_not_empty),
+    WithJsonSchema({"type": "string", "minLength": 1}),
 ]
+"""A text that may use the case and is not empty, because every answer contains nothing."""
+
+
+def _scalar(value: Any) -> Any:
+    return as_text(value) if isinstance(value, bool | int | float) else value
+
+
+ScalarText = Annotated[
+    Any,
+    BeforeValidator(_compile),
+    BeforeValidator(_scalar),
+    AfterValidator(_is_template),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
+"""A text that may use the case, or a number, true or false as they appear in a prompt."""
+
+
+def written(form: Written) -> Any:
+    """Return a text of this form, or a template that will render to one."""
+    return Annotated[
+        Any,
+        BeforeValidator(_compile),
+        AfterValidator(_is_template),
+        when_constant(form.check),
+        WithJsonSchema({"type": "string", "pattern": rf"^(?:{form.pattern})$|\{{[{{%]"}),
+    ]
+
+
+_LIST_HINT = "write [a, b], or one variable that holds a list: {{ name }}"
+
+
+def one_variable(value: str) -> Template:
+    """Return the template of one variable of the case that holds a list."""
+    template = _compile(value)
+    if template.single is None:
+        raise wrong("type", f"{short(value)} is not a list", _LIST_HINT)
+    return template  # type: ignore[no-any-return]  # compiled from a text
 
 
 def _texts(value: Any) -> Any:
     if isinstance(value, str):
-        template = _compile(value)
-        if template.single is None:
-            raise wrong(
-                "type", f"{value!r} is not a list", "write [a, b] or one variable: {{ name }}"
-            )
-        return template
-    if isinstance(value, list) and value:
-        return tuple(_is_template(_compile(item)) for item in value)
-    raise wrong("type", "a list of texts is needed", "write [a, b] or one variable: {{ name }}")
+        return one_variable(value)
+    if not isinstance(value, list) or not value:
+        raise wrong("type", f"{short(value)} is not a list of texts", _LIST_HINT)
+    for index, item in enumerate(value):
+        if not isinstance(item, str) or not item:
+            said = f"{short(item)} is not a text" if item != "" else "the text is empty"
+            hint = "quote it" if item != "" else "write the text, or remove it"
+            raise wrong("type", said, hint, at=(index,))
+    return tuple(_compile(item) for item in value)
+
+
+ONE_VARIABLE = {"type": "string", "pattern": r"^\s*\{\{[-+]?\s*[A-Za-z]\w*\s*[-+]?\}\}\s*$"}
 
 
 TemplateTexts = Annotated[
@@ -139,8 +209,8 @@ TemplateTexts = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "array", "items": {"type": "string"}, "minItems": 1},
-                {"type": "string", "pattern": r"^\{\{.*\}\}$"},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+                ONE_VARIABLE,
             ]
         }
     ),
@@ -148,40 +218,95 @@ TemplateTexts = Annotated[
 """A list of texts, or one variable of the case that holds a list."""
 
 
+def _compile_inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _compile_inside(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_compile_inside(item) for item in value]
+    if isinstance(value, str):
+        template = _compile(value)
+        return value if template.is_constant else template
+    return value
+
+
+TemplateData = Annotated[
+    dict[str, Any], AfterValidator(_compile_inside), WithJsonSchema({"type": "object"})
+]
+"""Any data; texts inside it may use the case."""
+
+
+_EXPECTED = compile_template("{{ expected }}")
+
+
+def expected_output(description: str) -> Any:
+    """Return the field of an argument that is the expected output by default."""
+    # A factory, because pydantic would copy a default, and a compiled template has no copy.
+    return Field(
+        default_factory=lambda: _EXPECTED,
+        description=description,
+        json_schema_extra={"default": "{{ expected }}"},
+    )
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+
+def check_class(name: str) -> type[Check] | None:
+    """Return the class of a check, built in or installed, or None if there is none."""
+    kind = REGISTRY.load(name)
+    if kind is None:
+        return None
+    if not (isinstance(kind, type) and issubclass(kind, Check)):
+        raise UsageError(
+            f"the plugin that offers the check {name!r} is not a check",
+            hint=f"uninstall it; it gives {short(kind)} instead of a Check",
+        )
+    return kind
+
+
 def parse_check(entry: Any, depth: int = 1) -> Check:
     """Return the check an entry of YAML stands for."""
     if isinstance(entry, Check):
         return entry
-    if isinstance(entry, str):
-        known = entry in REGISTRY.built_in
-        hint = f"write {entry}: {{}}" if known else "write NAME: ARGUMENT"
-        raise wrong("check", f"{entry!r} is not a check but a text", hint)
     if not isinstance(entry, dict) or len(entry) != 1:
-        count = len(entry) if isinstance(entry, dict) else "no"
-        raise wrong(
-            "check",
-            f"a check is a map with exactly one name; this has {count}",
-            "put weight, name and threshold inside: words: {max: 120, weight: 0.5}",
-        )
+        raise _no_entry(entry)
     if depth > MAX_NESTING:
-        raise wrong("depth", f"checks are nested deeper than {MAX_NESTING} levels")
+        hint = "put fewer not, any_of and all_of inside each other"
+        raise wrong("depth", f"checks are nested deeper than {MAX_NESTING} levels", hint)
     ((name, argument),) = entry.items()
-    kind = REGISTRY.load(name)
+    kind = check_class(name)
     if kind is None:
-        raise wrong(
-            "unknown-check",
-            f"unknown check {name!r}",
-            did_you_mean(name, REGISTRY.names()),
-            at=(name,),
-        )
+        raise wrong("unknown-check", f"unknown check {short(name)}", partial(_near_check, name))
     options = kind.expand(argument)
     try:
-        return kind.model_validate(options, context={"depth": depth})  # type: ignore[no-any-return]  # registry
+        return kind.model_validate(options, context={"depth": depth})
     except ValidationError as error:
         found = details(error, below=(name,))
         if options is not argument:
-            found = [_at_argument(item, (name, kind.main)) for item in found]
+            found = [_at_argument(item, (name, str(kind.main))) for item in found]
         raise ValidationError.from_exception_data(name, found) from None
+
+
+def _near_check(name: str) -> str:
+    return did_you_mean(name, REGISTRY.names()) or "edison schema experiment lists them"
+
+
+def _no_entry(entry: Any) -> Exception:
+    """Return what is wrong with an entry that is not a map with one key."""
+    if isinstance(entry, str):
+        kind = check_class(entry)
+        hint = f"write {kind.example}" if kind else "write NAME: ARGUMENT"
+        return wrong("check", f"{short(entry)} is not a check but a text", hint)
+    if not isinstance(entry, dict) or not entry:
+        return wrong("check", f"{short(entry)} is not a check", "write NAME: ARGUMENT")
+    names = [key for key in entry if key not in Check.model_fields]
+    others = [key for key in entry if key in Check.model_fields]
+    hint = "write one entry for each check"
+    if len(names) == 1:
+        hint = f"put {' and '.join(others)} inside: {names[0][:50]}: {{..., {others[0]}: ...}}"
+    listed = ", ".join(str(key) for key in entry)
+    said = f"a check is a map with exactly one name; this has {len(entry)} keys: {listed}"
+    return wrong("check", said if len(said) < 200 else said[:197] + "...", hint)
 
 
 def _at_argument(item: InitErrorDetails, main: tuple[str, str]) -> InitErrorDetails:
@@ -197,9 +322,5 @@ def _parse(value: Any, info: Any) -> Check:
     return parse_check(value, int(context.get("depth", 0)) + 1)
 
 
-def _schema() -> dict[str, Any]:
-    return {"x-shape": "Check"}
-
-
-CheckEntry = Annotated[Any, BeforeValidator(_parse), WithJsonSchema(_schema())]
+CheckEntry = Annotated[Any, BeforeValidator(_parse), WithJsonSchema({"x-shape": "Check"})]
 """A check in one-key syntax."""

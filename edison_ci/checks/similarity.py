@@ -6,18 +6,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from edison_ci.checks.options import Check, TemplateText
+from edison_ci.checks.options import Check, TemplateText, expected_output
 from edison_ci.shape import Name
-from edison_ci.templating import compile_template
-
-_EXPECTED = compile_template("{{ expected }}")
 
 
 class _Similarity(Check):
     graded: ClassVar[bool] = True
-    value: TemplateText = Field(
-        _EXPECTED, description="The reference; the expected output by default."
-    )
+    value: TemplateText = expected_output("The reference; the expected output by default.")
 
 
 class Levenshtein(_Similarity):

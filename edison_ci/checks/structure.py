@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
-from edison_ci.checks.options import Check, OptionalTemplate, TemplateText
-from edison_ci.shape import FilePath, Shape, items, wrong
-from edison_ci.templating import compile_template
-
-_EXPECTED = compile_template("{{ expected }}")
+from edison_ci.checks.options import (
+    ONE_VARIABLE,
+    Check,
+    ScalarText,
+    SomeText,
+    TemplateData,
+    expected_output,
+    one_variable,
+    when_constant,
+)
+from edison_ci.shape import PATH_PATTERN, Or, Shape, Written, checked_path, items, short, wrong
 
 
 class IsJson(Check):
@@ -23,9 +34,14 @@ class IsJson(Check):
 
 
 def _schema_or_path(value: Any) -> Any:
-    if isinstance(value, dict | str):
+    if isinstance(value, str):
+        return checked_path(value)
+    if isinstance(value, dict):
         return value
-    raise wrong("type", "a JSON Schema or the path of one is needed")
+    raise wrong("type", f"{short(value)} is not a JSON Schema", "write {type: object} or a path")
+
+
+_UNDER_VALUE = "a schema goes under value: json_schema: {value: {type: object}}"
 
 
 class JsonSchema(Check):
@@ -33,23 +49,25 @@ class JsonSchema(Check):
 
     check: ClassVar[str] = "json_schema"
     example: ClassVar[str] = "json_schema: schemas/reply.json"
+    tombstones: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("type", "properties", "required", "$schema", "items", "enum", "anyOf", "allOf", "oneOf"),
+        _UNDER_VALUE,
+    )
     value: Annotated[
-        FilePath | dict[str, Any],
+        str | dict[str, Any],
         BeforeValidator(_schema_or_path),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+        WithJsonSchema(
+            {"anyOf": [{"type": "string", "pattern": PATH_PATTERN}, {"type": "object"}]}
+        ),
     ] = Field(description="Path of a JSON Schema, or the schema itself.")
 
 
-_STEP = re.compile(r"(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])")
-
-
-def _json_path(value: str) -> str:
-    rest = value[1:] if value.startswith("$") else ""
-    while found := _STEP.match(rest):
-        rest = rest[found.end() :]
-    if rest or not value.startswith("$"):
-        raise wrong("json-path", f"{value!r} is not a path", "write $.order.items[0].id")
-    return value
+_JSON_PATH = Written(
+    r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])*",
+    "a path",
+    "write $.order.items[0].id",
+    "json-path",
+)
 
 
 class JsonPath(Check):
@@ -58,10 +76,10 @@ class JsonPath(Check):
     check: ClassVar[str] = "json_path"
     main: ClassVar[str | None] = "path"
     example: ClassVar[str] = 'json_path: {path: $.total, value: "{{ expected.total }}"}'
-    path: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_json_path)] = Field(
+    path: Annotated[str, Field(min_length=1, max_length=500), _JSON_PATH] = Field(
         description="Keys and indexes from the root $."
     )
-    value: OptionalTemplate = Field(
+    value: ScalarText | None = Field(
         None, description="What the value must be, as it would appear in a prompt; any by default."
     )
 
@@ -98,8 +116,12 @@ class IsYaml(Check):
     example: ClassVar[str] = "is_yaml: {}"
 
 
-def _numeric(value: Any) -> Any:
-    return str(value) if type(value) in (int, float) else value
+_NUMBER = Written(
+    r"\s*-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\s*",
+    "a number",
+    'write 42, or a variable of the case: "{{ expected }}"',
+    "number",
+)
 
 
 class Number(Check):
@@ -108,10 +130,17 @@ class Number(Check):
     check: ClassVar[str] = "number"
     example: ClassVar[str] = 'number: {value: "{{ expected }}", tolerance: 0.01}'
     value: Annotated[
-        TemplateText,
-        BeforeValidator(_numeric),
-        WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]}),
-    ] = Field(_EXPECTED, description="The number; the expected output by default.")
+        ScalarText,
+        when_constant(_NUMBER.check),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "number"},
+                    {"type": "string", "pattern": rf"^(?:{_NUMBER.pattern})$|\{{[{{%]"},
+                ]
+            }
+        ),
+    ] = expected_output("The number; the expected output by default.")
     tolerance: float = Field(0, ge=0, description="How far off is still right.")
 
 
@@ -121,8 +150,8 @@ class ToolCall(Check):
     check: ClassVar[str] = "tool_call"
     main: ClassVar[str | None] = "tool"
     example: ClassVar[str] = "tool_call: {tool: get_weather, arguments: {city: Oslo}}"
-    tool: str = Field(min_length=1, max_length=200, description="Name of the tool.")
-    arguments: dict[str, Any] | None = Field(
+    tool: SomeText = Field(description="Name of the tool.")
+    arguments: TemplateData | None = Field(
         None, description="Arguments that must be among those given; any by default."
     )
 
@@ -130,8 +159,12 @@ class ToolCall(Check):
 class ExpectedCall(Shape):
     """A tool call that should have happened."""
 
-    tool: str = Field(min_length=1, max_length=200, description="Name of the tool.")
-    arguments: dict[str, Any] | None = Field(None, description="Arguments; any by default.")
+    tool: SomeText = Field(description="Name of the tool.")
+    arguments: TemplateData | None = Field(None, description="Arguments; any by default.")
+
+
+def _listed_or_variable(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    return one_variable(value) if isinstance(value, str) else handler(value)
 
 
 class ToolCallF1(Check):
@@ -140,4 +173,9 @@ class ToolCallF1(Check):
     check: ClassVar[str] = "tool_call_f1"
     graded: ClassVar[bool] = True
     example: ClassVar[str] = "tool_call_f1: [{tool: search}, {tool: book}]"
-    value: Annotated[tuple[ExpectedCall, ...], items(1, 100)] = Field(description="The calls.")
+    value: Annotated[
+        tuple[ExpectedCall, ...],
+        items(1, 100),
+        WrapValidator(_listed_or_variable),
+        Or(ONE_VARIABLE),
+    ] = Field(description="The calls, or one variable of the case that holds them.")

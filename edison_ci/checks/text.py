@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+import warnings
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from edison_ci.checks.options import Check, TemplateText, TemplateTexts
+from edison_ci.checks.options import (
+    Check,
+    SomeText,
+    TemplateText,
+    TemplateTexts,
+    expected_output,
+)
 from edison_ci.shape import wrong
-from edison_ci.templating import Template, compile_template
 
-_EXPECTED = compile_template("{{ expected }}")
+if TYPE_CHECKING:
+    from edison_ci.templating import Template
+
 _MAX_PATTERN = 5_000
 
 
@@ -20,7 +28,7 @@ class Equals(Check):
 
     check: ClassVar[str] = "equals"
     example: ClassVar[str] = 'equals: "{{ expected }}"'
-    value: TemplateText = Field(_EXPECTED, description="The text; the expected output by default.")
+    value: TemplateText = expected_output("The text; the expected output by default.")
     ignore_case: bool = Field(False, description="Whether case does not matter.")
 
 
@@ -29,7 +37,7 @@ class Contains(Check):
 
     check: ClassVar[str] = "contains"
     example: ClassVar[str] = 'contains: "{{ expected }}"'
-    value: TemplateText = Field(_EXPECTED, description="The text; the expected output by default.")
+    value: SomeText = expected_output("The text; the expected output by default.")
 
 
 class Icontains(Check):
@@ -37,7 +45,7 @@ class Icontains(Check):
 
     check: ClassVar[str] = "icontains"
     example: ClassVar[str] = "icontains: thank you"
-    value: TemplateText = Field(_EXPECTED, description="The text; the expected output by default.")
+    value: SomeText = expected_output("The text; the expected output by default.")
 
 
 class ContainsAny(Check):
@@ -63,7 +71,7 @@ class StartsWith(Check):
 
     check: ClassVar[str] = "starts_with"
     example: ClassVar[str] = "starts_with: Dear"
-    value: TemplateText = Field(description="The text.")
+    value: SomeText = Field(description="The text.")
 
 
 class EndsWith(Check):
@@ -71,17 +79,21 @@ class EndsWith(Check):
 
     check: ClassVar[str] = "ends_with"
     example: ClassVar[str] = "ends_with: Kind regards"
-    value: TemplateText = Field(description="The text.")
+    value: SomeText = Field(description="The text.")
 
 
 def _pattern(value: Template) -> Template:
     if len(value.source) > _MAX_PATTERN:
-        raise wrong("regex", f"the pattern is longer than {_MAX_PATTERN:,} characters")
+        said = f"the pattern has {len(value.source):,} characters; at most {_MAX_PATTERN:,}"
+        raise wrong("regex", said, "use several checks")
     if value.is_constant:
         try:
-            re.compile(value.source)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what a later Python may read differently
+                re.compile(value.source)
         except (re.error, RecursionError, OverflowError) as error:
-            raise wrong("regex", f"not a valid pattern: {error}") from None
+            hint = "a backslash needs single quotes: '\\d+'"
+            raise wrong("regex", f"not a valid pattern: {error}", hint) from None
     return value
 
 
@@ -90,7 +102,7 @@ class Regex(Check):
 
     check: ClassVar[str] = "regex"
     example: ClassVar[str] = "regex: '(?i)order number'"
-    value: Annotated[TemplateText, AfterValidator(_pattern)] = Field(description="The pattern.")
+    value: Annotated[SomeText, AfterValidator(_pattern)] = Field(description="The pattern.")
 
 
 class OneOf(Check):

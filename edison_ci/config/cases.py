@@ -6,14 +6,18 @@ import hashlib
 import heapq
 import json
 import operator
+import re
+import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.config.prompt_header import fits
-from edison_ci.config.rows import RESERVED, Row, RowReader
+from edison_ci.config.rows import MAX_PROBLEMS, RESERVED, Columns, RowReader
 from edison_ci.errors import Location, Problem
 from edison_ci.names import did_you_mean, mixed_scripts, odd_character
-from edison_ci.records import Case, CaseId, Json
+from edison_ci.records import Case, CaseId, Json, canonical_json
+from edison_ci.shape import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +30,8 @@ STATIC = Case(id=CaseId("static"), inputs={})
 
 _KNOWN = frozenset(RESERVED)
 _MAX_ID = 200
+_PLAIN_ID = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?\Z")
+_NO_METADATA: dict[str, Json] = {}
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -60,54 +66,79 @@ class CaseFeed:
 
     def _of_entry(self, index: int, entry: DatasetEntry, seen: set[int]) -> Iterator[Case]:
         reader = RowReader(self.tree, entry, self.types, self.problems)
-        keep = _condition(entry)
-        types = [(name, kind) for name, kind in self.types.items() if kind]
+        keep, kind, types = _condition(entry), entry.kind, self._types()
+        repeated: list[_Repeated] = []
         for row in reader:
             try:
-                case = _case(row, entry.kind, types)
+                case = _case(row, kind, types)
             except _BadRowError as bad:
-                where = row.locate(bad.path)
-                reader.report(
-                    Problem(where, bad.code, f"row {row.number}: {bad.message}", bad.hint)
-                )
+                where = reader.locate(bad.path, key=bad.code == "unknown-key")
+                message = f"row {reader.number}: {bad.message}"
+                reader.report(Problem(where, bad.code, message, bad.hint))
                 continue
+            case.line = reader.line
             key = hash(case.id)
             if key in seen:
-                reader.report(self._duplicate(case, row, index, entry))
+                if len(repeated) < MAX_PROBLEMS:
+                    where = reader.locate(("id",))
+                    repeated.append(
+                        _Repeated(case.id, reader.number, case.line, where, "id" in row)
+                    )
+                else:
+                    reader.suppressed += 1
                 continue
             seen.add(key)
             if keep is None or keep(case):
                 yield case
+        if repeated:
+            self._report_repeated(repeated, index, reader)
         if reader.suppressed:
-            self.problems.append(
-                Problem(
-                    Location(entry.path),
-                    "more",
-                    f"{reader.suppressed:,} further problems in this file",
-                )
-            )
+            message = f"{reader.suppressed:,} further problems in this file"
+            self.problems.append(Problem(Location(entry.path), "more", message))
 
-    def _duplicate(self, case: Case, row: Row, index: int, entry: DatasetEntry) -> Problem:
-        """Return the problem of a repeated id, naming the first row by reading the files again."""
-        first = ""
-        for earlier in self.entries[: index + 1]:
-            reader = RowReader(self.tree, earlier, self.types, [])
-            for other in reader:
-                try:
-                    same = _case(other, earlier.kind, []).id == case.id
-                except _BadRowError:
-                    continue
-                if same:
-                    first = f"first in {earlier.path}:{other.line}"
-                    break
-            if first:
-                break
-        message = f"row {row.number}: id {case.id!r} is used twice, {first}"
-        hint = "give each case its own id"
-        if "id" not in row.value:
-            message = f"row {row.number} repeats a case, {first}"
-            hint = "remove one of them, or give them ids"
-        return Problem(row.locate(("id",)), "duplicate-id", message, hint)
+    def _types(self) -> list[tuple[str, str]]:
+        return [(name, kind) for name, kind in self.types.items() if kind]
+
+    def _report_repeated(self, repeated: list[_Repeated], index: int, reader: RowReader) -> None:
+        """Report ids used before, naming the first row of each by reading the files once more."""
+        firsts = self._first_rows({row.id for row in repeated}, index)
+        for row in repeated:
+            entry, line = firsts.get(row.id, (index, row.line))
+            first, hint = f"{self.entries[entry].path}:{line}", "give each case its own id"
+            if (entry, line) == (index, row.line):
+                # Two ids with the same 64-bit hash: as good as impossible, and never silent.
+                message = f"row {row.number}: id {row.id!r} cannot be told from another"
+            elif row.given:
+                message = f"row {row.number}: id {row.id!r} is used twice, first in {first}"
+            else:
+                message = f"row {row.number}: it repeats a case, first in {first}"
+                hint = "remove one of them, or give them ids"
+            reader.report(Problem(row.where, "duplicate-id", message, hint))
+
+    def _first_rows(self, wanted: set[CaseId], last: int) -> dict[CaseId, tuple[int, int]]:
+        """Return the number of the dataset and the line in which each id is first used."""
+        found: dict[CaseId, tuple[int, int]] = {}
+        for index, entry in enumerate(self.entries[: last + 1]):
+            reader = RowReader(self.tree, entry, self.types, [])
+            for row in reader:
+                with suppress(_BadRowError):
+                    case = _case(row, entry.kind, self._types())
+                    if case.id in wanted:
+                        found.setdefault(case.id, (index, reader.line))
+                if len(found) == len(wanted):
+                    return found
+        return found
+
+
+class _Repeated(NamedTuple):
+    """A row whose id was seen before."""
+
+    id: CaseId
+    number: int
+    line: int
+    where: Location
+    given: bool
+    """Whether the id is written in the row."""
 
 
 def sample(cases: Iterable[Case], count: int) -> list[Case]:
@@ -133,113 +164,112 @@ def _rank(case_id: str) -> bytes:
     return hashlib.sha256(case_id.encode()).digest()
 
 
-def _case(row: Row, kind: str, types: list[tuple[str, str]]) -> Case:
-    value = row.value
-    nested = value.get("input")
+def _case(value: Columns, kind: str, types: list[tuple[str, str]]) -> Case:
+    get = value.get
+    nested = get("input")
     inputs: dict[str, Json]
     if isinstance(nested, dict):
         inputs = nested
-        if not value.keys() <= _KNOWN:
-            key = next(key for key in value if key not in _KNOWN)
-            raise _BadRowError(
-                (key,),
-                "unknown-key",
-                f"unknown key {key!r}",
-                did_you_mean(key, RESERVED) or "put variables under input",
-            )
+        if not _KNOWN.issuperset(value):
+            raise _unknown_key(value)
     else:
         inputs = {k: v for k, v in value.items() if k not in _KNOWN or k == "input"}
     for name, wanted in types:
         if name in inputs and not fits(inputs[name], wanted):
-            shown = json.dumps(inputs[name], ensure_ascii=False)[:40]
-            path = ("input", name) if isinstance(nested, dict) else (name,)
-            raise _BadRowError(
-                path,
-                "type",
-                f"{name} is {shown}, not a {wanted}",
-                "the prompt's inputs declare its type",
-            )
-    expected = value.get("expected")
-    given = value.get("id")
-    case_id = _content_id(inputs, expected) if given is None else _checked_id(given)
+            raise _wrong_type(name, inputs[name], wanted, nested=isinstance(nested, dict))
+    expected, given = get("expected"), get("id")
+    tags, difficulty, cluster, metadata = (
+        get("tags"),
+        get("difficulty"),
+        get("cluster"),
+        get("metadata"),
+    )
     return Case(
-        CaseId(case_id),
+        _content_id(inputs, expected) if given is None else _checked_id(given),
         inputs,
         expected,
-        _tags(value.get("tags")),
-        _difficulty(value.get("difficulty")),
-        _cluster(value.get("cluster")),
-        _metadata(value.get("metadata")),
+        () if tags is None else _tags(tags),
+        None if difficulty is None else _difficulty(difficulty),
+        None if cluster is None else _cluster(cluster),
+        _NO_METADATA if metadata is None else _metadata(metadata),
         kind,
-        row.line,
     )
 
 
-def _content_id(inputs: dict[str, Json], expected: Json) -> str:
-    text = json.dumps([inputs, expected], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _unknown_key(value: Columns) -> _BadRowError:
+    key = next(key for key in value if key not in _KNOWN)
+    hint = did_you_mean(key[:_MAX_ID], RESERVED) or "put variables under input"
+    return _BadRowError((key,), "unknown-key", f"unknown key {short(key)}", hint)
 
 
-def _checked_id(value: Json) -> str:
+def _wrong_type(name: str, value: Json, wanted: str, *, nested: bool) -> _BadRowError:
+    shown = json.dumps(value, ensure_ascii=False)[:40]
+    path = ("input", name) if nested else (name,)
+    hint = "the prompt's inputs declare its type"
+    return _BadRowError(path, "type", f"{name} is {shown}, not a {wanted}", hint)
+
+
+def _content_id(inputs: dict[str, Json], expected: Json) -> CaseId:
+    digest = hashlib.sha256(canonical_json([inputs, expected]).encode())
+    return CaseId(digest.hexdigest()[:16])
+
+
+def _checked_id(value: Json) -> CaseId:
     if not isinstance(value, str):
-        raise _BadRowError(
-            ("id",), "type", f"id is {json.dumps(value)[:40]}, not a text", "quote it"
-        )
+        message = f"id is {json.dumps(value, ensure_ascii=False)[:40]}, not a text"
+        raise _BadRowError(("id",), "type", message, "quote it")
+    if _PLAIN_ID.match(value):
+        return CaseId(value)
     if not value or value != value.strip() or len(value) > _MAX_ID:
-        raise _BadRowError(
-            ("id",), "id", f"id {value[:40]!r} is empty, padded or over {_MAX_ID} characters"
-        )
-    if not value.isascii() or not value.isprintable():
-        odd = odd_character(value, ascii_only=False)
-        if odd or (odd := mixed_scripts(value)):
-            raise _BadRowError(("id",), "id", f"id {value[:40]!r} contains {odd}", "type it again")
-    return value
+        message = f"id {short(value)} is empty, padded or over {_MAX_ID} characters"
+        raise _BadRowError(("id",), "id", message, "write a short name")
+    odd = odd_character(value, ascii_only=False) or mixed_scripts(value) or _look_alike(value)
+    if odd:
+        raise _BadRowError(("id",), "id", f"id {short(value)} contains {odd}", "type it again")
+    return CaseId(value)
+
+
+def _look_alike(text: str) -> str:
+    """Describe a character that has a plainer form, such as a full-width letter; '' if none."""
+    if unicodedata.is_normalized("NFKC", text):
+        return ""
+    alone = (c for c in text if not unicodedata.is_normalized("NFKC", c))
+    found = next(alone, None)
+    return odd_character(found) if found else "a combining character"
 
 
 def _tags(value: Json) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(tag, str) and tag for tag in value):
-        raise _BadRowError(("tags",), "type", "tags is not a list of texts", 'write ["a", "b"]')
-    return tuple(str(tag) for tag in value)
+    if isinstance(value, list):
+        for tag in value:
+            if not isinstance(tag, str) or not tag:
+                break
+        else:
+            return tuple(value)  # type: ignore[arg-type]  # texts, all of them
+    raise _BadRowError(("tags",), "type", "tags is not a list of texts", 'write ["a", "b"]')
 
 
-def _difficulty(value: Json) -> int | None:
-    if value is None:
-        return None
+def _difficulty(value: Json) -> int:
     if type(value) is not int or not 1 <= value <= 5:
-        raise _BadRowError(
-            ("difficulty",), "range", f"difficulty is {json.dumps(value)[:40]}; allowed: 1 to 5"
-        )
+        message = f"difficulty is {json.dumps(value, ensure_ascii=False)[:40]}; allowed: 1 to 5"
+        raise _BadRowError(("difficulty",), "range", message)
     return value
 
 
-def _cluster(value: Json) -> str | None:
-    if value is None:
-        return None
+def _cluster(value: Json) -> str:
     if not isinstance(value, str) or not value:
         raise _BadRowError(("cluster",), "type", "cluster is not a text", "quote it")
     return value
 
 
-_NO_METADATA: dict[str, Json] = {}
-
-
 def _metadata(value: Json) -> dict[str, Json]:
-    if value is None:
-        return _NO_METADATA
     if not isinstance(value, dict):
-        raise _BadRowError(("metadata",), "type", "metadata is not an object")
+        raise _BadRowError(("metadata",), "type", "metadata is not an object", "write {...}")
     return value
 
 
 def _condition(entry: DatasetEntry) -> Callable[[Case], bool] | None:
-    tests: list[Callable[[Case], bool]] = []
-    for key, wanted in entry.where.items():
-        tests.append(_test(key, wanted))
-    if not tests:
-        return None
-    return lambda case: all(test(case) for test in tests)
+    tests = [_test(key, wanted) for key, wanted in entry.where.items()]
+    return (lambda case: all(test(case) for test in tests)) if tests else None
 
 
 def _test(key: str, wanted: tuple[Any, ...]) -> Callable[[Case], bool]:
@@ -254,4 +284,9 @@ def _test(key: str, wanted: tuple[Any, ...]) -> Callable[[Case], bool]:
         compare = _COMPARE[sign]
         return lambda case: case.difficulty is not None and compare(case.difficulty, level)
     name = key.removeprefix("metadata.")
-    return lambda case: name in case.metadata and case.metadata[name] in wanted
+    return lambda case: any(_same(case.metadata.get(name), value) for value in wanted)
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Whether two values are equal in JSON, where true is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)

@@ -13,7 +13,8 @@ from edison_ci.errors import UsageError
 if TYPE_CHECKING:
     from edison_ci.repository import Repository
 
-_MAX_BYTES = 1_000_000_000
+_MAX_BYTES = 100_000_000
+"""A file of a commit is held in memory; one that is larger counts as unreadable."""
 
 
 class CommitTree:

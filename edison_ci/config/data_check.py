@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import STATIC, is_holdout
+from edison_ci.config.project_files import QUARANTINE
+from edison_ci.documents.files import read
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.names import did_you_mean
 from edison_ci.templating import MissingValueError, RenderError
@@ -21,6 +26,23 @@ if TYPE_CHECKING:
 
 MIN_HOLDOUT = 16
 _LISTED = 5
+_MOST_NAMES = 1_000
+_ROOT = re.compile(r"[A-Za-z0-9_]*")
+
+
+@dataclass(slots=True)
+class _Tried:
+    """How it went to fill in the variables of one prompt, case by case."""
+
+    prompt: Prompt
+    lacking: Counter[str] = field(default_factory=Counter)
+    """What cases lack, by its name in the template."""
+    unrenderable: int = 0
+
+    def needs(self) -> frozenset[str]:
+        """Return the variables that some case must have."""
+        grader = self.prompt.header.type == "grader" and "expected" in self.prompt.where
+        return self.prompt.required | ({"expected"} if grader else frozenset())
 
 
 @dataclass(slots=True)
@@ -36,33 +58,37 @@ class DataCheck:
     skipped: dict[str, list[str]] = field(default_factory=dict)
     """Ids of the cases that a prompt cannot be rendered for, by prompt, the first few."""
     skipped_count: Counter[str] = field(default_factory=Counter)
-    _lacking: Counter[str] = field(default_factory=Counter)
     _present: set[str] = field(default_factory=set)
     _quarantined: set[str] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[Case]:
         """Yield every case; afterwards `problems` has everything wrong with them."""
-        prompts = self.experiment.prompts
         split = self.experiment.file.split
-        wanted = {
+        generators = [_Tried(prompt) for prompt in self.experiment.prompts]
+        graders = [_Tried(grader) for grader in self.experiment.graders]
+        aside = {
             entry.case
             for entry in self.project.quarantine.cases
             if entry.experiment == self.experiment.id
         }
+        needed = frozenset[str]().union(*(tried.needs() for tried in (*generators, *graders)))
         for case in self._source():
             self.cases += 1
             self.kinds[case.kind] += 1
-            self._present.update(case.inputs)
+            few = len(self._present) < _MOST_NAMES
+            self._present.update(case.inputs if few else needed.intersection(case.inputs))
             if case.expected is not None:
                 self._present.add("expected")
             if split is not None and is_holdout(case, split):
                 self.holdout += 1
-            if case.id in wanted:
+            if case.id in aside:
                 self._quarantined.add(case.id)
-            for prompt in prompts:
-                self._try(prompt, case)
+            for tried in generators:
+                self._try(tried, case)
+            for tried in graders:
+                self._lacks(tried, case)
             yield case
-        self._conclude(wanted)
+        self._conclude(generators, graders)
 
     def run(self) -> DataCheck:
         """Read all cases and return self."""
@@ -81,43 +107,46 @@ class DataCheck:
     def _static(self) -> Iterator[Case]:
         needing = [prompt for prompt in self.experiment.prompts if prompt.required]
         for prompt in needing:
-            name = sorted(prompt.required)[0]
-            self.problems.append(
-                Problem(
-                    prompt.where[name],
-                    "variable",
-                    f"{name!r} has no value: the experiment has no dataset",
-                    f"add dataset: to {self.experiment.path}",
-                )
-            )
+            for name in sorted(prompt.required):
+                message = f"{name!r} has no value: the experiment has no dataset"
+                hint = f"add dataset: to {self.experiment.path}"
+                self.problems.append(Problem(prompt.where[name], "variable", message, hint))
         if not needing:
             yield STATIC
 
-    def _try(self, prompt: Prompt, case: Case) -> None:
-        missing = ""
-        if not case.inputs.keys() >= prompt.required:
-            missing = min(prompt.required - case.inputs.keys())
-        elif not prompt.plain:
+    def _lacks(self, tried: _Tried, case: Case) -> bool:
+        """Note the first variable that a case lacks, if it lacks one."""
+        if case.inputs.keys() >= tried.prompt.required:
+            return False
+        tried.lacking[min(tried.prompt.required - case.inputs.keys())] += 1
+        return True
+
+    def _try(self, tried: _Tried, case: Case) -> None:
+        prompt = tried.prompt
+        if not self._lacks(tried, case):
+            if prompt.plain:
+                return
             try:
                 prompt.render(case.inputs)
             except MissingValueError as error:
-                missing = error.name
+                tried.lacking[error.name] += 1
             except RenderError as error:
-                where = Location(prompt.path, prompt.sections[-1].line, 1)
-                self.problems.append(
-                    Problem(where, "render", f"case {case.id!r} cannot be rendered: {error}")
-                )
+                tried.unrenderable += 1
+                if tried.unrenderable <= _LISTED:
+                    message = f"case {case.id!r} cannot be rendered: {error}"
+                    where = Location(prompt.path, prompt.sections[-1].line, 1)
+                    self.problems.append(Problem(where, "render", message))
                 return
-        if missing:
-            self._lacking[missing] += 1
-            self.skipped_count[prompt.id] += 1
-            listed = self.skipped.setdefault(prompt.id, [])
-            if len(listed) < _LISTED:
-                listed.append(case.id)
+            else:
+                return
+        self.skipped_count[prompt.id] += 1
+        listed = self.skipped.setdefault(prompt.id, [])
+        if len(listed) < _LISTED:
+            listed.append(case.id)
 
     # --- after the last case ----------------------------------------------------------------------
 
-    def _conclude(self, wanted: set[str]) -> None:
+    def _conclude(self, generators: list[_Tried], graders: list[_Tried]) -> None:
         experiment = self.experiment
         if self.cases == 0:
             if experiment.file.data and not any(
@@ -125,11 +154,15 @@ class DataCheck:
             ):
                 self._at(("datasets",), "empty", "no case is left", "look at where and the dataset")
             return
-        for prompt in experiment.prompts:
-            self._missing_variables(prompt)
+        for tried in (*generators, *graders):
+            self._missing_variables(tried)
+        for tried in generators:
+            self._missing_values(tried)
+        for tried in graders:
+            self._ungraded(tried)
         for index, check in enumerate(experiment.file.checks):
             self._check_variables(check, ("checks", index))
-        self._quarantine(wanted)
+        self._quarantine()
         split = experiment.file.split
         if split is not None and split.holdout > 0 and self.holdout < MIN_HOLDOUT:
             self._at(
@@ -141,36 +174,52 @@ class DataCheck:
                 warning=True,
             )
 
-    def _missing_variables(self, prompt: Prompt) -> None:
-        for name in sorted(prompt.required - self._present):
-            self.problems.append(
-                Problem(
-                    prompt.where[name],
-                    "variable",
-                    f"no case has a value for {name!r}",
-                    did_you_mean(name, self._present, label="cases have"),
-                )
-            )
-        count = self.skipped_count[prompt.id]
-        if count and not prompt.required - self._present:
-            names = ", ".join(sorted(self._lacking))
-            listed = ", ".join(self.skipped[prompt.id])
-            more = ", ..." if count > _LISTED else ""
+    def _missing_variables(self, tried: _Tried) -> None:
+        """Report the variables that no case has."""
+        for name in sorted(tried.needs() - self._present):
+            message = f"no case has a value for {name!r}"
+            hint = did_you_mean(name, self._present, label="cases have")
+            self.problems.append(Problem(tried.prompt.where[name], "variable", message, hint))
+
+    def _missing_values(self, tried: _Tried) -> None:
+        """Report what some cases lack; if each lacks something, nothing is left to run."""
+        prompt, count = tried.prompt, self.skipped_count[tried.prompt.id]
+        if tried.unrenderable > _LISTED:
+            more = f"{tried.unrenderable - _LISTED:,} further cases cannot be rendered"
             where = Location(prompt.path, prompt.sections[-1].line, 1)
-            self.problems.append(
-                Problem(
-                    where,
-                    "skipped",
-                    f"{count:,} of {self.cases:,} cases lack {names} and will be "
-                    f"skipped: {listed}{more}",
-                    "complete them, or use the filter default",
-                    Severity.WARNING,
-                )
-            )
+            self.problems.append(Problem(where, "render", more))
+        if not count or tried.needs() - self._present:
+            return
+        names = ", ".join(sorted(tried.lacking))
+        listed = ", ".join(self.skipped[prompt.id]) + (", ..." if count > _LISTED else "")
+        where = self._where(prompt, tried.lacking.most_common(1)[0][0])
+        if count == self.cases:
+            message, severity = f"every case lacks {names}", Severity.ERROR
+        else:
+            message = f"{count:,} of {self.cases:,} cases lack {names} and will be skipped: "
+            message, severity = message + listed, Severity.WARNING
+        hint = "complete them, or use the filter default"
+        self.problems.append(Problem(where, "skipped", message, hint, severity))
+
+    def _ungraded(self, tried: _Tried) -> None:
+        """Report what some cases lack for a grader."""
+        count = tried.lacking.total()
+        if count and not tried.needs() - self._present:
+            names = ", ".join(sorted(tried.lacking))
+            where = self._where(tried.prompt, min(tried.lacking))
+            message = f"{count:,} of {self.cases:,} cases lack {names} and will not be graded"
+            hint = "complete them, or use the filter default"
+            self.problems.append(Problem(where, "skipped", message, hint, Severity.WARNING))
+
+    def _where(self, prompt: Prompt, name: str) -> Location:
+        """Return where a template uses something: where its variable is first used."""
+        found = _ROOT.match(name)
+        line = Location(prompt.path, prompt.sections[-1].line, 1)
+        return prompt.where.get(found.group() if found else "", line)
 
     def _check_variables(self, check: Check, place: tuple[str | int, ...]) -> None:
         here = (*place, check.check)
-        known = self._present | {"expected"}
+        known = self._present
         for _option, template in check.templates():
             for name, use in template.uses.items():
                 if name not in known and not use.optional:
@@ -183,17 +232,23 @@ class DataCheck:
         for part in check.parts():
             self._check_variables(part, here)
 
-    def _quarantine(self, wanted: set[str]) -> None:
+    def _quarantine(self) -> None:
+        """Report cases set aside that are not there; a part of the data may lack some."""
+        partial = any(entry.where or entry.take for entry in self.experiment.file.data)
         for index, entry in enumerate(self.project.quarantine.cases):
-            if entry.case in wanted - self._quarantined and entry.experiment == self.experiment.id:
-                self.problems.append(
-                    Problem(
-                        Location("quarantine.yaml"),
-                        "unknown-case",
-                        f"entry {index + 1}: {entry.experiment} has no case {entry.case!r}",
-                        "remove the entry",
-                    )
-                )
+            if entry.experiment == self.experiment.id and entry.case not in self._quarantined:
+                message = f"{entry.experiment} has no case {entry.case!r}"
+                hint = "remove the entry, or look at where and take" if partial else "remove it"
+                severity = Severity.WARNING if partial else Severity.ERROR
+                where = self._quarantined_at(index)
+                self.problems.append(Problem(where, "unknown-case", message, hint, severity))
+
+    def _quarantined_at(self, index: int) -> Location:
+        try:
+            document = read_yaml(read(self.project.tree, QUARANTINE), QUARANTINE)
+        except Fault:
+            return Location(QUARANTINE)
+        return document.locate(("cases", index, "case"))
 
     def _at(
         self,

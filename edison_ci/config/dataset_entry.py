@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from edison_ci.names import did_you_mean
 from edison_ci.records import CaseKind
-from edison_ci.shape import FilePath, Shape, items, wrong
+from edison_ci.shape import (
+    PATH_PATTERN,
+    FilePath,
+    Shape,
+    Shorthand,
+    VariableName,
+    items,
+    report,
+    short,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _DIFFICULTY = re.compile(r"\s*(>=|<=|>|<|=|==)?\s*([1-5])\Z")
 _WHERE = ("tags", "kind", "difficulty", "id", "metadata.KEY")
@@ -25,14 +38,15 @@ class DataLimits(Shape):
 def _scalars(key: str, value: Any) -> tuple[Any, ...]:
     values = value if isinstance(value, list) else [value]
     if not values or not all(isinstance(v, str | int | float | bool) for v in values):
-        raise wrong("where", f"{key} takes a value or a list of values", at=(key,))
+        hint = f"write {key}: VALUE or {key}: [VALUE, VALUE]"
+        raise wrong("where", f"{key} takes a value or a list of values", hint, at=(key,))
     return tuple(values)
 
 
 def _texts(key: str, value: Any) -> tuple[str, ...]:
     values = _scalars(key, value)
     if not all(isinstance(v, str) for v in values):
-        raise wrong("where", f"{key} takes a text or a list of texts", "quote it", at=(key,))
+        raise wrong("where", f"{key} takes a text or a list of texts", "quote numbers", at=(key,))
     return values
 
 
@@ -41,8 +55,8 @@ def _difficulty(value: Any) -> tuple[str, int]:
     if found is None or isinstance(value, bool):
         raise wrong(
             "where",
-            f"difficulty {value!r} is not understood",
-            'write 3 or ">=3", 1 to 5',
+            f"difficulty is {short(value)}, not a level from 1 to 5",
+            'write 3 or ">=3"',
             at=("difficulty",),
         )
     return (found.group(1) or "=").replace("==", "="), int(found.group(2))
@@ -62,7 +76,7 @@ def parse_where(value: Any) -> dict[str, tuple[Any, ...]]:
                 if kind not in list(CaseKind):
                     raise wrong(
                         "where",
-                        f"unknown kind {kind!r}",
+                        f"unknown kind {short(kind)}",
                         did_you_mean(kind, list(CaseKind)),
                         at=(key,),
                     )
@@ -71,8 +85,14 @@ def parse_where(value: Any) -> dict[str, tuple[Any, ...]]:
         elif key.startswith("metadata.") and key != "metadata.":
             conditions[key] = _scalars(key, given)
         else:
-            raise wrong("unknown-key", f"unknown key {key!r}", did_you_mean(key, _WHERE), at=(key,))
+            hint = did_you_mean(key, _WHERE)
+            raise wrong("unknown-key", f"unknown key {short(key)}", hint, at=(key,))
     return conditions
+
+
+def _one_or_more(item: dict[str, Any], description: str) -> dict[str, Any]:
+    many = {"type": "array", "items": item, "minItems": 1}
+    return {"anyOf": [item, many], "description": description}
 
 
 Where = Annotated[
@@ -82,12 +102,23 @@ Where = Annotated[
         {
             "type": "object",
             "properties": {
-                "tags": {"type": ["string", "array"], "description": "Any of these tags."},
-                "kind": {"type": ["string", "array"]},
-                "difficulty": {"type": ["integer", "string"], "examples": [3, ">=3"]},
-                "id": {"type": ["string", "array"]},
+                "tags": _one_or_more({"type": "string"}, "Any of these tags."),
+                "kind": _one_or_more({"enum": [*CaseKind]}, "Any of these kinds."),
+                "difficulty": {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 1, "maximum": 5},
+                        {"type": "string", "pattern": f"^{_DIFFICULTY.pattern[:-2]}$"},
+                    ],
+                    "description": "1 to 5, or a comparison.",
+                    "examples": [3, ">=3"],
+                },
+                "id": _one_or_more({"type": "string"}, "Any of these cases."),
             },
-            "patternProperties": {"^metadata\\..+": {}},
+            "patternProperties": {
+                "^metadata\\..+": _one_or_more(
+                    {"type": ["string", "number", "boolean"]}, "Any of these values."
+                )
+            },
             "additionalProperties": False,
         }
     ),
@@ -97,12 +128,16 @@ Where = Annotated[
 def _data_file(value: str) -> str:
     if not value.endswith((".jsonl", ".csv", ".yaml", ".yml")):
         raise wrong(
-            "dataset", f"{value!r} is not a dataset", "datasets end in .jsonl, .csv or .yaml"
+            "dataset", f"{short(value)} is not a dataset", "datasets end in .jsonl, .csv or .yaml"
         )
     return value
 
 
-DataPath = Annotated[FilePath, AfterValidator(_data_file)]
+DataPath = Annotated[
+    FilePath,
+    AfterValidator(_data_file),
+    Field(json_schema_extra={"pattern": PATH_PATTERN.replace("+$", r"*\.(?:jsonl|csv|ya?ml)$")}),
+]
 
 
 class DatasetEntry(Shape):
@@ -112,7 +147,7 @@ class DatasetEntry(Shape):
     kind: Literal["golden", "synthetic", "adversarial"] = Field(
         "golden", description="Where the cases come from."
     )
-    map: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+    map: dict[str, VariableName] = Field(
         default_factory=dict, description="Columns to the names the prompt uses."
     )
     where: Where = Field(default_factory=dict, description="Which cases count.")
@@ -120,6 +155,23 @@ class DatasetEntry(Shape):
         None, description="A stable sample of this many cases."
     )
     limits: DataLimits = Field(default_factory=DataLimits, description="How much is too much.")
+
+    @model_validator(mode="after")
+    def _one_column_each(self) -> Self:
+        report(self._shared_names())
+        return self
+
+    def _shared_names(self) -> Iterator[Exception]:
+        columns: dict[str, str] = {}
+        for column, name in self.map.items():
+            first = columns.setdefault(name, column)
+            if first != column:
+                yield wrong(
+                    "map",
+                    f"{short(first)} and {short(column)} both become {name!r}",
+                    "give each column a name of its own",
+                    at=("map", column),
+                )
 
 
 class Split(Shape):
@@ -129,18 +181,7 @@ class Split(Shape):
     seed: int = Field(0, ge=0, le=2**53, description="Changes which cases those are.")
 
 
-def _entry(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
 DatasetEntries = Annotated[
-    tuple[
-        Annotated[
-            DatasetEntry,
-            BeforeValidator(_entry),
-            WithJsonSchema({"anyOf": [{"type": "string"}, {"x-shape": "DatasetEntry"}]}),
-        ],
-        ...,
-    ],
+    tuple[Annotated[DatasetEntry, Shorthand("path")], ...],
     items(1, 20),
 ]

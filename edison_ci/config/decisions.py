@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from edison_ci.names import did_you_mean
 from edison_ci.shape import (
+    UNIQUE,
     FilePath,
     Margin,
     MarginText,
     Name,
+    Percent,
     Shape,
     Share,
+    Shorthand,
     items,
-    share_schema,
+    need_one_of,
+    one_of_keys,
+    report,
+    short,
     wrong,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SAFETY_KINDS = ("pii", "jailbreak", "secrets", "moderation", "toxicity")
 SCORE_METRICS = ("composite", "pass_rate", "win_rate", "errors")
@@ -45,22 +60,19 @@ class Grader(Shape):
     threshold: float = Field(0.5, ge=0, le=1, description="Lowest passing score.")
     name: Name | None = Field(None, description="Name in reports; the prompt's id by default.")
 
+    @property
+    def known_as(self) -> str:
+        """The name in reports and gates."""
+        return self.name or self.prompt.rpartition("/")[2].removesuffix(".md")
 
-def _grader(value: Any) -> Any:
-    return {"prompt": value} if isinstance(value, str) else value
 
-
-GraderEntry = Annotated[
-    Grader,
-    BeforeValidator(_grader),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"x-shape": "Grader"}]}),
-]
+GraderEntry = Annotated[Grader, Shorthand("prompt")]
 
 
 class Judges(Shape):
     """Models that judge."""
 
-    pointwise: Annotated[tuple[Name, ...], items(1, 5)] | None = Field(
+    pointwise: Annotated[tuple[Name, ...], items(1, 5), UNIQUE] | None = Field(
         None, description="1 to 5 models that score the rubric; defaults.judge by default."
     )
     combine: Literal["mean", "median", "trimmed"] = Field(
@@ -110,55 +122,69 @@ def _metric(value: str) -> str:
         return value
     if dot and rest and family in NAMED_METRICS:
         if family == "safety" and rest not in SAFETY_KINDS:
-            raise wrong("metric", f"unknown safety kind {rest!r}", did_you_mean(rest, SAFETY_KINDS))
+            hint = did_you_mean(rest, SAFETY_KINDS)
+            raise wrong("metric", f"unknown safety kind {short(rest)}", hint)
         return value
     known = [*SCORE_METRICS, *AMOUNT_METRICS, *(f"{name}.NAME" for name in NAMED_METRICS)]
-    raise wrong("metric", f"unknown metric {value!r}", did_you_mean(value, known))
+    raise wrong("metric", f"unknown metric {short(value)}", did_you_mean(value, known))
 
 
-_LEVEL = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%\Z")
-
-
-def _level(value: Any) -> Any:
-    if isinstance(value, str):
-        found = _LEVEL.match(value)
-        if not found:
-            raise wrong("level", f"{value!r} is not a level", "write 80%, 0.8 or a number")
-        return float(found.group(1)) / 100
-    return value
-
-
-Level = Annotated[
-    float,
-    BeforeValidator(_level),
-    Field(ge=0, le=1_000_000_000),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1_000_000_000},
-                {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$"},
-            ]
-        }
-    ),
-]
+_METRIC_PATTERN = "^(?:{}|(?:criterion|check|grader)\\..+|safety\\.(?:{}))$".format(
+    "|".join(name.replace(".", r"\.") for name in SCORE_METRICS + AMOUNT_METRICS),
+    "|".join(SAFETY_KINDS),
+)
+Level = Annotated[float, Field(ge=0, le=1_000_000_000), Percent()]
+Confidence = Annotated[float, Field(ge=0.5, lt=1), Percent(r"0*[5-9][0-9](?:\.[0-9]+)?")]
+_OF_COMPARISONS = ("margin", "fail_rule", "guarantee", "worst_case_drop")
 
 
 class Gate(Shape):
     """A rule that decides PASS, FAIL or INCONCLUSIVE."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            **one_of_keys("at_least", "at_most", "no_worse_than"),
+            "dependencies": {name: ["no_worse_than"] for name in _OF_COMPARISONS},
+            "allOf": [
+                {
+                    "if": {
+                        "required": ["metric"],
+                        "properties": {"metric": {"enum": list(AMOUNT_METRICS)}},
+                    },
+                    "then": {
+                        "properties": {
+                            "at_least": {"type": "number"},
+                            "at_most": {"type": "number"},
+                            "margin": {"pattern": "%$"},
+                        }
+                    },
+                    "else": {"properties": {"at_least": {"maximum": 1}, "at_most": {"maximum": 1}}},
+                },
+                {
+                    "if": {
+                        "required": ["if_unclear"],
+                        "properties": {"if_unclear": {"const": "more_draws"}},
+                    },
+                    "then": {"required": ["no_worse_than"]},
+                },
+            ],
+        }
+    )
+
     metric: Annotated[str, Field(max_length=200), AfterValidator(_metric)] = Field(
         description="composite, pass_rate, criterion.NAME, check.NAME, grader.NAME, safety.KIND, "
-        "win_rate, errors, cost_usd.mean, latency_ms.p95 or tokens.mean."
+        "win_rate, errors, cost_usd.mean, latency_ms.p95 or tokens.mean.",
+        json_schema_extra={"pattern": _METRIC_PATTERN},
     )
     at_least: Level | None = Field(None, description="Floor, 80% or 0.8.")
-    at_most: Level | None = Field(None, description="Ceiling.")
+    at_most: Level | None = Field(None, description="Ceiling, 5% or 0.05; an amount is a number.")
     no_worse_than: Literal["base"] | None = Field(None, description="Compare with the base.")
     margin: MarginText = Field(
-        default_factory=lambda: Margin(value=0.05), description="5pp (points) or 10% (relative)."
+        default_factory=lambda: Margin(value=0.05),
+        description="5pp (points) or 10% (relative); 10% by default for costs, latency, tokens.",
+        json_schema_extra={"default": "5pp"},
     )
-    confidence: Annotated[Share, Field(ge=0.5, le=0.9999), share_schema(0.5, 0.9999)] = Field(
-        0.95, description="1 - the chance of a false FAIL."
-    )
+    confidence: Confidence = Field(0.95, description="1 - the chance of a false FAIL.")
     per: Literal["model", "overall"] = Field("model", description="One decision per model, or one.")
     fail_rule: Literal["beyond_zero", "beyond_margin"] = Field(
         "beyond_zero", description="What a drop must exceed to FAIL."
@@ -170,33 +196,53 @@ class Gate(Shape):
     )
     use: Literal["judge", "human"] = Field("judge", description="Whose grades count.")
 
+    @field_validator("at_least", "at_most", mode="before")
+    @classmethod
+    def _amounts_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        metric = info.data.get("metric")
+        if isinstance(value, str) and metric in AMOUNT_METRICS:
+            hint = "write a number, such as 0.01 dollars, 2000 milliseconds or 300 tokens"
+            raise wrong("type", f"{metric} is an amount, not a share", hint)
+        return value
+
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
-        rules = [
-            n for n in ("at_least", "at_most", "no_worse_than") if getattr(self, n) is not None
-        ]
-        if len(rules) != 1:
-            given = " and ".join(rules) if rules else "none"
-            raise wrong(
-                "gate",
-                f"a gate needs exactly one of at_least, at_most, no_worse_than; given: {given}",
-            )
-        amount = self.metric in AMOUNT_METRICS
+        need_one_of(
+            self,
+            "at_least",
+            "at_most",
+            "no_worse_than",
+            of="a gate",
+            add="at_least: 80%, at_most: 5% or no_worse_than: base",
+        )
+        report([*self._wrong_levels(), *self._wrong_comparison()])
+        return self
+
+    def _wrong_levels(self) -> Iterator[Exception]:
         for name in ("at_least", "at_most"):
             level = getattr(self, name)
-            if level is not None and level > 1 and not amount:
-                raise wrong("range", f"{level:g} is above 1", "write 80% or 0.8", at=(name,))
-        comparing = self.no_worse_than is not None
-        if amount and comparing and not self.margin.relative and "margin" in self.model_fields_set:
-            raise wrong(
-                "margin", f"{self.metric} takes a relative margin", "write 10%", at=("margin",)
-            )
-        for name in ("margin", "fail_rule", "guarantee", "worst_case_drop"):
-            if name in self.model_fields_set and not comparing:
-                raise wrong("gate", f"{name} belongs to no_worse_than: base", at=(name,))
-        if self.if_unclear == "more_draws" and not comparing:
-            raise wrong("gate", "more_draws belongs to no_worse_than: base", at=("if_unclear",))
-        return self
+            if level is not None and level > 1 and self.metric not in AMOUNT_METRICS:
+                hint = (
+                    f"write {level:g}% or {level / 100:g}"
+                    if 2 <= level <= 100
+                    else "write 80% or 0.8"
+                )
+                yield wrong("range", f"{name} is {level:g}; at most 1, or 100%", hint, at=(name,))
+
+    def _wrong_comparison(self) -> Iterator[Exception]:
+        given = self.model_fields_set
+        hint = "remove it, or compare with no_worse_than: base"
+        if self.no_worse_than is None:
+            for name in _OF_COMPARISONS:
+                if name in given:
+                    said = f"{name} has no meaning beside at_least or at_most"
+                    yield wrong("gate", said, hint, at=(name,))
+            if self.if_unclear == "more_draws":
+                said = "more_draws has no meaning beside at_least or at_most"
+                yield wrong("gate", said, hint, at=("if_unclear",))
+        elif self.metric in AMOUNT_METRICS and "margin" in given and not self.margin.relative:
+            said = f"{self.metric} has no points; its margin is relative"
+            yield wrong("margin", said, "write 10%", at=("margin",))
 
     @property
     def effective_margin(self) -> Margin:
@@ -244,7 +290,9 @@ class Refine(Shape):
     max_lines: int = Field(4, ge=0, le=1_000, description="Or so many lines.")
     max_removed_run: int = Field(5, ge=0, le=1_000, description="Consecutive lines removed.")
     allow: Annotated[
-        tuple[Literal["variables", "front_matter", "roles", "few_shots"], ...], items(0, 4)
+        tuple[Literal["variables", "front_matter", "roles", "few_shots"], ...],
+        items(0, 4),
+        UNIQUE,
     ] = Field((), description="Parts that may change although they are locked.")
 
 
@@ -253,14 +301,18 @@ def _cron(value: str) -> str:
 
     if len(value.split()) != 5:
         raise wrong(
-            "cron", f"{value!r} is not five fields", "minute hour day month weekday, in UTC"
+            "cron",
+            f"{short(value)} is not five fields",
+            'write minute hour day month weekday, in UTC: "0 9 * * 1-5"',
         )
     try:
         import datetime as dt
 
         CronSim(value, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     except CronSimError as error:
-        raise wrong("cron", f"{value!r} is not a schedule: {error}") from None
+        said = f"{short(value)} is not a schedule: {str(error).lower()}"
+        hint = 'write minute hour day month weekday, in UTC: "0 9 * * 1-5"'
+        raise wrong("cron", said, hint) from None
     return value
 
 
@@ -269,7 +321,8 @@ class Schedule(Shape):
 
     name: Name = Field(description="Name.")
     cron: Annotated[str, Field(max_length=200), AfterValidator(_cron)] = Field(
-        description="Five fields, UTC."
+        description="Five fields, UTC: minute hour day month weekday.",
+        json_schema_extra={"pattern": r"^\s*\S+(?:\s+\S+){4}\s*$", "examples": ["0 9 * * 1-5"]},
     )
     enabled: bool = Field(True, description="Whether it runs.")
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from edison_ci.checks.options import Check, CheckEntry
 from edison_ci.config.dataset_entry import DataPath, DatasetEntries, DatasetEntry, Split
 from edison_ci.config.decisions import Alerts, Gate, Judges, Refine, Safety, Schedule, Stop
 from edison_ci.config.model_entry import GridParams
 from edison_ci.config.project import Version
-from edison_ci.shape import FilePath, Name, Shape, Share, items, wrong
+from edison_ci.shape import (
+    UNIQUE,
+    FilePath,
+    Name,
+    Shape,
+    Share,
+    Shorthand,
+    items,
+    report,
+    short,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class ModelUse(Shape):
@@ -23,15 +37,7 @@ class ModelUse(Shape):
     )
 
 
-def _use(value: Any) -> Any:
-    return {"use": value} if isinstance(value, str) else value
-
-
-ModelUseEntry = Annotated[
-    ModelUse,
-    BeforeValidator(_use),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"x-shape": "ModelUse"}]}),
-]
+ModelUseEntry = Annotated[ModelUse, Shorthand("use")]
 
 
 class RubricUse(Shape):
@@ -41,27 +47,26 @@ class RubricUse(Shape):
     weight: float = Field(1, ge=0, le=100, description="Weight in the composite.")
 
 
-def _rubric(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
-RubricEntry = Annotated[
-    RubricUse,
-    BeforeValidator(_rubric),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"x-shape": "RubricUse"}]}),
-]
+RubricEntry = Annotated[RubricUse, Shorthand("path")]
 
 
 class ExperimentFile(Shape):
     """experiments/NAME.yaml: objective, prompts, data, models, grading, gates and stop rules."""
 
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["dataset", "datasets"]}})
+
     tombstones: ClassVar[dict[str, str]] = {
+        "name": "write experiment: NAME; it is the file's stem",
         "prompt": "write prompts: [prompts/NAME.md]",
         "model": "write models: [NAME]",
         "judge": "write judges: {pointwise: [NAME]}",
         "assert": "write checks",
         "budget_usd": "put it under stop",
         "max_iterations": "put it under stop",
+        "providers": "write models: [NAME]; providers are in models.yaml",
+        "tests": "write dataset: datasets/NAME.jsonl",
+        "graders": "put it under judges",
+        "pairwise": "put it under judges",
     }
 
     version: Version = 1
@@ -72,7 +77,7 @@ class ExperimentFile(Shape):
     objective: str = Field(
         min_length=20, max_length=2_000, description="What a good answer achieves."
     )
-    prompts: Annotated[tuple[FilePath, ...], items(1, 10)] = Field(
+    prompts: Annotated[tuple[FilePath, ...], items(1, 10), UNIQUE] = Field(
         description="Prompts; several are compared with each other."
     )
     models: Annotated[tuple[ModelUseEntry, ...], items(1, 10)] | None = Field(
@@ -96,20 +101,59 @@ class ExperimentFile(Shape):
         (), description="When it runs by itself."
     )
     alerts: Alerts = Field(default_factory=Alerts, description="When somebody is told.")
-    tags: Annotated[tuple[Name, ...], items(0, 50)] = Field((), description="Tags.")
+    tags: Annotated[tuple[Name, ...], items(0, 50), UNIQUE] = Field((), description="Tags.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.dataset is not None and self.datasets is not None:
-            raise wrong("exactly-one", "dataset and datasets are both given", at=("dataset",))
-        for key, values in (
-            ("prompts", self.prompts),
-            ("schedule", tuple(entry.name for entry in self.schedule)),
-        ):
-            for index, value in enumerate(values):
-                if value in values[:index]:
-                    raise wrong("duplicate", f"{value!r} is listed twice", at=(key, index))
+        report([*self._data_twice(), *self._repeated(), *self._weightless()])
         return self
+
+    def _data_twice(self) -> Iterator[Exception]:
+        if self.dataset is not None and self.datasets is not None:
+            yield wrong(
+                "exactly-one",
+                "dataset and datasets are both given",
+                "list every file under datasets",
+                at=("dataset",),
+            )
+
+    def _repeated(self) -> Iterator[Exception]:
+        hint = "give each a name of its own"
+        for index, name in _again([entry.name for entry in self.schedule]):
+            said = f"two schedules are named {name!r}"
+            yield wrong("duplicate", said, hint, at=("schedule", index, "name"))
+        for index, name in _again([check.name for check in self.checks]):
+            said = f"two checks are named {name!r}"
+            yield wrong(
+                "duplicate", said, hint, at=("checks", index, self.checks[index].check, "name")
+            )
+        for index, name in _again([grader.known_as for grader in self.judges.graders]):
+            said = f"two graders are named {name!r}"
+            yield wrong("duplicate", said, hint, at=("judges", "graders", index))
+        for index, gate in _again(list(self.gates)):
+            said = f"this gate on {short(gate.metric)} is listed twice"
+            yield wrong("duplicate", said, "remove one", at=("gates", index))
+
+    def _weightless(self) -> Iterator[Exception]:
+        """Refuse a grade in which no part counts: its composite would be 0/0."""
+        graders = self.judges.graders
+        if not (self.checks or self.rubric or graders):
+            return
+        default = 0 if self.rubric or graders else 1
+        weights = [default if check.weight is None else check.weight for check in self.checks]
+        weights += [grader.weight for grader in graders]
+        weights += [self.rubric.weight] if self.rubric else []
+        if not any(weights):
+            yield wrong(
+                "weights",
+                "every part of the grade has weight 0, so there is no composite",
+                "give the rubric, a grader or a check a weight above 0",
+                at=("rubric",)
+                if self.rubric
+                else ("checks",)
+                if self.checks
+                else ("judges", "graders"),
+            )
 
     @property
     def data(self) -> tuple[DatasetEntry, ...]:
@@ -119,12 +163,19 @@ class ExperimentFile(Shape):
         return self.datasets or ()
 
     def named_checks(self) -> dict[str, Check]:
-        """Return the checks by the name they have in reports."""
+        """Return the checks by the name they have in reports: the written one, or NAME-2, ..."""
+        written = {check.name for check in self.checks}
         named: dict[str, Check] = {}
         for check in self.checks:
-            wanted = check.name or check.check
-            name, number = wanted, 2
-            while name in named:
-                name, number = f"{wanted}-{number}", number + 1
+            name, number = check.name or check.check, 2
+            while name in named or (check.name is None and name in written):
+                name, number = f"{check.check}-{number}", number + 1
             named[name] = check
         return named
+
+
+def _again(values: list[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield each value that was there before, with its index; None is no value."""
+    for index, value in enumerate(values):
+        if value is not None and value in values[:index]:
+            yield index, value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.checks.code import Python
+from edison_ci.checks.code import Command, Python
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.experiment_rules import ExperimentRules
 from edison_ci.config.models import Configuration, Model, configure
@@ -67,15 +67,20 @@ class Experiment:
             yield check
             stack.extend(check.parts())
 
-    def check_files(self) -> set[str]:
-        """Return the files that checks name: schemas and code."""
+    def schema_files(self) -> set[str]:
+        """Return the JSON Schemas that checks name."""
+        named = [check for check in self.all_checks() if check.check == "json_schema"]
+        values = [getattr(check, "value", None) for check in named]
+        return {value for value in values if isinstance(value, str)}
+
+    def code_files(self, tree: Tree) -> set[str]:
+        """Return the files that code checks run: functions, and what a command line names."""
         found: set[str] = set()
         for check in self.all_checks():
-            value = getattr(check, "value", None)
-            if check.check == "json_schema" and isinstance(value, str):
-                found.add(value)
-            elif isinstance(check, Python):
+            if isinstance(check, Python):
                 found.add(check.path)
+            elif isinstance(check, Command):
+                found |= {word for word in check.value if _is_file(tree, word)}
         return found
 
     def types(self) -> dict[str, str]:
@@ -111,9 +116,51 @@ class Project:
             raise UsageError(f"there is no experiment {name!r}", hint=hint)
         return found
 
+    def other_models_of(self, experiment: Experiment) -> set[str]:
+        """Return the names of the models that judge, grade, screen, refine or embed for it."""
+        file, defaults = experiment.file, self.file.defaults
+        screens = (file.safety.moderation, file.safety.toxicity, file.judges.pairwise)
+        named: set[str | None] = {
+            *(judge.name for judge in experiment.judges),
+            *(grader.by or defaults.judge for grader in file.judges.graders),
+            *(screen.by for screen in screens if screen is not None),
+            *(getattr(check, "by", None) for check in experiment.all_checks()),
+            file.refine.by or defaults.refiner,
+        }
+        return {name for name in named if name is not None and name in self.models}
+
+    def raw_files_of(self, experiment: Experiment) -> set[str]:
+        """Return the files of an experiment that count byte by byte: code, labels, recordings."""
+        found = experiment.code_files(self.tree)
+        if experiment.rubric is not None and experiment.rubric.calibration is not None:
+            found.add(experiment.rubric.calibration.labels)
+        models = [model for _, model, _ in experiment.models]
+        models += [self.models[name] for name in self.other_models_of(experiment)]
+        for model in models:
+            found |= {path for path in (model.store, model.options.get("file")) if path}
+        return found
+
+    def files_of(self, experiment: Experiment) -> set[str]:
+        """Return every file that belongs to an experiment, those that all share left out."""
+        found = {experiment.path, *(entry.path for entry in experiment.file.data)}
+        for prompt in (*experiment.prompts, *experiment.graders):
+            named = (prompt.path, prompt.header.output, prompt.header.tools)
+            found |= {path for path in named if isinstance(path, str)}
+        if experiment.file.rubric is not None:
+            found.add(experiment.file.rubric.path)
+        return found | experiment.schema_files() | self.raw_files_of(experiment)
+
     def cases(self, experiment: Experiment) -> CaseFeed:
         """Return the cases of an experiment, to be read once."""
         return CaseFeed(self.tree, experiment.file.data, experiment.types())
+
+
+def _is_file(tree: Tree, word: str) -> bool:
+    try:
+        tree.open(word).close()
+    except Fault:
+        return False
+    return True
 
 
 def find_root(start: Path) -> Path:
@@ -206,6 +253,6 @@ def _experiments(references: References) -> dict[str, Experiment]:
         if parts is None:
             continue
         experiment = Experiment(path, file, document, *parts)
-        schemas = {p: files.schema(p) for p in experiment.check_files() if p.endswith(".json")}
+        schemas = {path: files.schema(path) for path in experiment.schema_files()}
         found[file.experiment] = dataclasses.replace(experiment, schemas=schemas)
     return found

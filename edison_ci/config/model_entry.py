@@ -6,9 +6,22 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, RootModel, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from edison_ci.shape import EnvName, FilePath, Name, Shape, items, wrong
+from edison_ci.shape import (
+    ENV_PATTERN,
+    ONE_OR_MANY,
+    UNIQUE,
+    EnvName,
+    FilePath,
+    Name,
+    Or,
+    Shape,
+    Written,
+    items,
+    short,
+    wrong,
+)
 
 ProviderName = Literal[
     "openai",
@@ -31,7 +44,9 @@ MaxTokens = Annotated[int, Field(ge=1, le=100_000)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-StopTexts = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], items(1, 4)]
+StopTexts = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], items(1, 4), UNIQUE
+]
 
 
 class Params(Shape):
@@ -56,30 +71,11 @@ class Params(Shape):
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
 
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-def _grid(**schema: Any) -> WithJsonSchema:
-    many = {"type": "array", "items": schema, "minItems": 1, "maxItems": 10}
-    return WithJsonSchema({"anyOf": [schema, many]})
-
-
-_LIST = BeforeValidator(_as_list)
-
-TemperatureGrid = Annotated[
-    tuple[Temperature, ...], items(1, 10), _LIST, _grid(type="number", minimum=0, maximum=2)
-]
-MaxTokensGrid = Annotated[
-    tuple[MaxTokens, ...], items(1, 10), _LIST, _grid(type="integer", minimum=1, maximum=100_000)
-]
-TopPGrid = Annotated[
-    tuple[TopP, ...], items(1, 10), _LIST, _grid(type="number", minimum=0, maximum=1)
-]
-PenaltyGrid = Annotated[
-    tuple[Penalty, ...], items(1, 10), _LIST, _grid(type="number", minimum=-2, maximum=2)
-]
-SeedGrid = Annotated[tuple[Seed, ...], items(1, 10), _LIST, _grid(type="integer")]
+TemperatureGrid = Annotated[tuple[Temperature, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
+MaxTokensGrid = Annotated[tuple[MaxTokens, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
+TopPGrid = Annotated[tuple[TopP, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
+PenaltyGrid = Annotated[tuple[Penalty, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
+SeedGrid = Annotated[tuple[Seed, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
 
 
 class GridParams(Shape):
@@ -112,15 +108,12 @@ def _price(value: Any) -> Any:
     if value == "free":
         return {"in": 0.0, "out": 0.0}
     if isinstance(value, str):
-        raise wrong("price", f"{value!r} is not a price", "write free or {in: 0.15, out: 0.6}")
+        said = f"{short(value)} is not a price"
+        raise wrong("price", said, "write free or {in: 0.15, out: 0.6}, per million tokens")
     return value
 
 
-PriceText = Annotated[
-    Price,
-    BeforeValidator(_price),
-    WithJsonSchema({"anyOf": [{"const": "free"}, {"x-shape": "Price"}]}),
-]
+PriceText = Annotated[Price, BeforeValidator(_price), Or({"const": "free"})]
 
 
 class Limits(Shape):
@@ -144,7 +137,7 @@ def _address(value: str) -> str:
     except ValueError:
         host = port = None
     if not re.match(r"https?://", value) or not host or re.search(r"\s", value) or port == 0:
-        raise wrong("address", "base_url is not an address", "write https://host:port/path")
+        raise wrong("address", f"{short(value)} is not an address", "write https://host:port/path")
     if parts.username or parts.password:
         raise wrong("secret", "base_url contains a user or password", "use key_env")
     if parts.query or parts.fragment:
@@ -159,30 +152,22 @@ Address = Annotated[
     Field(json_schema_extra={"pattern": "^https?://"}),
 ]
 
-_FIELD = re.compile(r"[a-z][a-z0-9_]*\Z")
-
 
 def _key_names(value: Any) -> Any:
-    if isinstance(value, dict):
-        for key in value:
-            if not _FIELD.match(str(key)):
-                raise wrong("env-name", f"{key!r} is not a field", "write access_key_id: NAME")
-        return value
-    return {"api_key": value}
+    return {"api_key": value} if isinstance(value, str) else value
 
 
+_KeyField = Annotated[
+    str,
+    Written(
+        "[a-z][a-z0-9_]*", "a field of a key", "write access_key_id: NAME_OF_VARIABLE", "key-field"
+    ),
+]
 KeyNames = Annotated[
-    dict[str, EnvName],
+    dict[_KeyField, EnvName],
     Field(min_length=1, max_length=10),
     BeforeValidator(_key_names),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
-                {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
-            ]
-        }
-    ),
+    Or({"type": "string", "maxLength": 100, "pattern": ENV_PATTERN}),
 ]
 """Name of the variable with the key, or a map of fields to names."""
 
@@ -214,64 +199,78 @@ class ModelEntry(Shape):
     params: Params | None = Field(None, description="Sampling parameters.")
     price: PriceText | None = Field(None, description="Dollars per million tokens, or free.")
     limits: Limits | None = Field(None, description="Concurrency, rates, time-out, attempts.")
-    fallback: Annotated[tuple[Name, ...], items(0, 5)] = Field(
+    fallback: Annotated[tuple[Name, ...], items(0, 5), UNIQUE] = Field(
         (), description="Other models, tried only in assistants and schedules."
     )
     store: FilePath | None = Field(None, description="Recording that a replay model answers from.")
 
 
-class ModelsFile(RootModel[dict[str, Any]]):
-    """models.yaml: the model registry, name by name."""
-
-
-class _Options(Shape):
-    pass
-
-
-class OpenaiOptions(_Options):
+class OpenaiOptions(Shape):
     """Options of OpenAI."""
 
-    organization: str | None = Field(None, max_length=200)
+    organization: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="Organization that pays."
+    )
 
 
-class AzureOptions(_Options):
+_ApiVersion = Annotated[
+    str,
+    Written(
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-preview)?",
+        "a version of the interface",
+        'write a date in quotes: "2024-10-21"',
+        "api-version",
+    ),
+]
+
+
+class AzureOptions(Shape):
     """Options of Azure."""
 
-    deployment: str = Field(min_length=1, max_length=200)
-    api_version: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(-preview)?$")
+    deployment: str = Field(min_length=1, max_length=200, description="Name of the deployment.")
+    api_version: _ApiVersion = Field(description="Date of the interface, such as 2024-10-21.")
 
 
-class VertexOptions(_Options):
+class VertexOptions(Shape):
     """Options of Vertex."""
 
-    project: str = Field(min_length=1, max_length=200)
-    location: str = Field(min_length=1, max_length=100)
+    project: str = Field(min_length=1, max_length=200, description="Project in Google Cloud.")
+    location: str = Field(min_length=1, max_length=100, description="Region, such as us-central1.")
 
 
-class BedrockOptions(_Options):
+_Region = Annotated[
+    str,
+    Field(min_length=1, max_length=50),
+    Written("[a-z0-9-]+", "a region", "write eu-central-1 or the like", "region"),
+]
+
+
+class BedrockOptions(Shape):
     """Options of Bedrock."""
 
-    region: str = Field(pattern=r"^[a-z0-9-]{1,50}$")
+    region: _Region = Field(description="Region, such as eu-central-1.")
 
 
-class SimOptions(_Options):
+class SimOptions(Shape):
     """Options of the simulator."""
 
-    latency_ms: float = Field(0, ge=0, le=60_000)
-    error_rate: float = Field(0, ge=0, le=1)
-    malformed_rate: float = Field(0, ge=0, le=1)
-    noise: float = Field(0.05, ge=0, le=1)
-    position_bias: float = Field(0, ge=-0.5, le=0.5)
-    bad_diff_rate: float = Field(0, ge=0, le=1)
-    seed: int = Field(0, ge=0, le=2**32)
-    file: FilePath | None = None
+    latency_ms: float = Field(0, ge=0, le=60_000, description="How long a call takes.")
+    error_rate: float = Field(0, ge=0, le=1, description="Share of calls that fail.")
+    malformed_rate: float = Field(0, ge=0, le=1, description="Share of answers in a wrong form.")
+    noise: float = Field(0.05, ge=0, le=1, description="How much quality varies.")
+    position_bias: float = Field(
+        0, ge=-0.5, le=0.5, description="How much a pairwise judge prefers the first answer."
+    )
+    bad_diff_rate: float = Field(0, ge=0, le=1, description="Share of diffs that do not apply.")
+    seed: int = Field(0, ge=0, le=2**32, description="Changes every simulated answer.")
+    file: FilePath | None = Field(None, description="Answers of the model `script`.")
 
 
-class LocalOptions(_Options):
+class LocalOptions(Shape):
     """Options of models run in process."""
 
-    threads: int = Field(1, ge=1, le=256)
-    context: int = Field(2_048, ge=256, le=1_000_000)
+    threads: int = Field(1, ge=1, le=256, description="Threads that compute.")
+    context: int = Field(2_048, ge=256, le=1_000_000, description="Tokens of context.")
 
 
 OPTIONS: dict[str, type[Shape]] = {

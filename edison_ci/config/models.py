@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import itertools
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from edison_ci.config.model_entry import OPTIONS, SIM_MODELS, Limits, ModelEntry, Params, Price
+from edison_ci.config.model_entry import Limits, ModelEntry, Price
+from edison_ci.config.model_rules import OFFLINE, ModelRules, near, params_refused, takes
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.names import did_you_mean, odd_character
-from edison_ci.shape import NAME_PATTERN
+from edison_ci.names import odd_character
+from edison_ci.records import canonical_json
+from edison_ci.shape import NAME_PATTERN, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from edison_ci.config.experiment import ModelUse
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.marks import Document, Json
 
+__all__ = [
+    "DEFAULT_PARAMS",
+    "MAX_CONFIGURATIONS",
+    "OFFLINE",
+    "Configuration",
+    "Model",
+    "RegistryReader",
+    "configure",
+    "grid",
+    "params_refused",
+    "retirement",
+]
+
 DEFAULT_PARAMS: dict[str, Any] = {"temperature": 1.0, "max_tokens": 4096}
 MAX_CONFIGURATIONS = 10
+_MAX_NAME = 100
+_MAX_CHAIN = 20
+_HINTED = 50
+_MAX_POINTS = 1_000
+_ADDRESS = {"base_url", "base_url_env"}
 
-_ALL = frozenset(Params.model_fields)
-_TAKES: dict[str, frozenset[str]] = {
-    "anthropic": frozenset({"temperature", "max_tokens", "top_p", "stop", "extra"}),
-    "bedrock": frozenset({"temperature", "max_tokens", "top_p", "stop", "extra"}),
-    "vertex": _ALL - {"extra"},
-    "local": _ALL - {"extra"},
-}
-"""Which parameters a provider takes; all of them when it is not listed."""
-_HOTTEST = {"anthropic": 1.0, "bedrock": 1.0}
 _BASE_URL = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",
@@ -43,12 +57,6 @@ _KEY_ENV = {
     "anthropic": "ANTHROPIC_API_KEY",
     "azure": "AZURE_OPENAI_API_KEY",
 }
-_NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
-_TAKES_ADDRESS = frozenset(
-    {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
-)
-OFFLINE = frozenset({"sim", "local", "replay"})
-"""Providers that call no service, need no key and cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,159 +123,107 @@ class RegistryReader:
         self._document = document
         self.problems: list[Problem] = []
         value = document.value if isinstance(document.value, dict) else {}
-        self._entries = {k: v for k, v in value.items() if k != "version"}
-        self._valid: dict[str, ModelEntry] = {}
+        self._entries: dict[str, Any] = {k: v for k, v in value.items() if k != "version"}
+        self._uses: dict[str, str | None] = {}
+        """Which model each inherits from, of those that could be read."""
+        self._models: dict[str, Model | None] = {}
+        self._said: dict[str, set[tuple[str, str]]] = {}
+        """What is wrong with each model, what it inherits included."""
 
     def read(self) -> dict[str, Model]:
         """Return every model that could be made whole."""
         for name, entry in self._entries.items():
             if self._check_name(name):
                 self._validate(name, entry)
-        models = {name: self._model(name) for name in self._valid}
-        return {name: model for name, model in models.items() if model is not None}
+        for name in self._uses:
+            self._resolve(name)
+        return {name: model for name in self._uses if (model := self._models[name]) is not None}
 
     def _check_name(self, name: str) -> bool:
-        import re
-
-        if re.match(NAME_PATTERN, name) and len(name) <= 100:
+        if re.fullmatch(NAME_PATTERN, name) and len(name) <= _MAX_NAME:
             return True
-        odd = odd_character(name) or "a character that is not allowed"
-        self._problem(
-            (name,),
-            "name",
-            f"model name {name[:60]!r} contains {odd}",
-            "use letters, digits, '-', '_' and '.'",
-        )
+        odd = odd_character(name)
+        what = f"contains {odd}" if odd else "is not a name"
+        if len(name) > _MAX_NAME:
+            what = f"has {len(name):,} characters; at most {_MAX_NAME}"
+        hint = "use letters, digits, '-', '_' and '.'"
+        self._problem((name,), "name", f"model name {short(name)} {what}", hint)
         return False
 
     def _validate(self, name: str, entry: Any) -> None:
         try:
-            self._valid[name] = ModelEntry.model_validate(entry)
+            self._uses[name] = ModelEntry.model_validate(entry).use
         except ValidationError as error:
-            self.problems += problems_of(error, self._document, (name,))
+            lacking = all(item["type"] == "missing" for item in error.errors(include_url=False))
+            if lacking and isinstance(entry, dict) and isinstance(entry.get("use"), str):
+                self._uses[name] = entry["use"]  # what it lacks may be inherited
+            else:
+                self.problems += problems_of(error, self._document, (name,))
 
     def _chain(self, name: str) -> list[str] | None:
+        """Return a model and those it inherits from, nearest first; None if there is no end."""
         chain = [name]
-        while (parent := self._valid[chain[-1]].use) is not None:
+        while (parent := self._uses[chain[-1]]) is not None:
             if parent in chain:
-                shown = " -> ".join([*chain[chain.index(parent) :], parent])
-                self._problem((name, "use"), "cycle", f"models use each other in a circle: {shown}")
+                self._circle(name, chain[chain.index(parent) :])
                 return None
             if parent not in self._entries:
                 if chain[-1] == name:
-                    hint = did_you_mean(parent, self._entries)
+                    hint = near(parent, self._entries) if len(self.problems) < _HINTED else ""
                     self._problem((name, "use"), "unknown-model", f"unknown model {parent!r}", hint)
                 return None
-            if parent not in self._valid:
+            if parent not in self._uses:
                 return None  # its own problems are reported
             chain.append(parent)
+            if len(chain) > _MAX_CHAIN:
+                if all(problem.code != "chain" for problem in self.problems):
+                    message = f"{name!r} inherits from more than {_MAX_CHAIN - 1} models"
+                    self._problem((name, "use"), "chain", message, "shorten the chain")
+                return None
         return chain
 
-    def _model(self, name: str) -> Model | None:
+    def _circle(self, name: str, members: list[str]) -> None:
+        first = next(entry for entry in self._entries if entry in members)
+        if name == first:
+            shown = " -> ".join([*members, members[0]])
+            message = f"models use each other in a circle: {shown}"
+            self._problem((name, "use"), "cycle", message, "let one of them say everything")
+
+    def _resolve(self, name: str) -> None:
+        """Find out whether a model is whole; what an ancestor was told is not said again."""
+        if name in self._models:
+            return
+        self._models[name] = None
         chain = self._chain(name)
         if chain is None:
-            return None
+            return
+        for ancestor in reversed(chain[1:]):
+            self._resolve(ancestor)
+        entry, found = self._whole(name, chain)
+        told = set[tuple[str, str]]().union(*(self._said.get(other, ()) for other in chain[1:]))
+        said = {(p.code, p.message.replace(repr(name), "")): p for p in found}
+        self.problems += [problem for key, problem in said.items() if key not in told]
+        self._said[name] = told | said.keys()
+        if entry is not None and not found:
+            self._models[name] = self._finished(name, entry)
+
+    def _whole(self, name: str, chain: list[str]) -> tuple[ModelEntry | None, list[Problem]]:
+        """Return a model with all that it inherits, and what is wrong with it."""
         merged: dict[str, Any] = {}
         for ancestor in reversed(chain):
-            merged = _merge(merged, self._entries[ancestor])
+            own = self._entries[ancestor]
+            if _ADDRESS & own.keys():  # either of the two replaces the other
+                merged = {key: value for key, value in merged.items() if key not in _ADDRESS}
+            merged = _merge(merged, own)
         merged.pop("use", None)
+        if "fallback" not in self._entries[name]:
+            merged["fallback"] = [other for other in merged.get("fallback", ()) if other != name]
         try:
             entry = ModelEntry.model_validate(merged)
         except ValidationError as error:
-            self.problems += problems_of(error, self._document, (name,))
-            return None
-        before = len(self.problems)
-        self._check_whole(name, entry)
-        if len(self.problems) > before:
-            return None
-        return self._finished(name, entry)
-
-    def _check_whole(self, name: str, entry: ModelEntry) -> None:
-        provider = entry.provider
-        if provider is None:
-            self._problem(
-                (name,), "missing", f"model {name!r} has no provider", "add provider: openai"
-            )
-            return
-        if entry.model is None and provider not in ("replay", "azure"):
-            self._problem(
-                (name,), "missing", f"model {name!r} does not say which model", "add model: ..."
-            )
-        self._check_address(name, entry, provider)
-        self._check_options(name, entry, provider)
-        self._check_params(name, entry.params, provider, (name, "params"))
-        for index, other in enumerate(entry.fallback):
-            if other not in self._entries or other == name:
-                self._problem(
-                    (name, "fallback", index),
-                    "unknown-model",
-                    f"no other model {other!r}",
-                    did_you_mean(other, [n for n in self._entries if n != name]),
-                )
-        self._check_kind(name, entry, provider)
-
-    def _check_kind(self, name: str, entry: ModelEntry, provider: str) -> None:
-        """Check what only some providers need or refuse."""
-        if provider == "replay" and entry.store is None:
-            self._problem((name,), "missing", "a replay model needs a recording", "add store: PATH")
-        if provider != "replay" and entry.store is not None:
-            self._problem((name, "store"), "store", "store is for provider: replay")
-        if provider == "sim" and entry.model not in SIM_MODELS and entry.model is not None:
-            self._problem(
-                (name, "model"),
-                "unknown-model",
-                f"sim has no model {entry.model!r}",
-                did_you_mean(entry.model, SIM_MODELS),
-            )
-        if provider == "bedrock" and entry.key_env:
-            wanted = {"access_key_id", "secret_access_key"}
-            if not wanted <= entry.key_env.keys():
-                self._problem(
-                    (name, "key_env"),
-                    "keys",
-                    "bedrock needs two keys",
-                    "write {access_key_id: NAME, secret_access_key: NAME}",
-                )
-        if provider in OFFLINE and entry.key_env:
-            self._problem((name, "key_env"), "keys", f"{provider} takes no key", "remove key_env")
-
-    def _check_address(self, name: str, entry: ModelEntry, provider: str) -> None:
-        if entry.base_url is not None and entry.base_url_env is not None:
-            self._problem(
-                (name, "base_url_env"), "exactly-one", "base_url and base_url_env are both given"
-            )
-        given = entry.base_url or entry.base_url_env
-        key = "base_url" if entry.base_url else "base_url_env"
-        if given is None and provider in _NEEDS_ADDRESS:
-            self._problem(
-                (name,), "missing", f"{provider} needs an address", "add base_url: https://..."
-            )
-        if given is not None and provider not in _TAKES_ADDRESS:
-            self._problem((name, key), "address", f"{provider} takes no address", f"remove {key}")
-
-    def _check_options(self, name: str, entry: ModelEntry, provider: str) -> None:
-        if provider == "litellm":
-            return
-        shape = OPTIONS.get(provider)
-        if shape is None:
-            if entry.options:
-                self._problem((name, "options"), "options", f"{provider} takes no options")
-            return
-        try:
-            options = shape.model_validate(entry.options or {})
-        except ValidationError as error:
-            self.problems += problems_of(error, self._document, (name, "options"))
-            return
-        if provider == "sim" and entry.model == "script" and getattr(options, "file", None) is None:
-            self._problem(
-                (name,), "missing", "sim's script needs a file", "add options: {file: PATH}"
-            )
-
-    def _check_params(
-        self, name: str, params: Params | None, provider: str, path: tuple[str | int, ...]
-    ) -> None:
-        for key, message in params_refused(params.written() if params else {}, provider):
-            self._problem((*path, key), "params", message)
+            return None, problems_of(error, self._document, (name,))
+        rules = ModelRules(self._document, name, self._entries)
+        return entry, rules.check(entry)
 
     def _finished(self, name: str, entry: ModelEntry) -> Model:
         provider = str(entry.provider)
@@ -311,16 +267,6 @@ def _merge(lower: Any, upper: Any) -> Any:
     return upper
 
 
-def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[str, str]]:
-    """Yield each written parameter that the provider does not take, and why."""
-    takes = _TAKES.get(provider, _ALL)
-    for key, value in written.items():
-        if key not in takes:
-            yield key, f"{provider} takes no {key}"
-        elif key == "temperature" and value > _HOTTEST.get(provider, 2):
-            yield key, f"temperature is {value:g}; {provider} takes at most {_HOTTEST[provider]:g}"
-
-
 # --- configurations -------------------------------------------------------------------------------
 
 
@@ -330,29 +276,41 @@ def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
     fixed = {key: value for key, value in written.items() if key in ("stop", "extra")}
     axes = {key: value for key, value in written.items() if key not in fixed}
     points = []
-    for values in itertools.product(*axes.values()):
-        params = dict(zip(axes, values, strict=True))
+    for values in itertools.islice(itertools.product(*axes.values()), _MAX_POINTS):
+        params = dict(zip(axes, values, strict=True)) | fixed
         shown = ",".join(f"{key}={_shown(value)}" for key, value in params.items())
-        points.append((f"{use.use}[{shown}]" if shown else use.use, {**params, **fixed}))
+        points.append((f"{use.use}[{shown}]" if shown else use.use, params))
     return points
 
 
 def configure(name: str, model: Model, prompt: Prompt, params: Mapping[str, Any]) -> Configuration:
     """Return what is sent: experiment over prompt over models.yaml over default."""
-    takes = _TAKES.get(model.provider, _ALL)
-    defaults = {key: value for key, value in DEFAULT_PARAMS.items() if key in takes}
-    sent = {**defaults, **model.params, **prompt.header.params.written(), **params}
-    return Configuration(name, model, sent)
+    written = {**model.params, **prompt.header.params.written(), **params}
+    taken = takes(model.provider)
+    defaults = {key: value for key, value in DEFAULT_PARAMS.items() if key in taken}
+    if "top_p" in written and _takes_one_of_two(model):
+        defaults.pop("temperature")
+    return Configuration(name, model, {**defaults, **written})
+
+
+def _takes_one_of_two(model: Model) -> bool:
+    """Whether a model refuses temperature and top_p together, as Anthropic's newer ones do."""
+    return model.provider == "anthropic" or (
+        model.provider == "bedrock" and "anthropic" in model.model
+    )
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """Return a parameter as part of a name: short, and different for different values."""
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:6]
 
 
 def retirement(name: str, retires: str, today: str, where: Location) -> Problem | None:
     """Return a warning when a model is retired or will be within 60 days."""
-    import datetime as dt
-
     left = (dt.date.fromisoformat(retires) - dt.date.fromisoformat(today)).days
     if left > 60:
         return None

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources import files as resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from edison_ci.config.model_entry import Price
 from edison_ci.config.models import OFFLINE, Model
+from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
+from edison_ci.documents.marks import Fault, Json
+from edison_ci.shape import short
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Mapping
 
 PROJECT_FILE = ".edison/prices.json"
 MAX_BYTES = 10_000_000
+MAX_PRICE = 100_000
+"""Dollars per million tokens; anything above is a mistake."""
 UNIT = "US dollars per million tokens"
 
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FREE = Price.model_validate({"in": 0.0, "out": 0.0})
 
 
@@ -68,24 +73,64 @@ def load_prices(tree: Tree | None = None) -> PriceTable:
     """Return the project's own table where it has one, else the bundled one."""
     if tree is not None and tree.exists(PROJECT_FILE):
         return parse_table(read(tree, PROJECT_FILE, max_bytes=MAX_BYTES), origin=PROJECT_FILE)
-    data = resources("edison_ci.config").joinpath("prices.json").read_bytes()
-    return parse_table(data)
+    value = json.loads(bundled())  # ours, and checked by a test: seven times as fast as parse_table
+    return PriceTable(value["date"], value["source"], value["models"])
 
 
-def parse_table(data: bytes, *, origin: str = "bundled") -> PriceTable:
+def bundled() -> bytes:
+    """Return the price table that comes with the program."""
+    return resources("edison_ci.config").joinpath("prices.json").read_bytes()
+
+
+def parse_table(data: bytes, *, origin: str) -> PriceTable:
     """Return the table in a file of our own format, or raise a Fault."""
-    value = parse_json(data.decode("utf-8", errors="replace"))
-    if not isinstance(value, dict) or not isinstance(value.get("models"), dict):
+    text = decode(data)
+    value = parse_json(text)
+    if not isinstance(value, dict) or not isinstance(models := value.get("models"), dict):
         raise Fault("prices", f"{origin} is not a price table", "make it with edison prices update")
-    models = value["models"]
-    for name, row in models.items() if isinstance(models, dict) else ():
-        if not isinstance(row, dict) or not all(_is_price(row.get(k)) for k in ("in", "out")):
-            raise Fault("prices", f"{origin}: {name!r} has no prices in and out")
-    return PriceTable(str(value.get("date", "")), str(value.get("source", "")), models, origin)  # type: ignore[arg-type]  # checked above
+    for name, row in models.items():
+        if reason := _wrong_row(row):
+            at = place(text, max(text.find(json.dumps(name)), 0))
+            hint = "make the table again with edison prices update"
+            raise Fault("prices", f"{origin}: {short(name)} {reason}", hint, at=at)
+    date, source = value.get("date"), value.get("source")
+    if not _is_date(date):
+        hint = "write the day the prices were valid: 2026-01-31"
+        raise Fault("prices", f"{origin}: the table has no date", hint)
+    return PriceTable(
+        str(date), str(source or ""), cast("dict[str, dict[str, Any]]", models), origin
+    )
 
 
-def _is_price(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def _wrong_row(row: Json) -> str:
+    """Return what is wrong with a row of a table, or ''."""
+    if not isinstance(row, dict):
+        return "is not a map"
+    if not all(_is_price(row.get(key)) for key in ("in", "out")):
+        return "has no prices in and out, in dollars per million tokens"
+    if not _is_price(row.get("cached_in", 0)):
+        return "has no price cached_in, in dollars per million tokens"
+    for key in ("context", "max_out"):
+        size = row.get(key, 1)
+        if type(size) is not int or size < 1:
+            return f"has {key} {short(size)}, not a number of tokens"
+    if "retires" in row and not _is_date(row["retires"]):
+        return f"retires {short(row['retires'])}, which is not a day"
+    return ""
+
+
+def _is_price(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= cast("float", value) <= MAX_PRICE
+
+
+def _is_date(value: object) -> bool:
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        return False
+    try:
+        dt.date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def dump_table(table: PriceTable) -> str:
@@ -94,8 +139,10 @@ def dump_table(table: PriceTable) -> str:
         f"  {json.dumps(name)}: {json.dumps(dict(row), sort_keys=True)}"
         for name, row in sorted(table.models.items())
     )
-    head = {"date": table.date, "models": None, "source": table.source, "unit": UNIT, "version": 1}
-    return json.dumps(head, indent=1).replace("null", "{\n" + rows + "\n }", 1) + "\n"
+    return (
+        f'{{\n "date": {json.dumps(table.date)},\n "models": {{\n{rows}\n }},\n'
+        f' "source": {json.dumps(table.source)},\n "unit": {json.dumps(UNIT)},\n "version": 1\n}}\n'
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +159,9 @@ def update_table(
     old: PriceTable, data: bytes, *, name: str, today: dt.date
 ) -> tuple[PriceTable, PriceChanges]:
     """Return the table updated from a file: ours, or litellm's model_prices_and_context_window."""
-    value = parse_json(data.decode("utf-8", errors="replace"))
+    value = parse_json(decode(data))
     if not isinstance(value, dict):
-        raise Fault("prices", f"{name} is not a price table")
+        raise Fault("prices", f"{name} is not a price table", "give litellm's price file or ours")
     if isinstance(value.get("models"), dict):
         new = parse_table(data, origin=name)
         fresh, date, source = dict(new.models), new.date, new.source
@@ -166,7 +213,6 @@ _SKIP_NAME = re.compile(
     r"^ft:|^(together|fireworks)-ai-|\b(audio|flux|image|lyria|ocr|tts|voxtral)\b"
 )
 _MEDIA_PRICES = ("output_cost_per_audio_token", "output_cost_per_video_token")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def from_litellm(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -213,17 +259,17 @@ def _row(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     if mode != "chat":
         row["mode"] = str(mode)
     date = entry.get("deprecation_date")
-    if isinstance(date, str) and _DATE.fullmatch(date):
+    if _is_date(date):
         row["retires"] = date
     return row
 
 
 def _per_million(per_token: object) -> float:
     """Return 0.15 for 1.5e-07, by decimal arithmetic so that no binary noise gets in."""
-    if not isinstance(per_token, int | float) or not 0 < per_token < 1:
+    if not isinstance(per_token, int | float) or not 0 < per_token <= MAX_PRICE / 1_000_000:
         return 0.0
     return float(round(Decimal(str(per_token)) * 1_000_000, 6))
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if type(value) is int and value > 0 else 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.documents.marks import shortened
 from edison_ci.errors import Problem
 from edison_ci.names import did_you_mean
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from edison_ci.documents.marks import Document
 
 Loc = tuple[str | int, ...]
+MOST_PROBLEMS = 100
 
 
 class Said(NamedTuple):
@@ -26,9 +29,13 @@ class Said(NamedTuple):
 
 
 def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> list[Problem]:
-    """Return one problem with its line for each thing that failed."""
+    """Return one problem with its line for each thing that failed, the first hundred of many."""
     found: list[Problem] = []
     for item in error.errors(include_url=False):
+        if len(found) == MOST_PROBLEMS:
+            message = f"more than {MOST_PROBLEMS} problems here; the rest is left out"
+            found.append(document.problem(below, "more", message))
+            break
         raw, loc = _unwrap(item)
         path, missing = _path(document.value, (*below, *loc))
         if raw["type"] == "too_short" and _long_enough(document.value, path, raw):
@@ -36,7 +43,7 @@ def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> 
         said = _say(raw, path, missing)
         on_key = said.code == "unknown-key"
         where = document.locate(path, key=on_key)
-        found.append(Problem(where, said.code, said.message, said.hint))
+        found.append(Problem(where, said.code, shortened(said.message), shortened(said.hint)))
     return found
 
 
@@ -77,7 +84,8 @@ def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
     kind = str(item["type"])
     context = item.get("ctx", {})
     if "text" in context and "hint" in context:
-        return Said(kind, context["text"], context["hint"])
+        hint = context["hint"]
+        return Said(kind, context["text"], hint() if callable(hint) else hint)
     name = str(path[-1]) if path else "the file"
     if kind == "missing":
         return Said("missing", f"key {missing!r} is missing" if missing else f"{name} is missing")
@@ -87,9 +95,12 @@ def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
     return Said(kind.replace("_", "-"), f"{name}: {item['msg']}")
 
 
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
+
+
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shortened(_BRIEF.repr(value), 60)
 
 
 def _bound(word: str, key: str) -> Callable[[str, str, dict[str, Any]], Said]:

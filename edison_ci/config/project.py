@@ -5,12 +5,35 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from edison_ci.names import odd_character
-from edison_ci.shape import EnvName, FilePath, Name, Shape, items, wrong
+from edison_ci.shape import (
+    UNIQUE,
+    Email,
+    EnvName,
+    FilePath,
+    Name,
+    Shape,
+    Written,
+    items,
+    need_one_of,
+    one_of_keys,
+    short,
+    some_of_keys,
+    wrong,
+)
 
-Version = Annotated[Literal[1], Field(description="Version of the file format.")]
+
+def _version(value: object) -> object:
+    if type(value) is not int:  # a Literal takes true and 1.0 for 1
+        raise wrong("value", f"version is {short(value)}", "write version: 1")
+    return value
+
+
+Version = Annotated[
+    Literal[1], BeforeValidator(_version), Field(description="Version of the file format.")
+]
 Dollars = Annotated[float, Field(ge=0.01, le=10_000)]
 
 _PROJECT = re.compile(r"[A-Za-z0-9 _-]+\Z")
@@ -19,9 +42,10 @@ _PROJECT = re.compile(r"[A-Za-z0-9 _-]+\Z")
 def _project_name(value: str) -> str:
     if not _PROJECT.match(value):
         odd = odd_character(value) or "a character that is not allowed"
-        raise wrong("name", f"{value!r} contains {odd}", "use letters, digits, spaces, '-' and '_'")
+        hint = "use letters, digits, spaces, '-' and '_'"
+        raise wrong("name", f"{short(value)} contains {odd}", hint)
     if not slug(value):
-        raise wrong("name", f"{value!r} has no letter or digit")
+        raise wrong("name", f"{value!r} has no letter or digit", "write a name such as my-project")
     return value
 
 
@@ -77,21 +101,33 @@ class Settings(Shape):
 Role = Literal["viewer", "reviewer", "editor", "admin", "owner"]
 
 
+Login = Annotated[
+    str,
+    Field(min_length=1, max_length=39),
+    Written(
+        r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?",
+        "a login on GitHub",
+        "write it without the @, as in the address of the profile",
+        "login",
+    ),
+]
+
+
 class Member(Shape):
     """A person and what they may do."""
 
-    github: Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})$")] | None = Field(
-        None, description="Login on GitHub."
-    )
-    email: Annotated[str, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+$")] | None = Field(
-        None, description="E-mail address of the Git identity."
-    )
+    model_config = ConfigDict(json_schema_extra=some_of_keys("github", "email"))
+
+    github: Login | None = Field(None, description="Login on GitHub.")
+    email: Email | None = Field(None, description="E-mail address of the Git identity.")
     role: Role = Field(description="viewer < reviewer < editor < admin < owner.")
 
     @model_validator(mode="after")
     def _known_somehow(self) -> Self:
         if self.github is None and self.email is None:
-            raise wrong("member", "a member has neither github nor email", "give at least one")
+            raise wrong(
+                "member", "a member has neither github nor email", "add github: LOGIN or email: ..."
+            )
         return self
 
 
@@ -99,8 +135,8 @@ class Smtp(Shape):
     """A mail server."""
 
     host_env: EnvName = Field(description="Variable with host:port.")
-    sender: str = Field(alias="from", max_length=254, description="Sender address.")
-    to: Annotated[tuple[str, ...], items(1, 50)] = Field(description="Recipients.")
+    sender: Email = Field(alias="from", description="Sender address.")
+    to: Annotated[tuple[Email, ...], items(1, 50), UNIQUE] = Field(description="Recipients.")
 
 
 Occasion = Literal[
@@ -117,15 +153,22 @@ Occasion = Literal[
 class Notification(Shape):
     """Who is told what, and how."""
 
-    on: Annotated[tuple[Occasion, ...], items(1, 7)] = Field(description="Occasions.")
+    model_config = ConfigDict(json_schema_extra=one_of_keys("webhook_env", "smtp"))
+
+    on: Annotated[tuple[Occasion, ...], items(1, 7), UNIQUE] = Field(description="Occasions.")
     webhook_env: EnvName | None = Field(None, description="Variable with the address to post to.")
     smtp: Smtp | None = Field(None, description="Mail server.")
     format: Literal["json", "slack"] = Field("json", description="Shape of the webhook's body.")
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
-        if (self.webhook_env is None) == (self.smtp is None):
-            raise wrong("exactly-one", "a notification needs webhook_env or smtp, not both")
+        need_one_of(
+            self,
+            "webhook_env",
+            "smtp",
+            of="a notification",
+            add="webhook_env: NAME_OF_VARIABLE or smtp: {...}",
+        )
         return self
 
 
@@ -149,6 +192,22 @@ class ProjectFile(Shape):
     notifications: Annotated[tuple[Notification, ...], items(0, 100)] = Field(
         (), description="Who is told what."
     )
+
+    @model_validator(mode="after")
+    def _each_member_once(self) -> Self:
+        seen: dict[str, int] = {}
+        for index, member in enumerate(self.members):
+            for key in ("github", "email"):
+                name = getattr(member, key)
+                first = seen.setdefault(f"{key} {name}".casefold(), index) if name else index
+                if first != index:
+                    raise wrong(
+                        "duplicate",
+                        f"{short(name)} is a member twice, first in entry {first + 1}",
+                        "keep the one with the right role",
+                        at=("members", index, key),
+                    )
+        return self
 
     @property
     def slug(self) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from edison_ci.config.experiment import ExperimentFile
 from edison_ci.config.models import Model, RegistryReader
-from edison_ci.config.problems import problems_of
+from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.config.quarantine import QuarantineFile
@@ -21,7 +21,7 @@ from edison_ci.config.secrets_in_files import secrets_in
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import Tree, read
-from edison_ci.documents.json_text import read_json
+from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Document, Fault, Json
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
@@ -66,7 +66,10 @@ class ProjectFiles:
             )
         reader = RegistryReader(document)
         models = reader.read()
-        self.problems += reader.problems
+        self.problems += reader.problems[:MOST_PROBLEMS]
+        if len(reader.problems) > MOST_PROBLEMS:
+            message = f"more than {MOST_PROBLEMS} problems; the rest is left out"
+            self.problems.append(document.problem((), "more", message))
         return models
 
     def trust(self) -> TrustFile:
@@ -121,8 +124,12 @@ class ProjectFiles:
     def schema(self, path: str) -> Json:
         """Return a JSON file (a schema, tools); raises a Fault."""
         if path not in self._schemas:
-            document = read_json(read(self.tree, path), path)
-            self._schemas[path] = document.value
+            data = read(self.tree, path)
+            try:
+                self._schemas[path] = parse_json(decode(data))
+            except Fault as fault:
+                where = Location(path, fault.at[0] + 1, fault.at[1] + 1)
+                raise Fault(fault.code, f"{where}: {fault.message}", fault.hint) from None
         return self._schemas[path]
 
     def in_folder(self, folder: str, suffixes: tuple[str, ...]) -> list[str]:

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from edison_ci.config.model_entry import Params
+from edison_ci.config.project import Version
 from edison_ci.config.rubric import ScaleText
-from edison_ci.shape import FilePath, Name, Shape, wrong
+from edison_ci.config.schemas_of_users import TOOLS_SCHEMA, schema_faults, tool_faults
+from edison_ci.shape import (
+    PATH_PATTERN,
+    Name,
+    Shape,
+    Shorthand,
+    VariableName,
+    checked_path,
+    report,
+    wrong,
+)
 
 InputType = Literal["string", "number", "boolean", "list", "object"]
 Expect = Literal["auto", "none", "response", "json", "response+json"]
 
 
+_JSON_TYPES = {
+    "string": "string",
+    "number": "number",
+    "boolean": "boolean",
+    "list": "array",
+    "object": "object",
+}
+
+
+def _default_of(kind: str) -> dict[str, Any]:
+    """Return the schema of an input whose default must be of its type."""
+    given = {"properties": {"type": {"const": kind}}}
+    if kind != "string":  # what an input is when it does not say
+        given["required"] = ["type"]  # type: ignore[assignment]  # JSON
+    return {"if": given, "then": {"properties": {"default": {"type": _JSON_TYPES[kind]}}}}
+
+
 class Input(Shape):
     """One variable of a prompt."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [*map(_default_of, _JSON_TYPES)]})
 
     type: InputType = Field("string", description="Type of the variable.")
     default: Any = Field(None, description="Value for cases that lack it.")
@@ -28,7 +58,12 @@ class Input(Shape):
     @model_validator(mode="after")
     def _default_fits(self) -> Self:
         if self.has_default and not fits(self.default, self.type):
-            raise wrong("type", f"default is not a {self.type}", at=("default",))
+            raise wrong(
+                "type",
+                f"default is not a {self.type}",
+                "change the default or the type",
+                at=("default",),
+            )
         return self
 
 
@@ -40,35 +75,38 @@ def fits(value: Any, kind: str) -> bool:
     return isinstance(value, types[kind])
 
 
-def _input(value: Any) -> Any:
-    return {"type": value} if isinstance(value, str) else value
+InputEntry = Annotated[Input, Shorthand("type")]
 
 
-InputEntry = Annotated[
-    Input,
-    BeforeValidator(_input),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["string", "number", "boolean", "list", "object"]},
-                {"x-shape": "Input"},
-            ]
-        }
-    ),
-]
+def _output(value: Any) -> Any:
+    if isinstance(value, str):
+        return checked_path(value)
+    if not isinstance(value, dict):
+        raise wrong("type", "output is not a JSON Schema", "write {type: object, ...} or a path")
+    report(fault.error() for fault in schema_faults(value, "output"))
+    return value
 
 
-def _path_or(kind: type, what: str) -> Any:
-    def check(value: Any) -> Any:
-        if isinstance(value, str | kind):
-            return value
-        raise wrong("type", f"{what}, or the path of a file with it, is needed")
+def _tools(value: Any) -> Any:
+    if isinstance(value, str):
+        return checked_path(value)
+    report(fault.error() for fault in tool_faults(value))
+    return value
 
-    return BeforeValidator(check)
+
+_PATH = {"type": "string", "pattern": PATH_PATTERN}
 
 
 class PromptHeader(Shape):
     """Front matter of prompts/NAME.md."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "dependencies": {
+                "scale": {"required": ["type"], "properties": {"type": {"const": "grader"}}}
+            }
+        }
+    )
 
     tombstones: ClassVar[dict[str, str]] = {
         "model": "models belong in the experiment",
@@ -77,24 +115,30 @@ class PromptHeader(Shape):
         "temperature": "put it under params",
     }
 
-    version: Literal[1] = Field(1, description="Version of the file format.")
+    version: Version = 1
     id: Name | None = Field(None, description="The file's stem.")
     type: Literal["generator", "grader"] = Field("generator", description="What it is for.")
-    inputs: dict[str, InputEntry] | None = Field(
+    inputs: dict[VariableName, InputEntry] | None = Field(
         None, description="Variables and their types; found in the text by default."
     )
     params: Params = Field(default_factory=Params, description="Sampling parameters.")
     expect: Expect = Field("auto", description="What the output must be.")
-    output: Annotated[
-        FilePath | dict[str, Any] | None,
-        _path_or(dict, "a JSON Schema"),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
-    ] = Field(None, description="JSON Schema of the output, inline or a path.")
-    tools: Annotated[
-        FilePath | list[Any] | None,
-        _path_or(list, "a list of tools"),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array"}]}),
-    ] = Field(None, description="Tools, inline or a path.")
+    output: (
+        Annotated[
+            str | dict[str, Any],
+            BeforeValidator(_output),
+            WithJsonSchema({"anyOf": [_PATH, {"type": "object"}]}),
+        ]
+        | None
+    ) = Field(None, description="JSON Schema of the output, inline or a path.")
+    tools: (
+        Annotated[
+            str | list[Any],
+            BeforeValidator(_tools),
+            WithJsonSchema({"anyOf": [_PATH, TOOLS_SCHEMA]}),
+        ]
+        | None
+    ) = Field(None, description="Tools, inline or a path.")
     syntax: Literal["jinja", "braces"] = Field("jinja", description="{{ name }} or {name}.")
     scale: ScaleText | None = Field(None, description="Scale of a grader's reply; 0-1 by default.")
     description: str = Field("", max_length=2_000, description="What it is about.")
@@ -103,5 +147,10 @@ class PromptHeader(Shape):
     @model_validator(mode="after")
     def _scale_is_for_graders(self) -> Self:
         if self.scale is not None and self.type != "grader":
-            raise wrong("scale", "scale is for graders", "add type: grader", at=("scale",))
+            raise wrong(
+                "scale",
+                "only a grader has a scale",
+                "add type: grader, or remove it",
+                at=("scale",),
+            )
         return self

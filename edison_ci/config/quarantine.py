@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Self
+import re
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from edison_ci.config.project import Version
-from edison_ci.shape import Name, Shape, items, wrong
+from edison_ci.shape import Name, Shape, items, report, short, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 
 
 def _date(value: str) -> str:
     try:
         dt.date.fromisoformat(value)
     except ValueError:
-        raise wrong("date", f"{value!r} is not a date", "write YYYY-MM-DD") from None
+        known = False
+    else:
+        known = re.fullmatch(_DATE, value) is not None  # Python reads weeks, 2026-W01-1, too
+    if not known:
+        raise wrong("date", f"{short(value)} is not a date", "write YYYY-MM-DD")
     return value
 
 
 Date = Annotated[
     str,
-    Field(min_length=10, max_length=10),
     AfterValidator(_date),
-    Field(json_schema_extra={"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}),
+    Field(json_schema_extra={"pattern": f"^{_DATE}$"}),
 ]
 
 
@@ -40,7 +49,12 @@ class QuarantinedCase(Shape):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.until < self.since:
-            raise wrong("date", f"until {self.until} is before since {self.since}", at=("until",))
+            raise wrong(
+                "date",
+                f"until {self.until} is before since {self.since}",
+                "until is the last day",
+                at=("until",),
+            )
         return self
 
 
@@ -48,6 +62,24 @@ class QuarantineFile(Shape):
     """quarantine.yaml: flaky cases set aside, with reason and expiry."""
 
     version: Version = 1
-    cases: Annotated[tuple[QuarantinedCase, ...], items(0, 10_000)] = Field(
+    cases: Annotated[tuple[QuarantinedCase, ...], items(0, 1_000)] = Field(
         (), description="Cases set aside."
     )
+
+    @model_validator(mode="after")
+    def _each_case_once(self) -> Self:
+        report(self._repeated())
+        return self
+
+    def _repeated(self) -> Iterator[Exception]:
+        seen: dict[tuple[str, str], int] = {}
+        for index, entry in enumerate(self.cases):
+            first = seen.setdefault((entry.experiment, entry.case), index)
+            if first != index:
+                yield wrong(
+                    "duplicate",
+                    f"{short(entry.case)} of {entry.experiment} is set aside twice, "
+                    f"first in entry {first + 1}",
+                    "remove one of them",
+                    at=("cases", index, "case"),
+                )

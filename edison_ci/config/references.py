@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.documents.files import read
+from edison_ci.documents.json_text import read_json
+from edison_ci.documents.marks import Fault
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from edison_ci.config.models import Model
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.project_files import ProjectFiles
+    from edison_ci.config.schemas_of_users import SchemaFault
     from edison_ci.documents.marks import Document
 
 Path = tuple[str | int, ...]
@@ -30,13 +34,18 @@ class References:
         """Report a problem at a place of a file."""
         self.files.problems.append(document.problem(path, code, message, hint))
 
+    def warn(self, document: Document, path: Path, code: str, message: str, hint: str) -> None:
+        """Report something that is allowed but hardly meant."""
+        self.files.problems.append(document.warning(path, code, message, hint))
+
     def unknown_model(self, document: Document, path: Path, name: str) -> None:
         """Report a model that is not in the registry, with the nearest that is."""
-        known = list(self.models)
-        hint = did_you_mean(name, known, label="models.yaml has") or "add it to models.yaml"
-        entry = self.files.documents.get(self.header.paths.models)
+        registry = self.header.paths.models
+        entry = self.files.documents.get(registry)
         if entry is not None and isinstance(entry.value, dict) and name in entry.value:
             return  # it is there and has problems of its own
+        hint = did_you_mean(name, self.models, label=f"{registry} has")
+        hint = hint or f"add it to {registry}"
         self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
 
     def missing_file(
@@ -46,3 +55,15 @@ class References:
         there = self.files.in_folder(folder, (suffix,))
         hint = did_you_mean(file, there, label="there are") or f"write it, or see {folder}/"
         self.add(document, path, "not-found", f"{file} does not exist", hint)
+
+    def in_json_file(self, path: str, faults: Iterable[SchemaFault]) -> None:
+        """Report what is wrong inside a JSON file that another file names."""
+        listed = list(faults)
+        if not listed:
+            return
+        try:
+            document = read_json(read(self.files.tree, path), path)
+        except Fault:
+            return  # reported where the file is named
+        for fault in listed:
+            self.add(document, fault.path, fault.code, fault.message, fault.hint)

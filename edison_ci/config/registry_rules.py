@@ -33,6 +33,7 @@ class RegistryRules:
         for model in self._refs.models.values():
             self._check_trust(model)
             self._check_price(model)
+            self._check_files(model)
         document = self._refs.files.documents.get(PROJECT)
         for role in ("model", "judge", "refiner"):
             name = getattr(self._refs.header.defaults, role)
@@ -73,11 +74,31 @@ class RegistryRules:
             if warning:
                 self._refs.files.problems.append(warning)
 
+    def _check_files(self, model: Model) -> None:
+        """Check that the files a model answers from are there."""
+        document = self._refs.files.documents.get(self._refs.header.paths.models)
+        named = {("store",): model.store, ("options", "file"): model.options.get("file")}
+        for place, path in named.items():
+            if document is None or path is None or self._refs.files.tree.exists(path):
+                continue
+            hint = "make one with: edison run --record PATH"
+            self._refs.add(
+                document,
+                (model.name, *place),
+                "not-found",
+                f"{path} does not exist",
+                hint if place == ("store",) else "write it, or name another file",
+            )
+
     def check_quarantine(self, file: QuarantineFile, experiments: set[str]) -> None:
         """Check that entries name experiments and have not run out."""
         document = self._refs.files.documents.get(QUARANTINE)
         if document is None:
             return
+        folder = self._refs.header.paths.experiments
+        for path in self._refs.files.in_folder(folder, (".yaml", ".yml")):
+            # one that is not valid has problems of its own
+            experiments = experiments | {path.rpartition("/")[2].rpartition(".")[0]}
         for index, entry in enumerate(file.cases):
             if entry.experiment not in experiments:
                 self._refs.add(
@@ -85,7 +106,8 @@ class RegistryRules:
                     ("cases", index, "experiment"),
                     "unknown-experiment",
                     f"there is no experiment {entry.experiment!r}",
-                    did_you_mean(entry.experiment, experiments),
+                    did_you_mean(entry.experiment, experiments, label="there are")
+                    or "remove the entry",
                 )
             if entry.until < self._today.isoformat():
                 self._refs.add(

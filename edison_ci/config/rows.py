@@ -6,55 +6,70 @@ one. A bad row is a problem with its line and column, and the next row is read a
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from edison_ci.documents.csv_text import CsvTable
-from edison_ci.documents.decoding import decode
+from edison_ci.documents.csv_text import CsvRow, CsvTable
+from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from edison_ci.config.dataset_entry import DatasetEntry
     from edison_ci.documents.files import Tree
 
 MAX_ROW_BYTES = 1_000_000
 MAX_PROBLEMS = 20
+_GIVE_UP = 10_000
+"""A file with more bad rows than this is not read to its end."""
+
+Columns: TypeAlias = "dict[str, Json]"
 
 RESERVED = ("id", "input", "expected", "tags", "difficulty", "cluster", "metadata")
 _CSV_RESERVED = ("id", "expected", "tags", "difficulty", "cluster")
 _TAG_SEPARATOR = re.compile(r"[;|]")
-_BOM = b"\xef\xbb\xbf"
-
-
-class Row(NamedTuple):
-    """One row: the mapping it stands for, its line, and how to find a place inside it."""
-
-    number: int
-    line: int
-    value: dict[str, Json]
-    locate: Callable[[tuple[str | int, ...]], Location]
+_YAML_ROW = YamlLimits(nodes=10_000, repeated=10_000_000)
 
 
 @dataclass(slots=True)
 class RowReader:
-    """Reads the rows of one dataset file and keeps what was wrong."""
+    """Reads the rows of one dataset file, each as the mapping it stands for."""
 
     tree: Tree
     entry: DatasetEntry
     types: dict[str, str]
     """Declared types of inputs; a CSV cell is text unless its column is declared otherwise."""
     problems: list[Problem]
-    _count: int = 0
+    number: int = 0
+    """Number of the row that was read last, counted from 1."""
+    line: int = 0
+    """Line on which it starts."""
     suppressed: int = 0
+    _count: int = 0
+    _told_by: str | Mark | CsvRow = ""
+    """What tells the places inside it: its JSON text, its marks or its record."""
+    _header: list[str] = field(default_factory=list)
+    """Columns of a CSV file, by the names that `map` gives them."""
 
-    def __iter__(self) -> Iterator[Row]:
+    def locate(self, place: tuple[str | int, ...], *, key: bool = False) -> Location:
+        """Return where a value (or its key) of the row that was read last stands in the file."""
+        path, told_by = self.entry.path, self._told_by
+        if self._count >= MAX_PROBLEMS:
+            return Location(path, self.line, 1)  # nobody will read it
+        if isinstance(told_by, Mark):
+            return Document(path, None, told_by).locate(place, key=key)
+        if isinstance(told_by, str):
+            return Document(path, None, json_marks(told_by), self.line).locate(place, key=key)
+        named = [self._header.index(str(step)) for step in place if step in self._header]
+        line, column = told_by.place(named[-1] if named else 0)
+        return Location(path, line + 1, column + 1)
+
+    def __iter__(self) -> Iterator[Columns]:
         try:
             stream = self.tree.open(self.entry.path)
         except Fault as fault:
@@ -62,12 +77,15 @@ class RowReader:
             return
         with stream:
             try:
-                yield from self._rows(stream)
+                for row in self._rows(stream):
+                    yield row
+                    if self._count > _GIVE_UP:
+                        raise self._nonsense()
             except Fault as fault:
                 where = Location(self.entry.path, fault.at[0] + 1, fault.at[1] + 1)
-                self._problem(where, fault)
+                self.problems.append(Problem(where, fault.code, fault.message, fault.hint))
 
-    def _rows(self, stream: BinaryIO) -> Iterator[Row]:
+    def _rows(self, stream: BinaryIO) -> Iterator[Columns]:
         limits = self.entry.limits
         size = stream.seek(0, 2)
         stream.seek(0)
@@ -78,79 +96,85 @@ class RowReader:
                 "raise limits: {max_bytes: ...} of the dataset in the experiment",
             )
         path = self.entry.path
-        if path.endswith(".jsonl"):
-            rows = self._jsonl(stream)
-        elif path.endswith(".csv"):
-            rows = self._csv(stream)
-        else:
-            rows = self._yaml(stream)
-        for row in rows:
-            if row.number > limits.max_rows:
-                raise Fault(
-                    "size",
-                    f"{path} has more than {limits.max_rows:,} rows",
-                    "raise limits: {max_rows: ...} of the dataset in the experiment",
-                    at=(row.line - 1, 0),
-                )
-            yield self._mapped(row)
+        if path.endswith(".csv"):
+            return self._csv(stream)
+        rows = self._jsonl(stream) if path.endswith(".jsonl") else self._yaml(stream)
+        return self._renamed(rows) if self.entry.map else rows
 
-    def _mapped(self, row: Row) -> Row:
-        renames = self.entry.map
-        if not renames or self.entry.path.endswith(".csv"):
-            return row
-        nested = row.value.get("input")
-        if isinstance(nested, dict):
-            renamed: Json = {renames.get(key, key): item for key, item in nested.items()}
-            return row._replace(value={**row.value, "input": renamed})
-        return row._replace(value={renames.get(k, k): v for k, v in row.value.items()})
+    def _renamed(self, rows: Iterator[Columns]) -> Iterator[Columns]:
+        for row in rows:
+            nested = row.get("input")
+            try:
+                if isinstance(nested, dict):  # a copy: a YAML alias repeats the same mapping
+                    row = {**row, "input": self._with_names(nested)}
+                else:
+                    row = self._with_names(row)
+            except Fault as fault:
+                self._bad_row(self.locate(()), fault)
+            else:
+                yield row
+
+    def _with_names(self, row: Columns) -> Columns:
+        return dict(zip(self._checked_names(list(row)), row.values(), strict=True))
+
+    def _checked_names(self, columns: list[str]) -> list[str]:
+        """Return the columns by the names that `map` gives them; no two may become one."""
+        names = [self.entry.map.get(column, column) for column in columns]
+        if len(set(names)) < len(names):
+            name = next(name for index, name in enumerate(names) if name in names[:index])
+            hint = "rename the other column in map too"
+            raise Fault("map", f"map makes two columns {name!r}", hint)
+        return names
 
     # --- formats ----------------------------------------------------------------------------------
 
-    def _jsonl(self, stream: BinaryIO) -> Iterator[Row]:
-        path, number = self.entry.path, 0
-        for line, data in enumerate(_lines(stream), 1):
-            text = data.strip(b" \t\r\n")
-            if not text:
+    def _jsonl(self, stream: BinaryIO) -> Iterator[Columns]:
+        path, most = self.entry.path, self.entry.limits.max_rows
+        for line, text in enumerate(text_lines(stream, longest=MAX_ROW_BYTES), 1):
+            if not isinstance(text, Fault) and text.isspace():
                 continue
-            number += 1
+            self.number, self.line = self.number + 1, line
+            if self.number > most:
+                raise self._too_many()
             try:
-                source = decode(data)
-                value = parse_json(source.rstrip("\r\n"))
+                if isinstance(text, Fault):
+                    raise text
+                self._told_by = source = text.rstrip("\r\n")
+                value = parse_json(source)
                 if not isinstance(value, dict):
-                    raise Fault("type", f"row {number} is not an object", 'write {"input": {...}}')
+                    at = (0, len(source) - len(source.lstrip()))
+                    raise Fault("type", "it is not an object", 'write {"input": {...}}', at=at)
             except Fault as fault:
-                self._problem(Location(path, line, fault.at[1] + 1), fault)
-                continue
+                if fault.code == "syntax":
+                    fault.hint = fault.hint or "each row is one JSON object on one line"
+                self._bad_row(Location(path, line, fault.at[1] + 1), fault)
+            else:
+                yield value
 
-            def locate(
-                place: tuple[str | int, ...], line: int = line, source: str = source
-            ) -> Location:
-                return Document(path, None, json_marks(source), line).locate(place)
-
-            yield Row(number, line, value, locate)
-
-    def _csv(self, stream: BinaryIO) -> Iterator[Row]:
-        path = self.entry.path
-        table = CsvTable(_decoded(_lines(stream)))
-        renames = self.entry.map
-        for name in renames.keys() - set(table.header):
+    def _csv(self, stream: BinaryIO) -> Iterator[Columns]:
+        most = self.entry.limits.max_rows
+        table = CsvTable(text_lines(stream, longest=MAX_ROW_BYTES))
+        for name in sorted(self.entry.map.keys() - set(table.header)):
             raise Fault(
                 "map",
                 f"map names a column {name!r} that is not there",
                 f"columns: {', '.join(table.header)}",
             )
-        header = [renames.get(name, name) for name in table.header]
+        self._header = self._checked_names(table.header)
         for record in table.rows():
-
-            def locate(_place: tuple[str | int, ...], line: int = record.line + 1) -> Location:
-                return Location(path, line, 1)
-
+            self.number, self.line, self._told_by = record.number, record.line + 1, record
+            if self.number > most:
+                raise self._too_many()
             try:
-                value = self._csv_row(dict(zip(header, record.fields, strict=True)))
+                if record.fault is not None:
+                    raise record.fault
+                row = self._csv_row(dict(zip(self._header, record.fields, strict=True)))
+            except _BadCellError as bad:
+                self._bad_row(self.locate((bad.column,)), bad.fault)
             except Fault as fault:
-                self._problem(locate(()), fault)
-                continue
-            yield Row(record.number, record.line + 1, value, locate)
+                self._bad_row(self.locate(()), fault)
+            else:
+                yield row
 
     def _csv_row(self, cells: dict[str, str]) -> dict[str, Json]:
         row: dict[str, Json] = {"input": {}}
@@ -171,29 +195,43 @@ class RowReader:
         row["input"] = inputs
         return row
 
-    def _yaml(self, stream: BinaryIO) -> Iterator[Row]:
-        path = self.entry.path
-        limits = YamlLimits(nodes=10_000)
-        for number, item in enumerate(stream_yaml_list(stream.read(), limits=limits), 1):
-            line = item.mark.line + 1
+    def _yaml(self, stream: BinaryIO) -> Iterator[Columns]:
+        path, most = self.entry.path, self.entry.limits.max_rows
+        for number, item in enumerate(stream_yaml_list(stream, limits=_YAML_ROW), 1):
+            self.number, self.line, self._told_by = number, item.mark.line + 1, item.mark
+            if number > most:
+                raise self._too_many()
             for fault in item.faults:
-                self._problem(Location(path, fault.at[0] + 1, fault.at[1] + 1), fault)
+                self._bad_row(Location(path, fault.at[0] + 1, fault.at[1] + 1), fault)
             if item.faults:
                 continue
-
-            def locate(place: tuple[str | int, ...], mark: Mark = item.mark) -> Location:
-                return Document(path, None, mark).locate(place)
-
-            if not isinstance(item.value, dict):
-                fault = Fault("type", f"row {number} is not a map", "write - input: {...}")
-                self._problem(locate(()), fault)
-                continue
-            yield Row(number, line, item.value, locate)
+            if isinstance(item.value, dict):
+                yield item.value
+            else:
+                fault = Fault("type", "it is not a map", "write - input: {...}")
+                self._bad_row(self.locate(()), fault)
 
     # --- problems ---------------------------------------------------------------------------------
 
     def _problem(self, where: Location, fault: Fault) -> None:
         self.report(Problem(where, fault.code, fault.message, fault.hint))
+
+    def _bad_row(self, where: Location, fault: Fault) -> None:
+        message = f"row {self.number}: {fault.message}"
+        self.report(Problem(where, fault.code, message, fault.hint))
+        if self._count > _GIVE_UP:
+            raise self._nonsense()
+
+    def _nonsense(self) -> Fault:
+        return Fault("more", "too many bad rows; the rest is not read", at=(self.line - 1, 0))
+
+    def _too_many(self) -> Fault:
+        return Fault(
+            "size",
+            f"{self.entry.path} has more than {self.entry.limits.max_rows:,} rows",
+            "raise limits: {max_rows: ...} of the dataset in the experiment",
+            at=(self.line - 1, 0),
+        )
 
     def report(self, problem: Problem) -> None:
         """Keep a problem; after the first twenty of a file only their number is kept."""
@@ -204,33 +242,21 @@ class RowReader:
             self.suppressed += 1
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    first = True
-    number = 0
-    while line := stream.readline(MAX_ROW_BYTES + 1):
-        if len(line) > MAX_ROW_BYTES:
-            raise Fault("size", f"the line is longer than {MAX_ROW_BYTES:,} bytes", at=(number, 0))
-        if first:
-            line, first = line.removeprefix(_BOM), False
-        yield line
-        number += 1
-
-
-def _decoded(lines: Iterator[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        try:
-            yield decode(line)
-        except Fault as fault:
-            fault.at = (number, fault.at[1])
-            raise
-
-
 def _typed(name: str, cell: str, kind: str) -> Json:
     try:
-        value = json.loads(cell) if kind != "string" else cell
-    except (ValueError, RecursionError):
+        value = parse_json(cell)
+    except Fault:
         value = None
     wanted = {"number": (int, float), "boolean": (bool,), "list": (list,), "object": (dict,)}[kind]
     if not isinstance(value, wanted) or (kind == "number" and isinstance(value, bool)):
-        raise Fault("type", f"{name} is {cell[:40]!r}, not a {kind}", "written as in JSON")
+        message = f"{name} is {cell[:40]!r}, not a {kind}"
+        raise _BadCellError(name, Fault("type", message, "written as in JSON"))
     return value
+
+
+class _BadCellError(Exception):
+    """A cell that is not of its column's type."""
+
+    def __init__(self, column: str, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.column, self.fault = column, fault

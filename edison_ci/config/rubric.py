@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from edison_ci.config.project import Version
-from edison_ci.shape import FilePath, Name, Shape, items, wrong
+from edison_ci.shape import PATH_PATTERN, FilePath, Name, Or, Shape, items, report, short, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCALES = ("0-1", "0-3", "0-5", "0-10", "0-100")
 WEIGHT_TOLERANCE = 0.01
+_SCORE = r"-?[0-9]+(?:\.[0-9]+)?"
 
 
 def _criterion_name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9 ]+", value) or not value.strip():
         raise wrong(
-            "name", f"{value!r} is not a criterion's name", "use letters, digits and spaces"
+            "name", f"{short(value)} is not a criterion's name", "use letters, digits and spaces"
         )
     return value
 
@@ -27,21 +31,30 @@ class Scale(Shape):
 
     min: float = Field(0, ge=-1_000, le=1_000, description="Worst score.")
     max: float = Field(1, ge=-1_000, le=1_000, description="Best score.")
-    labels: dict[str, Annotated[str, Field(max_length=500)]] = Field(
-        default_factory=dict, max_length=101, description="What a score means, by score."
+    labels: dict[str, Annotated[str, Field(min_length=1, max_length=500)]] = Field(
+        default_factory=dict,
+        max_length=101,
+        description="What a score means, by score.",
+        json_schema_extra={"propertyNames": {"pattern": f"^{_SCORE}$"}},
     )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if not self.min < self.max:
-            raise wrong("scale", f"min {self.min:g} is not below max {self.max:g}", at=("min",))
+            raise wrong(
+                "scale",
+                f"min {self.min:g} is not below max {self.max:g}",
+                "min is the worst score; for the reverse, set lower_is_better",
+                at=("min",),
+            )
         for label in self.labels:
-            try:
-                inside = self.min <= float(label) <= self.max
-            except ValueError:
-                inside = False
-            if not inside:
-                raise wrong("scale", f"label {label!r} is not a score of the scale", at=("labels",))
+            if not re.fullmatch(_SCORE, label) or not self.min <= float(label) <= self.max:
+                raise wrong(
+                    "scale",
+                    f"label {short(label)} is not a score of the scale",
+                    f"write a number from {self.min:g} to {self.max:g}",
+                    at=("labels", label),
+                )
         return self
 
 
@@ -50,7 +63,7 @@ def _scale(value: Any) -> Any:
         if value not in SCALES:
             raise wrong(
                 "scale",
-                f"{value!r} is not a scale",
+                f"{short(value)} is not a scale",
                 f"allowed: {', '.join(SCALES)} or {{min, max, labels}}",
             )
         low, _, high = value.partition("-")
@@ -58,23 +71,21 @@ def _scale(value: Any) -> Any:
     return value
 
 
-ScaleText = Annotated[
-    Scale,
-    BeforeValidator(_scale),
-    WithJsonSchema({"anyOf": [{"enum": list(SCALES)}, {"x-shape": "Scale"}]}, mode="validation"),
-]
+ScaleText = Annotated[Scale, BeforeValidator(_scale), Or({"enum": list(SCALES)})]
 
 
 class Criterion(Shape):
     """One thing a judge scores."""
 
     name: Annotated[str, Field(min_length=1, max_length=50), AfterValidator(_criterion_name)] = (
-        Field(description="Name.", json_schema_extra={"pattern": "^[A-Za-z0-9 ]+$"})
+        Field(description="Name.", json_schema_extra={"pattern": "^ *[A-Za-z0-9][A-Za-z0-9 ]*$"})
     )
     description: str = Field(min_length=10, max_length=500, description="What the judge looks for.")
     weight: float = Field(gt=0, le=1, description="Share of the composite.")
     scale: ScaleText = Field(
-        default_factory=lambda: Scale(min=0, max=5), description="Scores; 0-5 by default."
+        default_factory=lambda: Scale(min=0, max=5),
+        description="Scores; 0-5 by default.",
+        json_schema_extra={"default": "0-5"},
     )
     required: bool = Field(
         False, description="Whether a missing score makes the composite missing."
@@ -90,10 +101,23 @@ class Criterion(Shape):
         return "-".join(self.name.lower().split())
 
 
+def _labels_file(value: str) -> str:
+    if not value.endswith(".jsonl"):
+        raise wrong("labels", f"{short(value)} is not a file of labels", "labels end in .jsonl")
+    return value
+
+
+LabelsPath = Annotated[
+    FilePath,
+    AfterValidator(_labels_file),
+    Field(json_schema_extra={"pattern": PATH_PATTERN.replace("+$", r"*\.jsonl$")}),
+]
+
+
 class Calibration(Shape):
     """How a judge earns the right to decide a gate."""
 
-    labels: FilePath = Field(description="Human grades, JSONL.")
+    labels: LabelsPath = Field(description="Human grades, JSONL.")
     min_kappa: float = Field(0.6, ge=-1, le=1, description="Least agreement with people.")
     min_n: int = Field(50, ge=1, le=100_000, description="Fewest labels.")
 
@@ -112,24 +136,30 @@ class RubricFile(Shape):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        report([*self._repeated_names(), *self._wrong_weights()])
+        return self
+
+    def _repeated_names(self) -> Iterator[Exception]:
         names = [criterion.slug for criterion in self.criteria]
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise wrong(
+                yield wrong(
                     "duplicate",
                     f"criterion {self.criteria[index].name!r} is named twice",
+                    "give each criterion a name of its own; case and blanks do not count",
                     at=("criteria", index, "name"),
                 )
+
+    def _wrong_weights(self) -> Iterator[Exception]:
         total = sum(criterion.weight for criterion in self.criteria)
         if not self.normalize and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
             shares = ", ".join(f"{c.name} {c.weight / total:.3g}" for c in self.criteria)
-            raise wrong(
+            yield wrong(
                 "weights",
                 f"weights sum to {total:.4g}, not to 1",
                 f"normalised: {shares}; or add normalize: true",
                 at=("criteria",),
             )
-        return self
 
     def weights(self) -> dict[str, float]:
         """Return the weights, summing to 1, by criterion."""

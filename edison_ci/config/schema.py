@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.config.experiment import ExperimentFile
-from edison_ci.config.model_entry import ModelEntry
+from edison_ci.config.model_entry import OPTIONS, ModelEntry
+from edison_ci.config.models_schema import conditions
 from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt_header import PromptHeader
 from edison_ci.config.quarantine import QuarantineFile
@@ -90,18 +91,15 @@ def _plain(value: Any) -> bool:
 def _shape(shape: type[Shape]) -> dict[str, Any]:
     """Return the schema of a shape with everything it refers to."""
     definitions: dict[str, Any] = {}
-    schema = _bare(shape, definitions)
-    while missing := _references([schema, definitions]) - definitions.keys():
-        for name in sorted(missing):
-            definitions[name] = (
-                _check(definitions) if name == "Check" else _bare(_named(name), definitions)
-            )
+    schema = bare(shape, definitions)
+    if _mentions_checks([schema, definitions]):
+        definitions["Check"] = _check(definitions)
     if definitions:
         schema["definitions"] = dict(sorted(definitions.items()))
     return schema
 
 
-def _bare(shape: type[Shape], definitions: dict[str, Any]) -> dict[str, Any]:
+def bare(shape: type[Shape], definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a shape; the shapes it contains go to the definitions."""
     raw = TypeAdapter(shape).json_schema(
         by_alias=True, ref_template="#/definitions/{model}", schema_generator=_Draft7
@@ -111,44 +109,34 @@ def _bare(shape: type[Shape], definitions: dict[str, Any]) -> dict[str, Any]:
     return dict(_tidy(raw))
 
 
-def _references(value: Any) -> set[str]:
-    found: set[str] = set()
+def _mentions_checks(value: Any) -> bool:
     stack = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
-            if isinstance(item.get("$ref"), str):
-                found.add(item["$ref"].rpartition("/")[2])
+            if item.get("$ref") == _CHECK["$ref"]:
+                return True
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(item)
-    return found
+    return False
 
 
-def _named(name: str) -> type[Shape]:
-    return next(kind for kind in _subclasses(Shape) if kind.__name__ == name)
-
-
-def _subclasses(kind: type[Shape]) -> list[type[Shape]]:
-    found = []
-    for child in kind.__subclasses__():
-        found += [child, *_subclasses(child)]
-    return found
+_CHECK = {"$ref": "#/definitions/Check"}
 
 
 def _check(definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a check in one-key syntax."""
+    """Return the schema of a check in one-key syntax; its options go to the definitions."""
     properties: dict[str, Any] = {}
     for name in REGISTRY.built_in:
         kind = REGISTRY.load(name)
-        options = _bare(kind, definitions)
-        forms: list[dict[str, Any]] = [options]
-        required = options.get("required", [])
-        if kind.main is not None:
-            forms.append(_main(kind, options))
+        options = definitions[kind.__name__] = bare(kind, definitions)
+        forms: list[dict[str, Any]] = [{"$ref": f"#/definitions/{kind.__name__}"}]
         if name == "not":
-            forms = [{"$ref": "#/definitions/Check"}, options]
-        if not required:
+            forms.insert(0, _CHECK)  # a map is the check itself unless it has a `value`
+        elif kind.main is not None:
+            forms += _bare_argument(kind, options)
+        if _may_be_empty(kind):
             forms.append({"type": "null"})
         properties[name] = {"description": kind.__doc__, "anyOf": forms}
     return {
@@ -161,11 +149,42 @@ def _check(definitions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _main(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
-    main = dict(options["properties"][kind.main])
-    if kind.check == "json_schema":
-        return {"type": "string"}  # an inline schema goes under `value`
-    return {k: v for k, v in main.items() if k not in ("description", "title", "default")}
+def _bare_argument(kind: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the forms in which the main option may stand alone; a map is never one of them."""
+    main = {
+        key: value
+        for key, value in options["properties"][kind.main].items()
+        if key not in ("description", "default")
+    }
+    return [form for form in main.get("anyOf", [main]) if form.get("type") != "object"]
+
+
+def _may_be_empty(kind: Any) -> bool:
+    try:
+        kind.model_validate({})
+    except ValidationError:
+        return False
+    return True
+
+
+def _models() -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+    entry = bare(ModelEntry, definitions)
+    needed: dict[str, list[str]] = {}
+    for provider, shape in OPTIONS.items():
+        options = definitions[shape.__name__] = bare(shape, definitions)
+        needed[provider] = options.pop("required", [])  # the model it uses may have them
+    entry["allOf"] = conditions(needed)
+    return {
+        "type": "object",
+        "properties": {"version": {"const": 1, "description": "Version of the file format."}},
+        "patternProperties": {
+            NAME_PATTERN.replace("^", "^(?!version$)"): {"$ref": "#/definitions/ModelEntry"}
+        },
+        "propertyNames": {"maxLength": 100},
+        "additionalProperties": False,
+        "definitions": {**definitions, "ModelEntry": entry},
+    }
 
 
 def _tidy(value: Any) -> Any:
@@ -174,75 +193,60 @@ def _tidy(value: Any) -> Any:
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
         return value
-    if "x-shape" in value:  # how hand-written parts name a shape that pydantic does not see
-        return {"$ref": f"#/definitions/{value['x-shape']}"}
+    if value.get("x-shape") == "Check":  # pydantic does not see which checks there are
+        return {**_CHECK, **{k: v for k, v in value.items() if k == "description"}}
     tidy = {k: _tidy(v) for k, v in value.items() if k != "title" or not isinstance(v, str)}
+    if "patternProperties" in tidy:  # a map whose keys have a form has no others
+        tidy.setdefault("additionalProperties", False)
     forms = tidy.get("anyOf")
     if isinstance(forms, list) and {"type": "null"} in forms:
         rest = [form for form in forms if form != {"type": "null"}]
+        tidy = {**rest[0], **tidy} if len(rest) == 1 else tidy
+        tidy["anyOf"] = rest
         if len(rest) == 1:
             tidy.pop("anyOf")
-            described = {k: v for k, v in tidy.items() if k in ("description",)}
-            tidy = {**rest[0], **tidy, **described}
-        else:
-            tidy["anyOf"] = rest
         if tidy.get("default", ...) is None:
             tidy.pop("default")
     return tidy
 
 
-def _models() -> dict[str, Any]:
-    entry = _shape(ModelEntry)
-    definitions = entry.pop("definitions", {})
-    return {
-        "type": "object",
-        "properties": {"version": {"const": 1, "description": "Version of the file format."}},
-        "patternProperties": {
-            NAME_PATTERN.replace("^", "^(?!version$)"): {"$ref": "#/definitions/ModelEntry"}
-        },
-        "additionalProperties": False,
-        "definitions": {**definitions, "ModelEntry": entry},
-    }
-
-
 def _dataset() -> dict[str, Any]:
-    parts = {
+    text = {"type": ["string", "null"], "minLength": 1}
+    properties: dict[str, Any] = {
         "id": {
-            "type": "string",
-            "minLength": 1,
+            **text,
             "maxLength": 200,
-            "description": "Name of the case.",
+            "pattern": r"^\S(?:.*\S)?$",
+            "description": "Name of the case; made from its content by default.",
         },
+        "input": {"description": "Variables; without it every other key is one."},
         "expected": {"description": "What a right answer is."},
         "tags": {
-            "type": "array",
+            "type": ["array", "null"],
             "items": {"type": "string", "minLength": 1},
             "description": "Tags.",
         },
         "difficulty": {
-            "type": "integer",
+            "type": ["integer", "null"],
             "minimum": 1,
             "maximum": 5,
             "description": "1 easy, 5 hard.",
         },
-        "cluster": {
-            "type": "string",
-            "minLength": 1,
-            "description": "Cases of one cluster are not independent.",
-        },
-        "metadata": {"type": "object", "description": "Anything else."},
+        "cluster": {**text, "description": "Cases of one cluster are not independent."},
+        "metadata": {"type": ["object", "null"], "description": "Anything else."},
     }
-    nested = {
-        "type": "object",
-        "properties": {"input": {"type": "object", "description": "Variables."}, **parts},
-        "required": ["input"],
-        "additionalProperties": False,
-    }
-    flat = {"type": "object", "properties": {"input": {"not": {"type": "object"}}, **parts}}
     return {
         "type": "array",
         "items": {"$ref": "#/definitions/Case"},
-        "definitions": {"Case": {"description": "One case.", "anyOf": [nested, flat]}},
+        "definitions": {
+            "Case": {
+                "description": "One case.",
+                "type": "object",
+                "properties": properties,
+                "if": {"required": ["input"], "properties": {"input": {"type": "object"}}},
+                "then": {"propertyNames": {"enum": [*properties]}},
+            }
+        },
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault
@@ -11,36 +13,73 @@ from edison_ci.documents.marks import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_KINDS = {
-    "a private key": r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----",
-    "an Anthropic key": r"\bsk-ant-[A-Za-z0-9_-]{16,}",
-    "an OpenAI key": r"\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20,}",
-    "an AWS key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})",
-    "a Google key": r"\bAIza[0-9A-Za-z_-]{35}",
-    "a Slack token": r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
-    "a Slack webhook": r"hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
-    "a Hugging Face token": r"\bhf_[A-Za-z0-9]{30,}",
-    "a GitLab token": r"\bglpat-[A-Za-z0-9_-]{20,}",
-    "a Groq key": r"\bgsk_[A-Za-z0-9]{40,}",
-    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-    "a password in an address": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{1,100}:[^\s/@'\"{]{3,200}@",
-}
-_ANY = re.compile(
-    "|".join(f"(?P<k{index}>{pattern})" for index, pattern in enumerate(_KINDS.values()))
+
+class _Kind(NamedTuple):
+    name: str
+    marks: tuple[str, ...]
+    """A secret of this kind contains one of these, so that most texts need no searching."""
+    pattern: str
+
+
+_KINDS = (
+    _Kind("a private key", ("-----BEGIN ",), r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
+    _Kind("an Anthropic key", ("sk-ant-",), r"\bsk-ant-[A-Za-z0-9_-]{16,}"),
+    _Kind("an OpenAI key", ("sk-",), r"\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20,}"),
+    _Kind("an AWS key", ("AKIA", "ASIA"), r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    _Kind(
+        "a GitHub token",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})",
+    ),
+    _Kind("a Google key", ("AIza",), r"\bAIza[0-9A-Za-z_-]{35}"),
+    _Kind("a Slack token", ("xox",), r"\bxox[abprs]-[A-Za-z0-9-]{10,}"),
+    _Kind(
+        "a Slack webhook",
+        ("hooks.slack.com",),
+        r"hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
+    ),
+    _Kind("a Hugging Face token", ("hf_",), r"\bhf_[A-Za-z0-9]{30,}"),
+    _Kind("a GitLab token", ("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
+    _Kind("a Groq key", ("gsk_",), r"\bgsk_[A-Za-z0-9]{40,}"),
+    _Kind(
+        "a JSON web token",
+        ("eyJ",),
+        # Not \b: a token may not start inside a run of these characters, or the runs of a hostile
+        # file would be searched again from each of their dashes.
+        r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    ),
+    _Kind(
+        "a password in an address",
+        ("://",),
+        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{1,100}:[^\s/@'\"{]{3,200}@",
+    ),
 )
-_NAMES = list(_KINDS)
+_MOST = 20
+
+
+@cache
+def _any_of(kinds: tuple[int, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<k{index}>{_KINDS[index].pattern})" for index in kinds))
+
+
+def _found(text: str) -> Iterator[re.Match[str]]:
+    kinds = [i for i, kind in enumerate(_KINDS) if any(mark in text for mark in kind.marks)]
+    return _any_of(tuple(kinds)).finditer(text) if kinds else iter(())
 
 
 def redacted(text: str) -> str:
     """Return the text with whatever looks like a secret cut down to its first four characters."""
-    return _ANY.sub(lambda found: f"{found.group()[:4]}...", text)
+    pieces, start = [], 0
+    for found in _found(text):
+        pieces += [text[start : found.start() + 4], "..."]
+        start = found.end()
+    return "".join([*pieces, text[start:]])
 
 
 def secrets_in(text: str) -> Iterator[Fault]:
     """Yield a fault for each literal that looks like a secret; the literal itself is not shown."""
-    for found in _ANY.finditer(text):
-        kind = _NAMES[int((found.lastgroup or "k0")[1:])]
+    for found in itertools.islice(_found(text), _MOST):
+        kind = _KINDS[int(str(found.lastgroup)[1:])].name
         yield Fault(
             "secret",
             f"this looks like {kind} ({found.group()[:4]}...)",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from edison_ci.config.project import Version
-from edison_ci.shape import EnvName, FilePath, Shape, items, wrong
+from edison_ci.shape import UNIQUE, EnvName, FilePath, Shape, Written, items, short, wrong
 
-_HOST = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?\Z")
 _PORTS = {"http": 80, "https": 443}
 
 BUILT_IN: dict[str, tuple[str, ...]] = {
@@ -38,26 +36,42 @@ def origin(address: str) -> str:
     return f"{parts.scheme.lower()}://{shown}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
 
 
-def _host(value: str) -> str:
-    if not _HOST.match(value):
-        raise wrong("host", f"{value!r} is not scheme, host and port", "write https://host:port")
+def _address(value: str) -> str:
+    try:
+        origin(value)
+    except ValueError:
+        said = f"{short(value)} has no such host or port"
+        raise wrong("host", said, "write https://host:port, with a port up to 65535") from None
     return value
+
+
+Host = Annotated[
+    str,
+    Field(max_length=300),
+    Written(
+        r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?",
+        "scheme, host and port",
+        "write https://host:port, without a path",
+        "host",
+    ),
+    AfterValidator(_address),
+]
 
 
 class TrustedKey(Shape):
     """A key and the hosts it may be sent to."""
 
     env: EnvName = Field(description="Name of the variable that holds the key.")
-    hosts: Annotated[
-        tuple[Annotated[str, Field(max_length=300), AfterValidator(_host)], ...], items(1, 50)
-    ] = Field(description="Exact scheme, host and port.")
+    hosts: Annotated[tuple[Host, ...], items(1, 50), UNIQUE] = Field(
+        description="Exact scheme, host and port."
+    )
 
 
 class TrustedCode(Shape):
     """Which code of the repository a pull request may run."""
 
     allow: bool = Field(False, description="Whether code checks may run in pull requests.")
-    paths: Annotated[tuple[FilePath, ...], items(0, 1_000)] = Field(
+    paths: Annotated[tuple[FilePath, ...], items(0, 1_000), UNIQUE] = Field(
         (), description="Files or folders the code may come from."
     )
 

@@ -10,94 +10,124 @@ from edison_ci.documents.marks import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_MAX_FIELD = 1_000_000
+_MAX_ROW = 1_000_000
+_MAX_COLUMNS = 1_000
+_MAX_NAME = 200
+_EMPTY = ("\n", "\r\n")
 
 
 class CsvRow(NamedTuple):
-    """One record: its number (the first row after the header is 1), its line and its fields."""
+    """One record: its number (the first row after the header is 1), its place and its fields."""
 
     number: int
     line: int
     """Line on which the record starts, counted from 0."""
     fields: list[str]
+    text: tuple[str, ...]
+    """The lines of the record as they stand in the file."""
+    fault: Fault | None = None
+    """What is wrong with its width."""
+
+    def place(self, column: int) -> tuple[int, int]:
+        """Return line and column, counted from 0, at which a field of the record starts."""
+        line, start, quoted = 0, 0, False
+        for line, text in enumerate(self.text):
+            if not quoted:
+                start = 0
+            for offset, character in enumerate(text):
+                if column == 0 and not quoted:
+                    return self.line + line, start
+                if character == '"':
+                    quoted = not quoted
+                elif character == "," and not quoted:
+                    column, start = column - 1, offset + 1
+        return (self.line + line, start) if column == 0 else (self.line, 0)
 
 
 class CsvTable:
     """A CSV text with a header, read row by row."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        csv.field_size_limit(_MAX_FIELD)
-        self._lines = _Counted(lines)
-        self._reader = csv.reader(self._lines, strict=True)
+    def __init__(self, lines: Iterable[str | Fault]) -> None:
+        csv.field_size_limit(_MAX_ROW)
+        self._text: list[str] = []
+        self._start = self._size = 0
+        self._reader = csv.reader(self._fed(lines), strict=True)
         self.header = self._header()
 
     def rows(self) -> Iterator[CsvRow]:
-        """Yield the rows; empty lines are passed over, a row of another width is a fault."""
-        number = 0
-        while (record := self._record()) is not None:
-            line, fields = record
-            if not fields:
-                continue
+        """Yield the rows; empty lines are passed over."""
+        width, number = len(self.header), 0
+        while (fields := self._record()) is not None:
             number += 1
-            if len(fields) != len(self.header):
-                raise Fault(
-                    "ragged-row",
-                    f"row {number} has {len(fields)} fields, the header has {len(self.header)}",
-                    "quote fields that contain commas",
-                    at=(line, 0),
-                )
-            yield CsvRow(number, line, fields)
+            fault = None if len(fields) == width else _ragged(len(fields), width, self._start)
+            yield CsvRow(number, self._start, fields, tuple(self._text), fault)
 
     def _header(self) -> list[str]:
-        record = self._record()
-        if record is None:
+        names = self._record()
+        if names is None:
             raise Fault("empty", "the file is empty", "the first line names the columns")
-        header = [name.strip() for name in record[1]]
+        at = (self._start, 0)
+        header = [name.strip() for name in names]
+        if len(header) > _MAX_COLUMNS:
+            raise Fault("header", f"{len(header):,} columns; at most {_MAX_COLUMNS:,}", at=at)
+        if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
+            raise Fault("header", "one column only", "separate columns with commas", at=at)
+        row = CsvRow(0, self._start, header, tuple(self._text))
         for index, name in enumerate(header):
             if not name:
-                raise Fault("header", f"column {index + 1} has no name", at=(record[0], 0))
+                hint = "name it in the first line, or remove it"
+                raise Fault("header", f"column {index + 1} has no name", hint, at=row.place(index))
+            if len(name) > _MAX_NAME:
+                message = f"column {index + 1} has a name of more than {_MAX_NAME} characters"
+                raise Fault("header", message, at=row.place(index))
             if name in header[:index]:
-                raise Fault("header", f"column {name!r} is named twice", at=(record[0], 0))
-        if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-            raise Fault(
-                "header", "one column only", "separate columns with commas", at=(record[0], 0)
-            )
+                raise Fault("header", f"column {name!r} is named twice", at=row.place(index))
         return header
 
-    def _record(self) -> tuple[int, list[str]] | None:
-        start = self._lines.count
+    def _record(self) -> list[str] | None:
+        """Return the fields of the next record; `_start` is its line, `_text` its lines."""
+        self._size = 0
+        self._text.clear()
         try:
-            return start, next(self._reader)
+            return next(self._reader)
         except StopIteration:
             return None
         except csv.Error as error:
-            raise _syntax(str(error), start) from None
+            raise _syntax(str(error), self._start) from None
+
+    def _fed(self, lines: Iterable[str | Fault]) -> Iterator[str]:
+        """Yield the lines but for empty ones, and no more for a record than it may have."""
+        for number, line in enumerate(lines):
+            if isinstance(line, Fault):
+                raise line
+            if not self._text:
+                if line in _EMPTY:
+                    continue
+                self._start = number
+            self._size += len(line)
+            if self._size > _MAX_ROW:
+                message = f"the row is longer than {_MAX_ROW:,} characters"
+                hint = "is a quote left open?" if self._text else ""
+                raise Fault("size", message, hint, at=(self._start, 0))
+            self._text.append(line)
+            yield line
 
 
-class _Counted:
-    """Counts the physical lines that went by, quoted newlines included."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = iter(lines)
-        self.count = 0
-
-    def __iter__(self) -> _Counted:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        self.count += 1
-        return line
+def _ragged(fields: int, width: int, line: int) -> Fault:
+    return Fault(
+        "ragged-row",
+        f"{fields} field{'s' * (fields != 1)}, the header has {width}",
+        "quote fields that contain commas" if fields > width else "",
+        at=(line, 0),
+    )
 
 
 def _syntax(message: str, line: int) -> Fault:
     hint = ""
     if "unexpected end" in message:
         hint = "a quote is opened and never closed"
-    elif "delimiter expected" in message:
+    elif "expected after" in message:
         hint = 'write a quote inside a quoted field as ""'
     elif "new-line character" in message:
         hint = "lines end with \\n or \\r\\n"
-    elif "field larger" in message:
-        hint = f"a field holds at most {_MAX_FIELD:,} characters; is a quote left open?"
     return Fault("syntax", f"not valid CSV: {message}", hint, at=(line, 0))

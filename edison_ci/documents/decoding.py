@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+from typing import TYPE_CHECKING, BinaryIO
+
 from edison_ci.documents.marks import Fault
 
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
 _BOM = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_BLOCK = 262_144
 
 
 def decode(data: bytes) -> str:
     """Return the text of UTF-8 bytes without a byte order mark; bad bytes and NUL are faults."""
-    if data.startswith(_BOM):
-        data = data[len(_BOM) :]
+    return _text(data.removeprefix(_BOM))
+
+
+def _text(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _not_utf8(data, error) from None
+        before = data[: error.start].decode("utf-8")
+        raise _not_utf8(data[error.start :], place(before, len(before))) from None
     if "\0" in text:
-        raise Fault("nul-byte", "NUL byte in a text file", at=place(text, text.index("\0")))
+        at = place(text, text.index("\0"))
+        raise Fault("nul-byte", "NUL byte in a text file", _nul_hint(data), at=at)
     return text
 
 
@@ -26,10 +40,107 @@ def place(text: str, offset: int) -> tuple[int, int]:
     return line, offset - (text.rfind("\n", 0, offset) + 1)
 
 
-def _not_utf8(data: bytes, error: UnicodeDecodeError) -> Fault:
-    before = data[: error.start].decode("utf-8", errors="replace")
-    hint = "save the file as UTF-8"
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        hint = "this is UTF-16; save the file as UTF-8"
-    message = f"byte 0x{data[error.start]:02x} is not UTF-8"
-    return Fault("encoding", message, hint, at=place(before, len(before)))
+def _not_utf8(data: bytes, at: tuple[int, int]) -> Fault:
+    utf16 = data.startswith(_UTF16_MARKS)
+    hint = "this is UTF-16; save the file as UTF-8" if utf16 else "save the file as UTF-8"
+    return Fault("encoding", f"byte 0x{data[0]:02x} is not UTF-8", hint, at=at)
+
+
+def _nul_hint(data: bytes) -> str:
+    """Every other byte of English text in UTF-16 is NUL."""
+    start = data[:1_000]
+    wide = 3 * start.count(0) > len(start)
+    return "this looks like UTF-16; save the file as UTF-8" if wide else "remove it"
+
+
+# --- files too large to hold ----------------------------------------------------------------------
+
+
+def text_lines(stream: BinaryIO, *, longest: int) -> Iterator[str | Fault]:
+    """Yield the lines of a file with their ends; in place of a bad line, what is wrong with it."""
+    rest, number, start = b"", 0, True
+    while block := stream.read(_BLOCK):
+        if start:
+            block, start = block.removeprefix(_BOM), False
+        whole, newline, rest = (rest + block).rpartition(b"\n")
+        if newline:
+            yield from _decoded_lines(whole + newline, number, longest)
+            number += whole.count(b"\n") + 1
+        rest = rest[: longest + 1]  # of a line that is too long, enough to say so
+    if rest:
+        yield from _decoded_lines(rest, number, longest)
+
+
+def _decoded_lines(data: bytes, number: int, longest: int) -> Iterator[str | Fault]:
+    """Yield lines decoded all at once, or one by one if something may be wrong with one of them."""
+    if len(data) <= longest:
+        try:
+            yield from io.StringIO(_text(data), newline="\n")
+            return
+        except Fault:
+            pass
+    for index, line in enumerate(io.BytesIO(data), number):
+        try:
+            if len(line) - line.endswith(b"\n") > longest:
+                raise Fault("size", f"the line is longer than {longest:,} bytes")
+            yield _text(line)
+        except Fault as fault:
+            fault.at = (index, fault.at[1])
+            yield fault
+
+
+class TextBlocks:
+    """A file read as text, block by block; what is not text is a fault with its place."""
+
+    def __init__(self, stream: BinaryIO, refused: re.Pattern[str]) -> None:
+        self._stream, self._refused = stream, refused
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._held = ""
+        self.end = (0, 0)
+        """Line and column after the last character that was read."""
+        self._start = True
+
+    def read(self, size: int = _BLOCK) -> str:
+        """Return at least one character, or nothing at the end of the file."""
+        text = ""
+        while not text:
+            data = self._stream.read(max(size, _BLOCK))
+            text = self._held + self._decoded(data)
+            self._held = ""
+            if self._start and text:
+                text, self._start = text.removeprefix("\ufeff"), False
+            if not data:
+                break
+            if text.endswith("\r"):  # its line feed may come with the next block
+                text, self._held = text[:-1], "\r"
+        self._check(text)
+        return text
+
+    def _decoded(self, data: bytes) -> str:
+        try:
+            return self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            self._check(self._held + error.object[: error.start].decode("utf-8"))
+            raise _not_utf8(error.object[error.start :], self.end) from None
+
+    def _check(self, text: str) -> None:
+        found = self._refused.search(text)
+        if found is not None:
+            self._advance(text[: found.start()])
+            raise refused_character(found.group(), self.end)
+        self._advance(text)
+
+    def _advance(self, text: str) -> None:
+        line, column = place(text, len(text))
+        self.end = (self.end[0] + line, column if line else self.end[1] + column)
+
+
+def refused_character(character: str, at: tuple[int, int]) -> Fault:
+    """Return the fault for a character that may not stand in a file as it is."""
+    if character == "\0":
+        return Fault("nul-byte", "NUL byte in a text file", "remove it", at=at)
+    if character == "\r":
+        message = "a carriage return without a line feed"
+        return Fault("syntax", message, "end lines with \\n or \\r\\n", at=at)
+    message = f"character U+{ord(character):04X} is not allowed in YAML"
+    return Fault("syntax", message, "write it as an escape in double quotes", at=at)

@@ -14,13 +14,15 @@ import re
 from typing import NoReturn
 
 from edison_ci.documents.decoding import decode, place
-from edison_ci.documents.marks import Document, Fault, Json, Mark
+from edison_ci.documents.marks import Document, Fault, Json, Mark, twice
 
 _MAX_DEPTH = 50
 _MAX_DIGITS = 400
 _SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ATOM = re.compile(r"[^\s,\]}]+")
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s\[\]{},:"]+', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 class _DuplicateKeyError(ValueError):
@@ -56,20 +58,20 @@ _decoder = json.JSONDecoder(
 )
 
 
-def parse_json(text: str) -> Json:
-    """Return the value of a JSON text, or raise a Fault with its place."""
+def parse_json(text: str, *, first_line: int = 1) -> Json:
+    """Return the value of a JSON text, or raise a Fault with its place inside the text."""
     try:
         value: Json = _decoder.decode(text)
     except json.JSONDecodeError as error:
         raise _syntax(text, error) from None
     except _DuplicateKeyError:
-        raise _duplicate(text) from None
+        raise _duplicate(text, first_line) from None
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep(text) from None
     except ValueError as error:
         raise _number(text, str(error)) from None
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
-        raise _too_deep()
+        raise _too_deep(text)
     if "\\u" in text:
         _refuse_surrogates(text, value)
     return value
@@ -78,7 +80,7 @@ def parse_json(text: str) -> Json:
 def read_json(data: bytes | str, file: str, *, first_line: int = 1) -> Document:
     """Return a whole JSON file as a document with positions."""
     text = decode(data) if isinstance(data, bytes) else data
-    return Document(file, parse_json(text), json_marks(text), first_line)
+    return Document(file, parse_json(text, first_line=first_line), json_marks(text), first_line)
 
 
 def json_marks(text: str) -> Mark:
@@ -98,34 +100,62 @@ def _depth(value: Json) -> int:
     return deepest
 
 
+# --- what can be wrong, and where -----------------------------------------------------------------
+
+
 def _refuse_surrogates(text: str, value: Json) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        found = re.search(r"\\u[dD][89a-fA-F]", text)
-        at = place(text, found.start() if found else 0)
-        raise Fault("encoding", "a lone surrogate is not a character", at=at) from None
+        message = "a lone surrogate is not a character"
+        raise Fault("encoding", message, at=place(text, _lone_surrogate(text))) from None
+
+
+def _lone_surrogate(text: str) -> int:
+    """Return where the first half of a pair stands that lacks its other half."""
+    high: re.Match[str] | None = None
+    for found in _ESCAPE.finditer(text):
+        code = int(found.group(1), 16) if found.group(1) else 0
+        low = 0xDC00 <= code <= 0xDFFF
+        if low and high is not None and high.end() == found.start():
+            high = None
+        elif high is not None:
+            return high.start()
+        elif low:
+            return found.start()
+        else:
+            high = found if 0xD800 <= code <= 0xDBFF else None
+    return high.start() if high is not None else 0
 
 
 def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
+    here = text[error.pos : error.pos + 1]
     hint = ""
-    if error.pos < len(text) and text[error.pos] == "'":
+    if here == "'":
         hint = "JSON strings take double quotes"
+    elif here in ("#", "/"):
+        hint = "JSON has no comments"
+    elif here in ("}", "]") and text[: error.pos].rstrip().endswith(","):
+        hint = "remove the comma before it"
     elif "Extra data" in error.msg:
-        hint = "one JSON value per line"
+        hint = "a file, or a line of a .jsonl file, holds one value"
     message = error.msg[0].lower() + error.msg[1:]
     return Fault("syntax", f"not valid JSON: {message}", hint, at=place(text, error.pos))
 
 
-def _duplicate(text: str) -> Fault:
+def _duplicate(text: str, first_line: int) -> Fault:
     scanner = _Scanner(text)
-    scanner.value(_skip(text, 0), (0, 0))
-    at, key = scanner.duplicates[0] if scanner.duplicates else ((0, 0), "?")
-    return Fault("duplicate-key", f"key {key!r} is given twice", at=at)
+    try:
+        scanner.value(_skip(text, 0), (0, 0))
+    except RecursionError:
+        return _too_deep(text)
+    at, key, first = min(scanner.duplicates, default=((0, 0), "?", (0, 0)))
+    return twice(key, at, first, first_line)
 
 
 def _number(text: str, token: str) -> Fault:
-    at = place(text, max(text.find(token), 0))
+    starts = (found.start() for found in _TOKEN.finditer(text) if found.group() == token)
+    at = place(text, next(starts, 0))
     if token in {"NaN", "Infinity", "-Infinity"}:
         return Fault(
             "number", f"{token} is not a JSON number", "use null for a missing value", at=at
@@ -133,8 +163,16 @@ def _number(text: str, token: str) -> Fault:
     return Fault("number", f"number {token[:20]!r} is out of range", at=at)
 
 
-def _too_deep() -> Fault:
-    return Fault("depth", f"nested deeper than {_MAX_DEPTH} levels")
+def _too_deep(text: str) -> Fault:
+    depth = 0
+    at = (0, 0)
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        depth += (token in ("[", "{")) - (token in ("]", "}"))
+        if depth > _MAX_DEPTH:
+            at = place(text, found.start())
+            break
+    return Fault("depth", f"nested deeper than {_MAX_DEPTH} levels", at=at)
 
 
 def _skip(text: str, offset: int) -> int:
@@ -148,7 +186,8 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
-        self.duplicates: list[tuple[tuple[int, int], str]] = []
+        self.duplicates: list[tuple[tuple[int, int], str, tuple[int, int]]] = []
+        """Place, name and first place of each key that is given twice."""
 
     def _place(self, offset: int) -> tuple[int, int]:
         line = bisect.bisect_right(self._line_starts, offset) - 1
@@ -179,8 +218,10 @@ class _Scanner:
             offset = _skip(text, _skip(text, found.end()) + 1)
             mark, offset = self.value(offset, at)
             if key in marks:
-                self.duplicates.append((at, key))
-            marks[key] = mark
+                first = marks[key]
+                self.duplicates.append((at, key, (first.key_line, first.key_column)))
+            else:
+                marks[key] = mark
             offset = self._after(offset)
         return marks, offset + 1
 

@@ -29,7 +29,20 @@ class Fault(Exception):
 
     def __init__(self, code: str, message: str, hint: str = "", *, at: tuple[int, int] = (0, 0)):
         super().__init__(message)
-        self.code, self.message, self.hint, self.at = code, message, hint, at
+        self.code, self.at = code, at
+        self.message, self.hint = shortened(message), shortened(hint)
+
+
+def shortened(text: str, longest: int = 500) -> str:
+    """Return a text that fits a report; whatever a file says may be a megabyte long."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def twice(key: str, at: tuple[int, int], first: tuple[int, int], first_line: int = 1) -> Fault:
+    """Return the fault for a key that is given a second time, naming both places."""
+    near = f"column {first[1] + 1}" if first[0] == at[0] else f"line {first[0] + first_line}"
+    shown = shortened(repr(key), 100)
+    return Fault("duplicate-key", f"key {shown} is given twice, first in {near}", at=at)
 
 
 @dataclass(slots=True)
@@ -63,11 +76,12 @@ class Document:
 
     def problem(self, path: Path, code: str, message: str, hint: str = "") -> Problem:
         """Return an error at the value at `path`."""
-        return Problem(self.locate(path), code, message, hint)
+        return Problem(self.locate(path), code, shortened(message), shortened(hint))
 
     def warning(self, path: Path, code: str, message: str, hint: str = "") -> Problem:
         """Return a warning at the value at `path`."""
-        return Problem(self.locate(path), code, message, hint, Severity.WARNING)
+        where = self.locate(path)
+        return Problem(where, code, shortened(message), shortened(hint), Severity.WARNING)
 
 
 def _child(mark: Mark, step: str | int) -> Mark | None:

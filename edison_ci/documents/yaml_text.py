@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import yaml
 from yaml.events import (
@@ -25,8 +25,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from edison_ci.documents.decoding import decode, place
-from edison_ci.documents.marks import Document, Fault, Json, Mark
+from edison_ci.documents.decoding import TextBlocks, decode, place, refused_character
+from edison_ci.documents.marks import Document, Fault, Json, Mark, twice
 from edison_ci.errors import Problem
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\Z")
 _CONSTANTS: dict[str, Json] = {"": None, "~": None, "null": None, "true": True, "false": False}
 _MAX_DIGITS = 400
+_MAX_FAULTS = 100
+
+# Besides what YAML forbids: the line ends that only YAML knows. Editors and reviews show them
+# inside a line, so that a key could hide behind one, and all line numbers after it would be off.
+_REFUSED = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)"
+)
 
 
 class YamlLimits(NamedTuple):
@@ -50,13 +57,18 @@ class YamlLimits(NamedTuple):
     depth: int = 50
     nodes: int = 50_000
     """Values in the document, those repeated by aliases counted each time."""
+    repeated: int = 1_000_000
+    """Characters and values that all aliases together may repeat."""
 
 
 def read_yaml(
     data: bytes | str, file: str, *, first_line: int = 1, limits: YamlLimits | None = None
 ) -> Document:
     """Return the document; what is wrong but readable past is in its `problems`, else a Fault."""
-    builder = _Builder(data, limits or YamlLimits())
+    text = decode(data) if isinstance(data, bytes) else data
+    if found := _REFUSED.search(text):
+        raise refused_character(found.group(), place(text, found.start()))
+    builder = _Builder(_Source(text, place(text, len(text))), limits or YamlLimits(), first_line)
     value, mark = builder.document()
     document = Document(file, value, mark, first_line)
     document.problems.extend(_placed(document, fault) for fault in builder.faults)
@@ -71,43 +83,51 @@ class YamlItem(NamedTuple):
     faults: list[Fault]
 
 
-def stream_yaml_list(data: bytes | str, *, limits: YamlLimits | None = None) -> Iterator[YamlItem]:
+def stream_yaml_list(stream: BinaryIO, *, limits: YamlLimits | None = None) -> Iterator[YamlItem]:
     """Yield the entries of a top-level list one by one, each within the limits."""
-    builder = _Builder(data, limits or YamlLimits())
-    yield from builder.items()
+    yield from _Builder(TextBlocks(stream, _REFUSED), limits or YamlLimits()).items()
 
 
 def _placed(document: Document, fault: Fault) -> Problem:
     return Problem(document.at(*fault.at), fault.code, fault.message, fault.hint)
 
 
+class _Source(NamedTuple):
+    """A text that is known as a whole."""
+
+    text: str
+    end: tuple[int, int]
+
+
 @dataclass(slots=True)
 class _Anchored:
+    """What an anchor names, and how much an alias to it adds."""
+
     value: Json
-    nodes: int
+    nodes: int = 1
+    characters: int = 0
+    height: int = 0
+    """Levels of lists and maps inside."""
 
 
 class _Builder:
     """Turns parser events into values and marks."""
 
-    def __init__(self, data: bytes | str, limits: YamlLimits) -> None:
-        text = self._text = decode(data) if isinstance(data, bytes) else data
-        self._parser: Any = None  # PyYAML's event API has no stubs
-        try:
-            self._parser = _Parser(text)
-        except yaml.YAMLError as error:
-            raise _syntax(error, text) from None
-        self._limits = limits
+    def __init__(
+        self, source: _Source | TextBlocks, limits: YamlLimits, first_line: int = 1
+    ) -> None:
+        self._source, self._limits, self._first_line = source, limits, first_line
+        # PyYAML's event API has no stubs.
+        self._parser: Any = _Parser(source.text if isinstance(source, _Source) else source)
         self._anchors: dict[str, _Anchored] = {}
-        self._nodes = 0
+        self._nodes = self._characters = self._repeated = self._deepest = 0
         self.faults: list[Fault] = []
 
     def document(self) -> tuple[Json, Mark]:
         self._next()  # stream start
-        if isinstance(event := self._next(), StreamEndEvent):
+        if isinstance(self._next(), StreamEndEvent):
             return None, Mark(0, 0, 0, 0, None)
-        event = self._next()
-        value, mark = self._value(event, (0, 0), 1)
+        value, mark = self._value(self._next(), (0, 0), 1)
         self._end_of_document()
         return value, mark
 
@@ -147,7 +167,7 @@ class _Builder:
         try:
             return self._parser.get_event()
         except yaml.YAMLError as error:
-            raise _syntax(error, self._text) from None
+            raise _syntax(error, self._source.end, self._first_line) from None
 
     def _value(self, event: Any, key_at: tuple[int, int], depth: int) -> tuple[Json, Mark]:
         self._nodes += 1
@@ -156,20 +176,37 @@ class _Builder:
         if isinstance(event, ScalarEvent):
             return self._scalar(event), Mark(*_at(event), *key_at, None)
         if isinstance(event, AliasEvent):
-            return self._alias(event), Mark(*_at(event), *key_at, None)
-        if depth > self._limits.depth:
-            raise Fault("depth", f"nested deeper than {self._limits.depth} levels", at=_at(event))
+            return self._alias(event, depth), Mark(*_at(event), *key_at, None)
+        self._refuse_depth(event, depth)
         self._refuse_tag(event)
-        before = self._nodes
-        value: Json
-        children: dict[str, Mark] | list[Mark]
-        if isinstance(event, MappingStartEvent):
-            value, children = self._mapping(depth)
+        if event.anchor is None:
+            value, children = self._collection(event, depth)
         else:
-            value, children = self._sequence(depth)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value, self._nodes - before + 1)
+            value, children = self._anchored(event, depth)
         return value, Mark(*_at(event), *key_at, children)
+
+    def _collection(
+        self, event: Any, depth: int
+    ) -> tuple[Json, dict[str, Mark]] | tuple[Json, list[Mark]]:
+        if isinstance(event, MappingStartEvent):
+            return self._mapping(depth)
+        return self._sequence(depth)
+
+    def _anchored(
+        self, event: Any, depth: int
+    ) -> tuple[Json, dict[str, Mark]] | tuple[Json, list[Mark]]:
+        """Build a collection and remember what an alias to it will add."""
+        nodes, characters, deepest = self._nodes, self._characters, self._deepest
+        self._deepest = depth
+        value, _ = built = self._collection(event, depth)
+        self._anchors[event.anchor] = _Anchored(
+            value,
+            self._nodes - nodes + 1,
+            self._characters - characters,
+            self._deepest - depth + 1,
+        )
+        self._deepest = max(deepest, self._deepest)
+        return built
 
     def _mapping(self, depth: int) -> tuple[dict[str, Json], dict[str, Mark]]:
         value: dict[str, Json] = {}
@@ -178,12 +215,8 @@ class _Builder:
             key, at = self._key(event), _at(event)
             item, mark = self._value(self._next(), at, depth + 1)
             if key in value:
-                first = marks[key].key_line + 1
-                self.faults.append(
-                    Fault(
-                        "duplicate-key", f"key {key!r} is given twice, first in line {first}", at=at
-                    )
-                )
+                first = marks[key]
+                self._fault(twice(key, at, (first.key_line, first.key_column), self._first_line))
                 continue
             value[key] = item
             marks[key] = mark
@@ -207,17 +240,22 @@ class _Builder:
             raise Fault(
                 "merge-key", "merge keys (<<) are not allowed", "write the keys out", at=_at(event)
             )
-        if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(text, 1)
+        self._text(event, text)
         return text
 
     def _scalar(self, event: Any) -> Json:
         self._refuse_tag(event)
         text: str = event.value
         value: Json = text if event.style else self._plain(text, event)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value, 1)
+        self._text(event, value)
         return value
+
+    def _text(self, event: Any, value: Json) -> None:
+        """Count a scalar, and remember it if it has an anchor."""
+        characters = len(event.value)
+        self._characters += characters
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, characters=characters)
 
     def _plain(self, text: str, event: Any) -> Json:
         if text in _CONSTANTS:
@@ -226,38 +264,59 @@ class _Builder:
             return text
         if _INTEGER.match(text):
             if len(text) > _MAX_DIGITS:
-                self.faults.append(Fault("number", "number has too many digits", at=_at(event)))
+                self._fault(Fault("number", "number has too many digits", at=_at(event)))
                 return 0
             return int(text)
         if _FLOAT.match(text):
             number = float(text)
             if math.isinf(number):
-                self.faults.append(
-                    Fault("number", f"number {text[:20]!r} is too large", at=_at(event))
-                )
+                self._fault(Fault("number", f"number {text[:20]!r} is too large", at=_at(event)))
                 return 0.0
             return number
         return text
 
-    def _alias(self, event: Any) -> Json:
+    def _alias(self, event: Any, depth: int) -> Json:
         found = self._anchors.get(event.anchor)
         if found is None:
-            raise Fault("alias", f"alias *{event.anchor} names nothing above it", at=_at(event))
+            name = event.anchor[:100]
+            raise Fault("alias", f"alias *{name} names nothing above it", at=_at(event))
         self._nodes += found.nodes
-        if self._nodes > self._limits.nodes:
+        self._characters += found.characters
+        self._repeated += found.nodes + found.characters
+        if self._nodes > self._limits.nodes or self._repeated > self._limits.repeated:
+            too_many = self._nodes > self._limits.nodes
+            size = (
+                f"{self._limits.nodes:,} values"
+                if too_many
+                else (f"{self._limits.repeated:,} characters")
+            )
             raise Fault(
                 "alias-budget",
-                f"aliases expand to more than {self._limits.nodes:,} values",
+                f"aliases expand to more than {size}",
                 "write the values out",
                 at=_at(event),
             )
+        if found.height:
+            self._refuse_depth(event, depth + found.height - 1)
         return found.value
+
+    def _refuse_depth(self, event: Any, depth: int) -> None:
+        if depth > self._limits.depth:
+            raise Fault("depth", f"nested deeper than {self._limits.depth} levels", at=_at(event))
+        self._deepest = max(self._deepest, depth)
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
             raise Fault(
-                "tag", f"tag {event.tag!r} is not allowed", "write the plain value", at=_at(event)
+                "tag",
+                f"tag {event.tag[:100]!r} is not allowed",
+                "write the plain value",
+                at=_at(event),
             )
+
+    def _fault(self, fault: Fault) -> None:
+        if len(self.faults) < _MAX_FAULTS:
+            self.faults.append(fault)
 
 
 def _at(event: Any) -> tuple[int, int]:
@@ -265,24 +324,44 @@ def _at(event: Any) -> tuple[int, int]:
     return mark.line, mark.column
 
 
-def _syntax(error: yaml.YAMLError, text: str = "") -> Fault:
-    if isinstance(error, yaml.reader.ReaderError):
-        code = error.character if isinstance(error.character, int) else ord(error.character)
-        message = f"character U+{code:04X} is not allowed in YAML"
-        return Fault(
-            "syntax",
-            message,
-            "write it as an escape in double quotes",
-            at=place(text, error.position),
-        )
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    at = (mark.line, mark.column) if mark is not None else (0, 0)
-    problem = getattr(error, "problem", None) or str(error)
-    hint = ""
-    if "'\\t'" in problem or "tab character" in problem or "cannot start any token" in problem:
-        hint = "indent with spaces; quote text that starts with a tab, @, ` or %"
-    elif "mapping values are not allowed" in problem:
-        hint = "quote a text that contains ': '"
-    elif "could not find expected ':'" in problem:
-        hint = "a key needs ': ' and a value; long texts go after '>-' or '|'"
+# --- what the parser says -------------------------------------------------------------------------
+
+_HINTS = {
+    "'\\t'": "indent with spaces, not with tabs",
+    "tab character": "indent with spaces, not with tabs",
+    "cannot start any token": "indent with spaces; quote text that starts with a tab, @, ` or %",
+    "mapping values are not allowed": "check the indentation; quote a text that contains ': '",
+    "could not find expected ':'": "a key needs ': ' and a value; long texts go after '>-' or '|'",
+    "did not find expected key": (
+        "keys of one map start in the same column; text after a quoted value is not part of it"
+    ),
+    "did not find expected '-'": "entries of one list start with '- ' in the same column",
+    "unknown escape character": "write a backslash as \\\\, or use single quotes",
+}
+_OPEN = {
+    "while scanning a quoted scalar": ("this quote is not closed", "end the text with a quote"),
+    "while parsing a flow sequence": ("this [ is not closed", "separate with ',', end with ']'"),
+    "while parsing a flow mapping": ("this { is not closed", "separate with ',', end with '}'"),
+}
+
+
+def _syntax(error: yaml.YAMLError, end: tuple[int, int], first_line: int) -> Fault:
+    """Return what the parser said; what was opened and not closed is reported where it opens."""
+    problem = str(getattr(error, "problem", None) or error)
+    context = getattr(error, "context", None)
+    at = _mark(error, "problem_mark", end)
+    opened = _mark(error, "context_mark", at)
+    if context in _OPEN and (opened[0] != at[0] or at == end):
+        message, hint = _OPEN[context]
+        by = "the end of the file" if at == end else f"line {at[0] + first_line}"
+        return Fault("syntax", f"not valid YAML: {message} by {by}", hint, at=opened)
+    if context == "while scanning a simple key":
+        at = opened
+    hint = next((hint for part, hint in _HINTS.items() if part in problem), "")
     return Fault("syntax", f"not valid YAML: {problem}", hint, at=at)
+
+
+def _mark(error: yaml.YAMLError, name: str, otherwise: tuple[int, int]) -> tuple[int, int]:
+    """Return a place the parser names; it counts a line too many after the last."""
+    mark = getattr(error, name, None)
+    return min((mark.line, mark.column), otherwise) if mark is not None else otherwise

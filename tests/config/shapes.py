@@ -1,0 +1,245 @@
+"""Every shape of the configuration, and the bounds its fields carry."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+import types
+import typing
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import annotated_types as at
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.fields import FieldInfo
+
+import edison_ci.checks
+import edison_ci.config
+from edison_ci.config.schema import KINDS, schema_of
+from edison_ci.shape import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Step = Literal["item", "key", "value"]
+Metadata = tuple[Any, ...]
+
+KEYWORDS: dict[type, str] = {
+    at.Ge: "ge",
+    at.Gt: "gt",
+    at.Le: "le",
+    at.Lt: "lt",
+    at.MinLen: "min_length",
+    at.MaxLen: "max_length",
+}
+
+
+def all_shapes() -> list[type[Shape]]:
+    """Return every shape that a file can contain: those no other shape of ours is made from."""
+    for package in (edison_ci.config, edison_ci.checks):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    found, stack = [], [Shape]
+    while stack:
+        kind = stack.pop()
+        ours = [c for c in kind.__subclasses__() if c.__module__.startswith("edison_ci.")]
+        stack.extend(ours)
+        if not ours:
+            found.append(kind)
+    return sorted(set(found), key=lambda kind: kind.__name__)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One end of one range of one field."""
+
+    shape: type[Shape]
+    field: str
+    steps: tuple[Step, ...]
+    """How to get from the field's value to the value that is bounded."""
+    type: Any
+    metadata: Metadata
+    keyword: str
+    limit: Any
+
+    def __str__(self) -> str:
+        path = "".join(f"[{step}]" for step in self.steps)
+        return f"{self.shape.__name__}.{self.field}{path}-{self.keyword}-{self.limit}"
+
+    @property
+    def key(self) -> str:
+        return self.shape.model_fields[self.field].alias or self.field
+
+
+def bounds_of(shape: type[Shape], name: str) -> Iterator[Bound]:
+    """Yield the bounds of a field, those inside its lists and maps too."""
+    shape.model_rebuild()
+    field = shape.model_fields[name]
+    for steps, kind, metadata in _walk(field.annotation, tuple(field.metadata), ()):
+        for item in metadata:
+            if type(item) in KEYWORDS:
+                keyword = KEYWORDS[type(item)]
+                limit = getattr(item, keyword)
+                yield Bound(shape, name, steps, kind, metadata, keyword, limit)
+
+
+def limits_of(shape: type[Shape], name: str, *steps: Step) -> dict[str, Any]:
+    """Return the bounds at one place of a field by keyword."""
+    found = [bound for bound in bounds_of(shape, name) if bound.steps == steps]
+    return {bound.keyword: bound.limit for bound in found}
+
+
+def _flat(metadata: Metadata) -> Metadata:
+    found: list[Any] = []
+    for item in metadata:
+        found.extend(_flat(tuple(item.metadata)) if isinstance(item, FieldInfo) else [item])
+    return tuple(found)
+
+
+def _walk(
+    kind: Any, metadata: Metadata, steps: tuple[Step, ...]
+) -> Iterator[tuple[tuple[Step, ...], Any, Metadata]]:
+    if get_origin(kind) is Annotated:
+        inner, *more = get_args(kind)
+        yield from _walk(inner, (*more, *metadata), steps)
+        return
+    metadata = _flat(metadata)
+    if get_origin(kind) in (typing.Union, types.UnionType):
+        for one in get_args(kind):
+            if one is not type(None):
+                yield from _walk(one, metadata, steps)
+        return
+    yield steps, kind, metadata
+    arguments = get_args(kind)
+    if get_origin(kind) in (tuple, list):
+        yield from _walk(arguments[0], (), (*steps, "item"))
+    elif get_origin(kind) is dict:
+        yield from _walk(arguments[0], (), (*steps, "key"))
+        yield from _walk(arguments[1], (), (*steps, "value"))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+_AROUND = (
+    ("", ""),
+    ("", "@b"),
+    ("", ".csv"),
+    ("", ".jsonl"),
+    ("https://", ""),
+    ("check.", ""),
+    ("$.", ""),
+    ("", ".py:f"),
+)
+"""What may have to stand around a text of letters to make it one of the kinds of text we have."""
+
+
+def texts(length: int, index: int = 0) -> Iterator[str]:
+    """Yield texts of this length, one for each kind of text; another index, another text."""
+    number = str(index) if index else ""
+    for before, after in _AROUND:
+        filling = length - len(before) - len(after)
+        if filling > len(number) or filling == len(number) > 0:
+            yield before + "a" * (filling - len(number)) + number + after
+    if length > 9:
+        yield "0 0 * * 1".ljust(length)
+    if length == 1:
+        yield "$"
+
+
+MINIMAL: dict[str, dict[str, Any]] = {
+    "Criterion": {"name": "Tone", "description": "Friendly and warm.", "weight": 0.5},
+    "DatasetEntry": {"path": "datasets/a.csv"},
+    "ExpectedCall": {"tool": "search"},
+    "Gate": {"metric": "composite", "at_least": 0.5},
+    "Grader": {"prompt": "prompts/tone.md"},
+    "Input": {"type": "string"},
+    "Member": {"github": "ada", "role": "owner"},
+    "ModelUse": {"use": "small"},
+    "Notification": {"on": ["alert"], "webhook_env": "HOOK"},
+    "QuarantinedCase": {
+        "experiment": "hello",
+        "case": "ada",
+        "reason": "flaky",
+        "since": "2026-01-01",
+        "until": "2026-02-01",
+        "owner": "ada",
+    },
+    "Schedule": {"name": "daily", "cron": "0 9 * * *"},
+    "TrustedKey": {"env": "KEY", "hosts": ["https://example.com"]},
+}
+"""The least each shape that stands in a list needs."""
+
+
+def sample(kind: Any, metadata: Metadata = (), index: int = 0) -> Any:
+    """Return a valid value of a type; another index, another value where there are enough."""
+    if isinstance(kind, type) and issubclass(kind, Shape):
+        return MINIMAL[kind.__name__]
+    (_, bare, flat), *inner = _walk(kind, metadata, ())
+    limits = {KEYWORDS[type(m)]: getattr(m, KEYWORDS[type(m)]) for m in flat if type(m) in KEYWORDS}
+    if bare is int:
+        return min(limits.get("ge", 0) + index, limits.get("le", index))
+    if bare is float:
+        return limits.get("ge", 0) + index / 100
+    if isinstance(bare, type) and issubclass(bare, Shape):
+        return MINIMAL[bare.__name__]
+    if get_origin(bare) is Literal:
+        return get_args(bare)[index % len(get_args(bare))]
+    if bare is Any:  # a check
+        return {"is_json": {}}
+    assert bare is str, f"no sample of {kind}: {inner}"
+    valid = adapter(kind, metadata)
+    length = max(limits.get("min_length", 1), 12)
+    return next(text for text in texts(length, index) if accepts(valid, text))
+
+
+def adapter(kind: Any, metadata: Metadata = ()) -> TypeAdapter[Any]:
+    """Return the validator of a type alone, as strict as a shape."""
+    annotated: Any = Annotated[(kind, *metadata)] if metadata else kind
+    return TypeAdapter(annotated, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def accepts(valid: TypeAdapter[Any], value: Any) -> bool:
+    try:
+        valid.validate_python(value)
+    except ValueError:
+        return False
+    return True
+
+
+def beyond(limit: float, kind: Any, *, up: bool) -> float:
+    """Return the next number above or below a limit."""
+    if kind is int:
+        return int(limit) + (1 if up else -1)
+    return math.nextafter(float(limit), math.inf if up else -math.inf)
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+@cache
+def schemas() -> dict[str, dict[str, Any]]:
+    return {kind: schema_of(kind) for kind in KINDS}
+
+
+def property_schema(shape: type[Shape], key: str) -> dict[str, Any] | None:
+    """Return the schema of one key of a shape, complete in itself; None if no schema has it."""
+    for kind, whole in schemas().items():
+        definitions = dict(whole.get("definitions", {}))
+        if kind in _ROOTS and shape.__name__ == _ROOTS[kind]:
+            definitions[shape.__name__] = whole
+        if shape.__name__ in definitions:
+            place = f"#/definitions/{shape.__name__}/properties/{key}"
+            return {"allOf": [{"$ref": place}], "definitions": definitions}
+    return None
+
+
+_ROOTS = {
+    "edison": "ProjectFile",
+    "experiment": "ExperimentFile",
+    "prompt": "PromptHeader",
+    "rubric": "RubricFile",
+    "quarantine": "QuarantineFile",
+    "trust": "TrustFile",
+}

@@ -1,0 +1,146 @@
+"""Experiments: what goes together in one file."""
+
+from __future__ import annotations
+
+import pytest
+
+from edison_ci.config.dataset_entry import DatasetEntry
+from edison_ci.config.experiment import ExperimentFile, ModelUse, RubricUse
+from edison_ci.documents.yaml_text import read_yaml
+from tests.config.said import said
+
+HEAD = (
+    "experiment: hello\nobjective: Greet people by their name, kindly.\nprompts: [prompts/a.md]\n"
+)
+
+
+def experiment(text: str) -> ExperimentFile:
+    return ExperimentFile.model_validate(read_yaml(HEAD + text, "f").value)
+
+
+def test_the_example_of_the_contract_is_an_experiment() -> None:
+    file = experiment(
+        "models: [small, {use: big, params: {temperature: [0.2, 1.0]}}]\n"
+        "dataset: datasets/support.jsonl\n"
+        "draws: 1\n"
+        "checks:\n"
+        '  - contains: "{{ expected }}"\n'
+        "  - not: {regex: '(?i)as an ai'}\n"
+        "  - words: {max: 120, weight: 0.5}\n"
+        "rubric: rubrics/support.yaml\n"
+        "judges:\n"
+        "  pointwise: [judge-a, judge-b]\n"
+        "  combine: mean\n"
+        "  pairwise: {by: judge-a}\n"
+        "  graders: [{prompt: prompts/tone.md, by: judge-a, weight: 1, threshold: 0.5}]\n"
+        "safety: {pii: block, jailbreak: flag, secrets: block,\n"
+        "         moderation: {by: mod, action: flag, threshold: 0.7}}\n"
+        "gates:\n"
+        "  - {metric: composite, no_worse_than: base, margin: 10pp, confidence: 95%,\n"
+        "     if_unclear: neutral}\n"
+        "  - {metric: pass_rate, at_least: 60%}\n"
+        "  - {metric: cost_usd.mean, no_worse_than: base, margin: 10%}\n"
+        "max_errors: 20%\n"
+        "stop: {max_iterations: 10, min_delta: 0.02, window: 3, budget_usd: 100, alert_at: 0.8}\n"
+        "refine: {by: big, examples: 10}\n"
+        'schedule: [{name: weekdays, cron: "0 9 * * 1-5", enabled: true}]\n'
+        "alerts: {drop: 10%, p: 0.001, predicted_below: 0.7, error_rate: 5%}\n"
+        "tags: [support]\n"
+    )
+    assert list(file.named_checks()) == ["contains", "not", "words"]
+    assert file.rubric == RubricUse(path="rubrics/support.yaml", weight=1)
+    assert (file.models or ())[0] == ModelUse(use="small")
+    assert (file.models or ())[1].params.temperature == (0.2, 1.0)
+    assert file.max_errors == pytest.approx(0.2)
+
+
+def test_data_is_a_list_of_entries_whichever_way_it_is_written() -> None:
+    entry = DatasetEntry(path="datasets/a.csv")
+    assert experiment("dataset: datasets/a.csv\n").data == (entry,)
+    assert experiment("datasets: [datasets/a.csv]\n").data == (entry,)
+    assert experiment("datasets: [{path: datasets/a.csv}]\n").data == (entry,)
+    assert experiment("").data == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (
+            "dataset: datasets/a.csv\ndatasets: [datasets/b.csv]\n",
+            ["4:10: dataset and datasets are both given (list every file under datasets)"],
+        ),
+        (
+            "schedule:\n  - {name: a, cron: 0 9 * * *}\n  - {name: a, cron: 0 8 * * *}\n",
+            ["6:12: two schedules are named 'a' (give each a name of its own)"],
+        ),
+        (
+            "checks:\n  - contains: {value: x, name: a}\n  - not: {value: {regex: y}, name: a}\n",
+            ["6:36: two checks are named 'a' (give each a name of its own)"],
+        ),
+        (
+            "judges: {graders: [prompts/t.md, prompts/t.md]}\n",
+            ["4:34: two graders are named 't' (give each a name of its own)"],
+        ),
+        (
+            "gates:\n  - {metric: errors, at_most: 0.5}\n  - {metric: errors, at_most: 50%}\n",
+            ["6:5: this gate on 'errors' is listed twice (remove one)"],
+        ),
+        (
+            "checks:\n  - contains: {value: x, weight: 0}\n",
+            [
+                "5:3: every part of the grade has weight 0, so there is no composite "
+                "(give the rubric, a grader or a check a weight above 0)"
+            ],
+        ),
+        (
+            "judges: {graders: [{prompt: prompts/t.md, weight: 0}]}\n",
+            [
+                "4:19: every part of the grade has weight 0, so there is no composite "
+                "(give the rubric, a grader or a check a weight above 0)"
+            ],
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(text: str, messages: list[str]) -> None:
+    assert said(ExperimentFile, HEAD + text) == messages
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "checks:\n  - contains: x\n",
+        "checks:\n  - contains: x\nrubric: {path: r.yaml, weight: 0.5}\n",
+        "checks:\n  - contains: {value: x, weight: 1}\nrubric: {path: r.yaml, weight: 0}\n",
+        "judges: {graders: [prompts/t.md]}\n",
+        "",
+    ],
+)
+def test_some_part_of_the_grade_has_weight(text: str) -> None:
+    assert said(ExperimentFile, HEAD + text) == []
+
+
+def test_everything_that_does_not_go_together_is_said_at_once() -> None:
+    text = (
+        "dataset: a.csv\ndatasets: [b.csv]\n"
+        "schedule:\n  - {name: a, cron: 0 9 * * *}\n  - {name: a, cron: 0 8 * * *}\n"
+    )
+    places = [message.partition(" ")[0] for message in said(ExperimentFile, HEAD + text)]
+    assert places == ["4:10:", "8:12:"]
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("prompt", "write prompts: [prompts/NAME.md]"),
+        ("model", "write models: [NAME]"),
+        ("judge", "write judges: {pointwise: [NAME]}"),
+        ("assert", "write checks"),
+        ("providers", "write models: [NAME]; providers are in models.yaml"),
+        ("tests", "write dataset: datasets/NAME.jsonl"),
+        ("graders", "put it under judges"),
+        ("budget_usd", "put it under stop"),
+        ("name", "write experiment: NAME; it is the file's stem"),
+    ],
+)
+def test_a_key_from_elsewhere_is_answered_with_the_key_from_here(key: str, advice: str) -> None:
+    assert said(ExperimentFile, HEAD + f"{key}: x\n") == [f"4:1: unknown key '{key}' ({advice})"]

@@ -1,0 +1,148 @@
+"""Entries of models.yaml, as written."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from edison_ci.config.model_entry import (
+    OPTIONS,
+    GridParams,
+    ModelEntry,
+    Params,
+    Price,
+    ProviderName,
+)
+from tests.config.said import said
+
+
+def test_the_providers_are_those_of_the_contract() -> None:
+    assert get_args(ProviderName) == (
+        "openai",
+        "anthropic",
+        "azure",
+        "ollama",
+        "vertex",
+        "bedrock",
+        "openai_compatible",
+        "litellm",
+        "sim",
+        "local",
+        "replay",
+    )
+
+
+def test_the_options_are_those_of_the_contract() -> None:
+    listed = {name: set(shape.model_fields) for name, shape in OPTIONS.items()}
+    assert listed["openai"] == {"organization"}
+    assert listed["azure"] == {"deployment", "api_version"}
+    assert listed["vertex"] == {"project", "location"}
+    assert listed["bedrock"] == {"region"}
+    assert set(OPTIONS) == {"openai", "azure", "vertex", "bedrock", "sim", "local"}
+
+
+def test_only_parameters_that_were_written_count() -> None:
+    assert Params().written() == {}
+    assert Params(temperature=0, stop=("a",)).written() == {"temperature": 0, "stop": ("a",)}
+    assert Params.model_validate({"seed": None}).written() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("temperature: 0.3\n", (0.3,)),
+        ("temperature: [0.3]\n", (0.3,)),
+        ("temperature: [0.3, 1]\n", (0.3, 1)),
+    ],
+)
+def test_a_grid_is_one_value_or_several(text: str, values: tuple[float, ...]) -> None:
+    assert said(GridParams, text) == []
+    given = float(text.split(": ")[1]) if "[" not in text else list(values)
+    assert GridParams.model_validate({"temperature": given}).temperature == values
+
+
+def test_a_price_is_free_or_two_numbers() -> None:
+    free = ModelEntry.model_validate({"price": "free"})
+    paid = ModelEntry.model_validate({"price": {"in": 1, "out": 2.5}})
+    assert free.price == Price.model_validate({"in": 0.0, "out": 0.0})
+    assert paid.price is not None
+    assert (paid.price.tokens_in, paid.price.tokens_out, paid.price.cached_in) == (1, 2.5, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ("KEY", {"api_key": "KEY"}),
+        (
+            {"access_key_id": "A", "secret_access_key": "B"},
+            {"access_key_id": "A", "secret_access_key": "B"},
+        ),
+    ],
+)
+def test_a_key_is_one_name_or_a_name_for_each_field(written: object, keys: dict[str, str]) -> None:
+    assert ModelEntry.model_validate({"key_env": written}).key_env == keys
+
+
+@pytest.mark.parametrize(
+    "address", ["https://h.example", "http://localhost:11434/v1", "https://[::1]:8080/v1"]
+)
+def test_an_address_has_scheme_host_and_maybe_port_and_path(address: str) -> None:
+    assert said(ModelEntry, f'base_url: "{address}"\n') == []
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("h.example", "'h.example' is not an address (write https://host:port/path)"),
+        ("ftp://h.example", "'ftp://h.example' is not an address (write https://host:port/path)"),
+        ("https://", "'https://' is not an address (write https://host:port/path)"),
+        ("https://h:99999", "'https://h:99999' is not an address (write https://host:port/path)"),
+        ("https://h h", "'https://h h' is not an address (write https://host:port/path)"),
+        ("https://h/?a=b", "base_url has a query or fragment (leave it out)"),
+        ("https://h/#a", "base_url has a query or fragment (leave it out)"),
+        ("https://user:pass@h", "base_url contains a user or password (use key_env)"),
+    ],
+)
+def test_another_address_is_refused(address: str, message: str) -> None:
+    assert said(ModelEntry, f'base_url: "{address}"\n') == [f"1:11: {message}"]
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    (message,) = said(ModelEntry, 'base_url: "https://ada:hunter2@h.example"\n')
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("provider", "text", "messages"),
+    [
+        ("azure", "deployment: d\napi_version: 2024-10-21-preview\n", []),
+        (
+            "azure",
+            "deployment: d\napi_version: v1\n",
+            [
+                "2:14: 'v1' is not a version of the interface "
+                '(write a date in quotes: "2024-10-21")'
+            ],
+        ),
+        ("azure", "deployment: d\n", ["1:1: key 'api_version' is missing"]),
+        ("bedrock", "region: eu-central-1\n", []),
+        (
+            "bedrock",
+            "region: Frankfurt\n",
+            ["1:9: 'Frankfurt' is not a region (write eu-central-1 or the like)"],
+        ),
+        ("vertex", "project: p\nlocation: us-central1\n", []),
+        (
+            "vertex",
+            "projct: p\nlocation: l\n",
+            [
+                "1:1: key 'project' is missing",
+                "1:1: unknown key 'projct' (did you mean 'project'?)",
+            ],
+        ),
+        ("sim", "latency_ms: 20\nerror_rate: 0.1\nseed: 7\n", []),
+    ],
+)
+def test_options_belong_to_their_provider(provider: str, text: str, messages: list[str]) -> None:
+    assert sorted(said(OPTIONS[provider], text)) == sorted(messages)

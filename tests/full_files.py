@@ -1,0 +1,138 @@
+"""A file of each kind that has about every key there is."""
+
+from __future__ import annotations
+
+FULL = {
+    "edison": """
+version: 1
+project: Full House
+description: Every key once.
+paths: {experiments: e, prompts: p, rubrics: r, datasets: d, models: m.yaml}
+results: .edison/results.db
+defaults: {model: small, judge: judge, refiner: small, budget_usd: 5, max_iterations: 3}
+settings:
+  allow_synthetic_datasets: true
+  require_review_approval: true
+  retention_days: 0
+  reuse_days: 0
+  allow_code: false
+  redact_pii_before_storage: false
+  private: true
+  monthly_budget_usd: 500
+members: [{github: ada, email: ada@example.com, role: owner}]
+notifications:
+  - {on: [alert, budget], webhook_env: HOOK, format: slack}
+  - {on: [run_failed], smtp: {host_env: MAIL, from: a@b.example, to: [c@d.example]}}
+""",
+    "models": """
+version: 1
+small: {provider: sim, model: small, options: {latency_ms: 10, noise: 0.1}}
+big:
+  provider: openai
+  model: gpt-4o
+  key_env: OPENAI_API_KEY
+  options: {organization: acme}
+  params: {temperature: 0.2, max_tokens: 10, top_p: 1, seed: 1, stop: [END], extra: {a: 1}}
+  price: {in: 1, out: 2, cached_in: 0.5}
+  limits: {concurrency: 5, rpm: 60, tpm: 1000, timeout_s: 30, attempts: 2}
+  fallback: [small]
+bigger: {use: big, params: {temperature: 0.4}}
+aws:
+  provider: bedrock
+  model: m
+  options: {region: eu-central-1}
+  key_env: {access_key_id: AWS_ACCESS_KEY_ID, secret_access_key: AWS_SECRET_ACCESS_KEY}
+  price: free
+old: {provider: replay, store: recordings/a.jsonl}
+""",
+    "experiment": """
+version: 1
+experiment: full
+title: Everything
+description: Every key once.
+archived: false
+objective: >-
+  Answer customers briefly, kindly and correctly.
+prompts: [prompts/a.md, prompts/b.md]
+models: [small, {use: big, params: {temperature: [0.2, 1.0], max_tokens: 64}}]
+datasets:
+  - datasets/a.jsonl
+  - path: datasets/b.csv
+    kind: adversarial
+    map: {Question: question}
+    where: {tags: [a, b], kind: golden, difficulty: ">=3", id: x, metadata.lang: [de, en]}
+    take: 100
+    limits: {max_rows: 5000, max_bytes: 50000000}
+split: {holdout: 0.4, seed: 0}
+draws: 3
+checks:
+  - contains: "{{ expected }}"
+  - not: {regex: '(?i)as an ai'}
+  - words: {max: 120, weight: 0.5}
+  - any_of: [{is_json: {}}, {all_of: [{is_xml: null}, {chars: {min: 3}}]}]
+rubric: {path: rubrics/support.yaml, weight: 2}
+judges:
+  pointwise: [judge-a, judge-b]
+  combine: median
+  pairwise: {by: judge-a, all_pairs: true}
+  graders: [prompts/tone.md, {prompt: prompts/x.md, by: judge-a, weight: 1, threshold: 0.5}]
+safety: {pii: block, jailbreak: flag, secrets: block,
+         moderation: {by: mod, action: flag, threshold: 0.7}, toxicity: {by: mod}}
+gates:
+  - {metric: composite, no_worse_than: base, margin: 10pp, confidence: 95%, if_unclear: more_draws}
+  - {metric: pass_rate, at_least: 60%, per: overall, use: human}
+  - {metric: criterion.Tone of voice, at_least: 0.5}
+  - {metric: cost_usd.mean, no_worse_than: base, margin: 10%, guarantee: strict}
+  - {metric: latency_ms.p95, at_most: 2000}
+  - {metric: safety.pii, at_most: 0%}
+max_errors: 20%
+stop: {max_iterations: 10, min_delta: 0.02, window: 3, budget_usd: 100, daily_budget_usd: 10,
+       max_total_tokens: 1000000, alert_at: 0.8, prune_weak_prompts: true,
+       stop_if_no_refinement: true, adaptive_sampling: false}
+refine: {by: big, examples: 10, candidates: 2, max_length_change: 15%, allow: [few_shots]}
+schedule: [{name: weekdays, cron: "0 9 * * 1-5", enabled: true}]
+alerts: {drop: 10%, p: 0.001, predicted_below: 0.7, error_rate: 5%, latency_ms: 3000}
+tags: [support]
+""",
+    "prompt": """
+id: x
+type: grader
+inputs: {name: string, age: {type: number, default: 3}}
+params: {temperature: 0}
+expect: response+json
+output: {type: object}
+tools: [{name: search, description: Looks things up., parameters: {type: object}}]
+syntax: jinja
+scale: {min: 1, max: 5, labels: {"1": bad, "5": good}}
+description: Grades.
+production: "12345678"
+version: 1
+""",
+    "rubric": """
+version: 1
+rubric: tone
+normalize: true
+pass_at: 0.7
+calibration: {labels: labels/tone.jsonl, min_kappa: 0.6, min_n: 50}
+criteria:
+  - {name: Warmth, description: Sounds friendly and warm., weight: 0.5, scale: 0-10, required: true}
+  - {name: Haste, description: Sounds as if in a hurry., weight: 1, min: 0.2, lower_is_better: true}
+""",
+    "dataset": """
+- {id: a, input: {name: Ada}, expected: [1], tags: [x], difficulty: 5, cluster: c, metadata: {k: 1}}
+- {name: Ada, age: 3, expected: null, tags: null, id: null, difficulty: null, metadata: null}
+- {input: a variable called input, name: Ada}
+""",
+    "quarantine": """
+version: 1
+cases:
+  - {experiment: a, case: b, reason: flaky, since: 2026-01-01, until: 2026-12-31, owner: ada}
+""",
+    "trust": """
+version: 1
+builtin: false
+keys: [{env: KEY, hosts: ["https://h.example:443", "http://[::1]:8080"]}]
+code: {allow: true, paths: [checks]}
+budget_usd_max: 20
+""",
+}
