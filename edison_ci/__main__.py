@@ -16,8 +16,10 @@ def main() -> None:
     # Third-party pydantic plugins would run inside the validation of untrusted files, and looking
     # for them costs a scan of every installed package.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-    from edison_ci.cli.app import run
-
+    try:
+        from edison_ci.cli.app import run
+    except KeyboardInterrupt:
+        sys.exit(130)  # as later, when there is more to say
     run()
 
 

@@ -7,31 +7,47 @@ one-line descriptions so that `edison --help` imports none of them.
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
-from typing import Any, NoReturn
+import threading
+from typing import Any, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 from edison_ci import __version__
-from edison_ci.cli.options import EdisonCommand, State, shared_options
-from edison_ci.cli.terminal import Terminal
-from edison_ci.errors import ConfigError, EdisonError, ExitCode
+from edison_ci.cli.options import EdisonGroup, State
+from edison_ci.cli.terminal import Terminal, flush
+from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "init": ("Start", "edison_ci.cli.init:init", "Make a project that runs offline at once."),
-    "validate": ("Start", "edison_ci.cli.validate:validate", "Check every file, line by line."),
-    "plan": ("Start", "edison_ci.cli.plan:plan", "Show what a run would do and cost."),
-    "render": ("Start", "edison_ci.cli.render:render", "Show exactly what a model would be sent."),
-    "models": ("Look up", "edison_ci.cli.models:models", "List the models of the project."),
-    "prices": ("Look up", "edison_ci.cli.prices:prices", "Show or update the price table."),
-    "schema": ("Look up", "edison_ci.cli.schema:schema", "Print the JSON Schema of a file kind."),
-    "doctor": ("Look up", "edison_ci.cli.doctor:doctor", "Check this machine and this project."),
-    "completion": ("Look up", "edison_ci.cli.completion:completion", "Print a shell's completion."),
+
+class Entry(NamedTuple):
+    """Where a command is and what it does."""
+
+    section: str
+    place: str
+    line: str
+
+
+COMMANDS = {
+    "init": Entry("Start", "init:init", "Make a project that runs offline at once."),
+    "validate": Entry("Start", "validate:validate", "Check every file, line by line."),
+    "plan": Entry("Start", "plan:plan", "Show what a run would do and cost."),
+    "render": Entry("Start", "render:render", "Show exactly what a model would be sent."),
+    "models": Entry("Look up", "models:models", "List the models of the project."),
+    "prices": Entry("Look up", "prices:prices", "Show or update the price table."),
+    "schema": Entry("Look up", "schema:schema", "Print the JSON Schema of a file kind."),
+    "doctor": Entry("Look up", "doctor:doctor", "Check this machine and this project."),
+    "completion": Entry("Look up", "completion:completion", "Print a shell's completion."),
 }
-"""Section, place and one line about each command."""
+"""Every command that works, in the order of the help."""
+
+COMPLETE = "_EDISON_COMPLETE"
+"""Variable by which a shell asks for completions."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(EdisonGroup):
     """A group that imports a command when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -43,111 +59,128 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        module, _, name = entry[1].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        module, _, name = entry.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(f"edison_ci.cli.{module}"), name)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or name the nearest one."""
-        if args and args[0] not in COMMANDS:
-            from edison_ci.names import did_you_mean
-
-            hint = did_you_mean(args[0], COMMANDS)
-            raise click.UsageError(
-                f"no command {args[0]!r}; {hint or 'see edison --help'}", ctx=ctx
-            )
-        return super().resolve_command(ctx, args)
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that start so, without importing any command."""
+        names = (name for name in COMMANDS if name.startswith(incomplete))
+        found = [CompletionItem(name, help=COMMANDS[name].line) for name in names]
+        # The options are those of any command.
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in their sections."""
-        for section in dict.fromkeys(entry[0] for entry in COMMANDS.values()):
-            rows = [(name, entry[2]) for name, entry in COMMANDS.items() if entry[0] == section]
+        for section in dict.fromkeys(entry.section for entry in COMMANDS.values()):
+            entries = [(name, e.line) for name, e in COMMANDS.items() if e.section == section]
             with formatter.section(section):
-                formatter.write_dl(rows)
+                formatter.write_dl(entries)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the exit codes mean."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), code.meaning) for code in ExitCode])
 
 
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "EDISON"},
-    params=shared_options(),
-    epilog="Exit codes: 0 done, 1 a gate failed, 2 invalid, 3 not measured, 4 budget, "
-    "5 inconclusive, 70 a bug, 130 paused.",
 )
 @click.version_option(
     __version__, "-V", "--version", prog_name="edison", message="%(prog)s %(version)s"
 )
 def edison() -> None:
-    r"""Evaluate and refine prompts that live in a Git repository.
+    """Evaluate and refine prompts that live in a Git repository.
 
-    \b
     Examples:
-      edison init my-prompts        make a project that runs offline
-      edison validate               check every file
-      edison plan                   what a run would do and cost
+      edison init my-prompts     make a project that runs offline
+      edison validate            check every file
+      edison plan                show what a run would do and cost
     """
 
 
 def run(args: list[str] | None = None) -> NoReturn:
     """Run a command and end the process with its exit code."""
-    state = State()
+    if instruction := os.environ.get(COMPLETE):
+        sys.exit(shell_complete(edison, {}, "edison", COMPLETE, instruction))
+    state, words = State(), list(sys.argv[1:] if args is None else args)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupted)
     try:
-        code = edison.main(args=args, prog_name="edison", standalone_mode=False, obj=state)
+        code = _invoke(words, state)
+        flush(sys.stdout)
     except BaseException as error:  # the one place where every ending is turned into words
-        code = _ending(error, state)
-    _flush()
-    sys.exit(int(code) if isinstance(code, int) else 0)
+        # Whoever wants JSON wants it of a command line too that could not be read to its end.
+        state.json = state.json or "--json" in words
+        code = _told(error, state, words)
+    flush(sys.stderr)
+    sys.exit(code)
 
 
-def _ending(error: BaseException, state: State) -> int:
+def _told(error: BaseException, state: State, words: list[str]) -> int:
+    try:
+        code = _ending(error, state, words)
+        flush(sys.stdout)
+    except UsageError as full:  # once more: what cannot be written is thrown away from now on
+        code = _ending(full, state, words)
+    return code
+
+
+def _interrupted(_signal: int, _frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _invoke(words: list[str], state: State) -> int:
+    with edison.make_context("edison", words, obj=state) as ctx:
+        edison.invoke(ctx)
+    return ExitCode.DONE
+
+
+def _ending(error: BaseException, state: State, words: list[str]) -> int:
     terminal = Terminal(state)
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
-    if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, BrokenPipeError):
+        return ExitCode.DONE  # whoever read the help has seen enough
     if isinstance(error, KeyboardInterrupt | click.exceptions.Abort):
         terminal.note("stopped")
         return ExitCode.PAUSED
-    if isinstance(error, BrokenPipeError):
-        return ExitCode.DONE
-    if state.debug:
-        import traceback
-
-        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not state.json:
+        click.echo(error.format_message(), err=True)
+        return ExitCode.INVALID
     if isinstance(error, click.ClickException):
-        ctx = getattr(error, "ctx", None)
-        hint = f"see: {ctx.command_path} --help" if ctx is not None else ""
-        return terminal.failure("usage", error.format_message(), ExitCode.INVALID, hint=hint)
+        return terminal.failure(_usage(error, words), ExitCode.INVALID)
+    if state.debug:
+        terminal.traceback(error)
     if isinstance(error, ConfigError):
         return terminal.invalid(error)
     if isinstance(error, EdisonError):
-        return terminal.failure(
-            error.code, error.message, error.exit_code, where=error.where, hint=error.hint
-        )
-    return terminal.failure(
-        "bug",
-        f"a bug in edison: {type(error).__name__}: {error}",
-        ExitCode.BUG,
-        hint="run again with --debug and report what it prints",
-    )
+        where = error.where or Location("")
+        problem = Problem(where, error.code, error.message, error.hint)
+        return terminal.failure(problem, error.exit_code)
+    said = f"a bug in edison: {type(error).__name__}: {error}"
+    hint = "run again with --debug and report what it prints"
+    return terminal.failure(Problem(Location(""), "bug", said, hint), ExitCode.BUG)
 
 
-def _flush() -> None:
-    """Flush, so that a closed pipe ends here and not in the interpreter's shutdown."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (BrokenPipeError, ValueError):
-            import os
-
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _usage(error: click.ClickException, words: list[str]) -> Problem:
+    ctx = getattr(error, "ctx", None)
+    named = [word for word in words if word in COMMANDS][:1]
+    path = ctx.command_path if ctx is not None else " ".join(["edison", *named])
+    no_words = isinstance(error, click.exceptions.NoArgsIsHelpError)
+    said = "Missing command." if no_words else " ".join(error.format_message().split())
+    return Problem(Location(""), "usage", said, f"see: {path} --help")
 
 
-def all_commands() -> dict[str, Any]:
-    """Return every command, imported; for documentation and tests."""
+def all_commands() -> dict[str, click.Command]:
+    """Return every command by its words, imported; for documentation and tests."""
     ctx = click.Context(edison, info_name="edison")
-    return {name: edison.get_command(ctx, name) for name in COMMANDS}
-
-
-__all__ = ["COMMANDS", "EdisonCommand", "all_commands", "edison", "run"]
+    found: dict[str, click.Command] = {}
+    for name in COMMANDS:
+        command = edison.get_command(ctx, name)
+        assert command is not None, name
+        found[name] = command
+        below = command.commands if isinstance(command, click.Group) else {}
+        found |= {f"{name} {word}": each for word, each in below.items()}
+    return found

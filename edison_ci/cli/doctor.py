@@ -17,7 +17,7 @@ import click
 
 from edison_ci import __version__
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
 from edison_ci.config.project_files import only_errors
@@ -43,6 +43,7 @@ EXTRAS = {
 }
 _STOLEN = ("1.82.7", "1.82.8")
 _MIN_FREE_BYTES = 200_000_000
+_MIN_SQLITE = (3, 37)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,11 @@ class Finding:
 @click.command(cls=EdisonCommand)
 @click.pass_obj
 def doctor(state: State) -> None:
-    r"""Check this machine and this project.
+    """Check this machine and this project.
 
     Python, git, SQLite, disk, optional libraries, known bad versions; then the project's files,
     schemas and keys (present or not; never shown). Ends with 2 when something would stop a run.
 
-    \b
     Examples:
       edison doctor
       edison doctor --json
@@ -70,19 +70,12 @@ def doctor(state: State) -> None:
     terminal = Terminal(state)
     findings = [*_machine(state), *_project(state)]
     if terminal.json:
-        terminal.document(
-            {
-                "ok": all(f.verdict != "fail" for f in findings),
-                "findings": [
-                    {"verdict": f.verdict, "what": f.what, "detail": f.detail} for f in findings
-                ],
-            }
-        )
-    else:
-        colors = {"ok": "green", "warn": "yellow", "fail": "red"}
-        for finding in findings:
-            word = terminal.style(finding.verdict.ljust(4), fg=colors[finding.verdict])
-            terminal.result(f"{word}  {finding.what.ljust(12)}  {finding.detail}")
+        listed = [{"verdict": f.verdict, "what": f.what, "detail": f.detail} for f in findings]
+        terminal.document({"ok": all(f.verdict != "fail" for f in findings), "findings": listed})
+    colors = {"ok": GOOD, "warn": ODD, "fail": BAD}
+    for found in findings:
+        word = Ink(found.verdict.ljust(4), colors[found.verdict])
+        terminal.result(word, f"  {found.what.ljust(8)}  {found.detail}")
     if any(f.verdict == "fail" for f in findings):
         raise click.exceptions.Exit(ExitCode.INVALID)
 
@@ -117,38 +110,32 @@ def _git() -> Finding:
         return Finding(
             "warn", "git", "not found; labels, --changed-since and pull requests need it"
         )
-    version = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, timeout=10, check=False
-    )
-    return Finding("ok", "git", version.stdout.strip().removeprefix("git version "))
+    try:
+        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return Finding("warn", "git", f"{path} does not answer")
+    return Finding("ok", "git", told.stdout.strip().removeprefix("git version "))
 
 
 def _sqlite(folder: Path) -> Finding:
     """Write to a throw-away database in WAL mode: some file systems only claim to support it."""
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < _MIN_SQLITE:
+        return Finding("fail", "sqlite", f"{version} is too old; 3.37 or newer is needed")
+    place = folder if os.access(folder, os.W_OK) else None
     try:
-        with tempfile.TemporaryDirectory(
-            dir=folder if os.access(folder, os.W_OK) else None
-        ) as temporary:
+        with tempfile.TemporaryDirectory(dir=place) as temporary:
             connection = sqlite3.connect(Path(temporary) / "probe.db")
             try:
                 mode = connection.execute("pragma journal_mode=wal").fetchone()[0]
-                connection.execute(
-                    "create table probe (x int) strict"
-                ) if sqlite3.sqlite_version_info >= (3, 37) else None
+                connection.execute("create table probe (x int) strict")
                 connection.commit()
             finally:
                 connection.close()
-    except sqlite3.Error as error:
-        return Finding(
-            "warn",
-            "sqlite",
-            f"{sqlite3.sqlite_version}, no WAL here ({error}); slower journal will be used",
-        )
-    if sqlite3.sqlite_version_info < (3, 37):
-        return Finding(
-            "fail", "sqlite", f"{sqlite3.sqlite_version} is too old; 3.37 or newer is needed"
-        )
-    return Finding("ok", "sqlite", f"{sqlite3.sqlite_version}, journal mode {mode}")
+    except (sqlite3.Error, OSError) as error:
+        said = f"{version}, no WAL here ({error}); slower journal will be used"
+        return Finding("warn", "sqlite", said)
+    return Finding("ok", "sqlite", f"{version}, journal mode {mode}")
 
 
 def _disk(folder: Path) -> Finding:
@@ -158,11 +145,16 @@ def _disk(folder: Path) -> Finding:
 
 
 def _litellm() -> Iterator[Finding]:
+    """Look at the version that is installed, without importing what may be malicious."""
     if not _has("litellm"):
         return
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    found = version("litellm")
+    try:
+        found = version("litellm")
+    except PackageNotFoundError:
+        yield Finding("warn", "litellm", "installed, but its version is not known")
+        return
     if found in _STOLEN:
         yield Finding(
             "fail",
@@ -192,7 +184,7 @@ def _startup_files() -> Iterator[Finding]:
 
 def _project(state: State) -> Iterator[Finding]:
     try:
-        root = find_root(state.folder)
+        root = state.entered(find_root(state.folder))
     except ProjectNotFound:
         yield Finding("warn", "project", "none here; make one with edison init")
         return
@@ -202,11 +194,10 @@ def _project(state: State) -> Iterator[Finding]:
             problems += DataCheck(project, experiment).run().problems
     errors = len(only_errors(problems))
     if project is None or errors:
-        yield Finding("fail", "project", f"{errors} errors; see edison validate")
+        yield Finding("fail", "project", f"{counted(errors, 'error')}; see edison validate")
     else:
-        yield Finding(
-            "ok", "project", f"{project.file.project}: {len(project.experiments)} experiments"
-        )
+        experiments = counted(len(project.experiments), "experiment")
+        yield Finding("ok", "project", f"{project.file.project}: {experiments}")
     if project is not None:
         yield from _keys(project)
         yield _prices(project)

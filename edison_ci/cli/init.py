@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
 from edison_ci.errors import UsageError
 from edison_ci.shipped import shipped
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
+_SCHEMAS = ".edison/schemas/"
 
 
 @dataclass(slots=True)
 class _Laid:
-    written: list[str]
-    kept: list[str]
+    written: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
 
 
 @click.command(cls=EdisonCommand)
@@ -33,12 +34,11 @@ class _Laid:
 )
 @click.pass_obj
 def init(state: State, folder: Path | None, template: str) -> None:
-    r"""Make a project that runs offline at once.
+    """Make a project that runs offline at once.
 
     Lays out objective, prompt, rubric, cases, simulated models and gates, with the schemas that let
     an editor complete every file. A file that exists is never overwritten.
 
-    \b
     Examples:
       edison init
       edison init my-prompts --template data-extraction
@@ -46,41 +46,34 @@ def init(state: State, folder: Path | None, template: str) -> None:
     terminal = Terminal(state)
     target = state.folder / (folder or Path())
     laid = lay_out(template, target)
-    shown = os.path.relpath(target, Path.cwd())
     if terminal.json:
-        terminal.document(
-            {
-                "project": str(target.resolve()),
-                "template": template,
-                "written": laid.written,
-                "kept": laid.kept,
-            }
-        )
+        lists = {"written": laid.written, "kept": laid.kept}
+        terminal.document({"project": str(target.resolve()), "template": template, **lists})
         return
-    for name in laid.written:
-        terminal.result(f"  {terminal.style('wrote', fg='green')} {name}")
-    for name in laid.kept:
-        terminal.result(f"  {terminal.style('kept', fg='yellow')}  {name} (it was there already)")
-    terminal.note("")
+    for name in _summed(laid.written):
+        terminal.result("  ", Ink("wrote", GOOD), f" {name}")
+    for name in _summed(laid.kept):
+        terminal.result("  ", Ink("kept", ODD), f"  {name} (it was there already)")
+    terminal.note()
     terminal.note("Next:")
-    if shown != ".":
-        terminal.note(f"  cd {shown}")
+    if target.resolve() != Path.cwd().resolve():
+        terminal.note(f"  cd {os.path.relpath(target)}")
     terminal.note("  edison validate     check every file")
-    terminal.note("  edison plan         what a run would do and cost")
+    terminal.note("  edison plan         show what a run would do and cost")
 
 
 def lay_out(template: str, target: Path) -> _Laid:
     """Copy a template and the schemas to a folder; what exists is left as it is."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{str(target)!r} is a file", hint="give the name of a folder")
-    laid = _Laid([], [])
+    laid = _Laid()
     source = shipped("examples") / template
     for path in sorted(source.rglob("*")):
         name = path.relative_to(source).as_posix()
         if path.is_file() and not _is_result(name):
             _place(target, name, path.read_bytes(), laid)
     for path in sorted(shipped("schemas").glob("*.json")):
-        _place(target, f".edison/schemas/{path.name}", path.read_bytes(), laid)
+        _place(target, f"{_SCHEMAS}{path.name}", path.read_bytes(), laid)
     return laid
 
 
@@ -89,7 +82,7 @@ def _is_result(name: str) -> bool:
     return (
         ".db" in name
         or "__pycache__" in name
-        or name.startswith((".edison/cache", ".edison/locks", ".edison/schemas"))
+        or name.startswith((".edison/cache", ".edison/locks", _SCHEMAS))
     )
 
 
@@ -97,11 +90,27 @@ def _place(target: Path, name: str, data: bytes, laid: _Laid) -> None:
     path = target / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{str(path.parent)!r} cannot be made: {error.strerror}",
+            hint="give a folder that you may write, or see what is in its place",
+        ) from None
+    try:
         with path.open("xb") as stream:  # x: never overwrites, whatever happens in between
             stream.write(data)
     except FileExistsError:
         laid.kept.append(name)
     except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        raise UsageError(
+            f"{str(path)!r} cannot be written: {error.strerror}",
+            hint="give a folder that you may write",
+        ) from None
     else:
         laid.written.append(name)
+
+
+def _summed(names: list[str]) -> list[str]:
+    """Return the names, the schemas as one."""
+    schemas = [name for name in names if name.startswith(_SCHEMAS)]
+    others = [name for name in names if name not in schemas]
+    return [*others, f"{_SCHEMAS} ({len(schemas)} files)"] if schemas else others

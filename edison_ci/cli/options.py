@@ -1,20 +1,29 @@
-"""Which options does every command take, before or after its name?"""
+"""Which options does every command take, before or after its name, and how does its help look?"""
 
 from __future__ import annotations
 
+import inspect
 import logging
-import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from edison_ci.cli.logs import configure_logging
+from edison_ci.errors import UsageError
+from edison_ci.names import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class State:
-    """What the shared options say."""
+    """What the shared options say, and which project was found."""
 
     directory: Path | None = None
     quiet: bool = False
@@ -24,11 +33,36 @@ class State:
     offline: bool = False
     log_json: bool = False
     no_color: bool = False
+    root: Path | None = None
+    """The project at hand, once it is known."""
+    sources: dict[str, ParameterSource] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         """The folder to work in."""
-        return self.directory or Path.cwd()
+        try:
+            return self.directory or Path.cwd()
+        except FileNotFoundError:
+            raise UsageError(
+                "the folder we are in no longer exists", hint="cd to another one, or use -C DIR"
+            ) from None
+
+    def entered(self, root: Path) -> Path:
+        """Remember the project at hand, so that its files are named as seen from here."""
+        self.root = root
+        logger.info("project", extra={"root": str(root)})
+        return root
+
+    def take(self, name: str, value: Any, source: ParameterSource) -> None:
+        """Take a shared option; a variable never beats a flag, wherever the flag stands."""
+        flag = ParameterSource.COMMANDLINE
+        if self.sources.get(name) is flag:
+            if source is not flag:
+                return
+            if name == "verbose":
+                value += self.verbose
+        self.sources[name] = source
+        setattr(self, name, value)
 
 
 _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -40,16 +74,13 @@ _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
             "help": "Work in this folder.",
         },
     ),
-    (("-q", "--quiet"), {"is_flag": True, "help": "Print results only."}),
+    (("-q", "--quiet"), {"is_flag": True, "help": "Print errors only."}),
     (("-v", "--verbose"), {"count": True, "help": "Say more; twice for even more."}),
     (("--debug",), {"is_flag": True, "help": "Show tracebacks and log everything."}),
     (("--json",), {"is_flag": True, "help": "Print one JSON document."}),
     (("--offline",), {"is_flag": True, "help": "Refuse every call to the network."}),
     (("--log-json",), {"is_flag": True, "help": "Log as JSON lines."}),
     (("--no-color",), {"is_flag": True, "help": "Print without colour."}),
-)
-SHARED_NAMES = frozenset(
-    {"directory", "quiet", "verbose", "debug", "json", "offline", "log_json", "no_color"}
 )
 
 
@@ -68,63 +99,83 @@ def shared_options() -> list[click.Parameter]:
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    state = ctx.ensure_object(State)
-    given = ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT
-    if given and param.name:
-        setattr(state, param.name, value)
-        if param.name in ("verbose", "debug", "log_json"):
-            _configure_logging(state)
+    source = ctx.get_parameter_source(str(param.name))
+    if source is not None and source is not ParameterSource.DEFAULT:
+        ctx.ensure_object(State).take(str(param.name), value, source)
     return value
 
 
-class EdisonCommand(click.Command):
-    """A command that takes the shared options too and shows them apart."""
+SHARED_NAMES = frozenset(option.name for option in shared_options())
+
+# --- help -----------------------------------------------------------------------------------------
+
+_EXAMPLES = "Examples:\n"
+
+
+class Helpful(click.Command):
+    """A command whose help shows its examples as they are and the shared options apart."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.help = inspect.cleandoc(self.help or "")
         self.params.extend(shared_options())
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run, with the log as the options up to here ask for it."""
+        configure_logging(ctx.ensure_object(State))
+        return super().invoke(ctx)
+
+    @property
+    def examples(self) -> list[str]:
+        """The examples of the help text, line by line."""
+        _, _, listed = str(self.help).partition(_EXAMPLES)
+        return [line.strip() for line in listed.splitlines()]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does, then its examples without wrapping their lines."""
+        about, _, listed = str(self.help).partition(_EXAMPLES)
+        with formatter.indentation():
+            for paragraph in about.strip().split("\n\n"):
+                formatter.write_paragraph()
+                formatter.write_text(paragraph)
+        if listed:
+            with formatter.section("Examples"):
+                for line in listed.rstrip().splitlines():
+                    formatter.write(f"{line.rstrip()}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, then the shared ones."""
-        own: list[tuple[str, str]] = []
-        shared: list[tuple[str, str]] = []
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None:
-                (shared if param.name in SHARED_NAMES else own).append(record)
-        with formatter.section("Options"):
-            formatter.write_dl(own)
-        with formatter.section("Shared options"):
-            formatter.write_dl(shared)
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        own = [option for option in options if option.name not in SHARED_NAMES]
+        shared = [option for option in options if option.name in SHARED_NAMES]
+        for title, listed in (("Options", own), ("Shared options", shared)):
+            with formatter.section(title):
+                formatter.write_dl([r for o in listed if (r := o.get_help_record(ctx))])
 
 
-class _JsonLines(logging.Formatter):
-    _STANDARD = frozenset(vars(logging.makeLogRecord({})))
-
-    def format(self, record: logging.LogRecord) -> str:
-        import json
-
-        extra = {k: v for k, v in vars(record).items() if k not in self._STANDARD}
-        line = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + "Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **extra,
-        }
-        return json.dumps(line, default=str)
+class EdisonCommand(Helpful):
+    """A command that does something."""
 
 
-def _configure_logging(state: State) -> None:
-    import time
+class EdisonGroup(Helpful, click.Group):
+    """A command with commands below it."""
 
-    handler = logging.StreamHandler(sys.stderr)
-    if state.log_json:
-        handler.setFormatter(_JsonLines())
-        handler.formatter.converter = time.gmtime  # type: ignore[union-attr]  # set above
-    else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("edison_ci")
-    logger.handlers[:] = [handler]
-    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
-    logger.setLevel(logging.DEBUG if state.debug else levels[min(state.verbose, 2)])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, or name the nearest one."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not ctx.resilient_parsing:  # that is a shell asking
+            raise click.UsageError(unknown(args[0], known), ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands first: they are what one looks for."""
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return what to say of a command that is not there."""
+    hint = did_you_mean(name, known, label="there are")
+    return f"no command {name!r}; {hint or 'there are many'}"

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal, table
+from edison_ci.cli.terminal import ODD, Ink, Terminal, aligned, counted
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import UsageError
+from edison_ci.plan.document import as_json, matrix
 from edison_ci.plan.impact import Impact, impact_since
-from edison_ci.plan.plan import Plan, as_json
+from edison_ci.plan.plan import Plan
 from edison_ci.plan.plan import plan as make_plan
 from edison_ci.plan.shards import MAX_SHARDS
 
 if TYPE_CHECKING:
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.plan.estimate import Span
+
+_NOTHING = "skipped: nothing affected"
 
 
 @click.command(cls=EdisonCommand)
@@ -37,39 +41,48 @@ def plan(
     loop: bool,
     shards: int | None,
 ) -> None:
-    r"""Show what a run would do and cost.
+    """Show what a run would do and cost.
 
     Cells, calls, tokens, cost and time, by phase and model; the smallest change this many cases can
     show, and how many the margin of the gate needs. Nothing is sent.
 
-    \b
     Examples:
       edison plan
       edison plan support-reply --loop
       edison plan --changed-since origin/main
-      edison plan --shards 4
+      edison plan support-reply --shards 4
     """
     terminal = Terminal(state)
-    project = load_project(find_root(state.folder))
-    chosen = [project.experiment(name) for name in experiments]
-    impact = impact_since(project, changed_since) if changed_since else None
-    if not chosen:
-        chosen = [e for e in project.experiments.values() if not e.file.archived]
-    if impact is not None:
+    project = load_project(state.entered(find_root(state.folder)))
+    chosen = _chosen(project, experiments)
+    impact = None
+    if changed_since:
+        impact = impact_since(project, changed_since, offline=state.offline)
         chosen = [e for e in chosen if e.id in impact.affected]
     if shards and len(chosen) > 1:
-        raise UsageError(
-            "shards split one experiment", hint=f"name it: {', '.join(e.id for e in chosen)}"
-        )
+        hint = f"name one: {', '.join(e.id for e in chosen)}"
+        raise UsageError("--shards splits one experiment", hint=hint)
     plans = [make_plan(project, e, shards=shards or 0, loop=loop) for e in chosen]
-    for warning in (w for p in plans for w in p.warnings):
-        terminal.note(f"{warning}")
-    if terminal.json or shards:
-        terminal.document(_document(plans, impact, shards)) if terminal.json else _matrix(plans)
-        return
-    _changes(terminal, impact)
-    for one in plans:
-        _show(terminal, one)
+    terminal.warnings([*project.warnings, *(w for p in plans for w in p.warnings)])
+    if terminal.json:
+        terminal.document(_document(plans, impact, shards))
+    elif shards:
+        terminal.compact(matrix(plans[0]) if plans else {"include": []})
+        if not plans:
+            terminal.note(_NOTHING)
+    else:
+        _changes(terminal, impact, {e.id for e in _chosen(project, experiments)})
+        for index, one in enumerate(plans):
+            if index:
+                terminal.result()
+            _show(terminal, one)
+
+
+def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
+    """Return the experiments that are named, or all that are not archived."""
+    if names:
+        return [project.experiment(name) for name in dict.fromkeys(names)]
+    return [e for e in project.experiments.values() if not e.file.archived]
 
 
 def _document(plans: list[Plan], impact: Impact | None, shards: int | None) -> dict[str, Any]:
@@ -81,95 +94,82 @@ def _document(plans: list[Plan], impact: Impact | None, shards: int | None) -> d
             "affected": [{"experiment": k, "because": list(v)} for k, v in impact.affected.items()],
             "unaffected": list(impact.unaffected),
         }
-    if shards and plans:
-        body["matrix"] = _include(plans[0])
+    if shards:
+        body["matrix"] = matrix(plans[0]) if plans else {"include": []}
     return body
 
 
-def _include(plan: Plan) -> dict[str, Any]:
-    count = len(plan.shards)
-    rows = [
-        {"experiment": plan.experiment, "shard": f"{index}/{count}", "cases": cases}
-        for index, cases in enumerate(plan.shards, 1)
-    ]
-    return {"include": rows}
-
-
-def _matrix(plans: list[Plan]) -> None:
-    import json
-
-    click.echo(json.dumps(_include(plans[0]) if plans else {"include": []}))
-
-
-def _changes(terminal: Terminal, impact: Impact | None) -> None:
+def _changes(terminal: Terminal, impact: Impact | None, chosen: set[str]) -> None:
     if impact is None:
         return
     terminal.result(f"Compared with {impact.ref} at {impact.commit[:8]}:")
-    for name, reasons in impact.affected.items():
+    affected = {name: why for name, why in impact.affected.items() if name in chosen}
+    for name, reasons in affected.items():
         shown = ", ".join(reasons[:3]) + (", ..." if len(reasons) > 3 else "")
         terminal.result(f"  {name} is affected: {shown}")
     for name in impact.unaffected:
-        terminal.result(f"  {name} is not affected")
-    if not impact.affected:
-        terminal.result("skipped: nothing affected")
-    terminal.result()
+        if name in chosen:
+            terminal.result(f"  {name} is not affected")
+    if affected:
+        terminal.result()
+    else:
+        terminal.result(_NOTHING)
 
 
 def _show(terminal: Terminal, plan: Plan) -> None:
-    mark = terminal.style("  (simulated models)", fg="yellow") if plan.simulated else ""
-    terminal.result(terminal.style(plan.experiment, bold=True) + mark)
-    held = f", {plan.holdout} of them held out" if plan.holdout else ""
-    skipped = f", {plan.skipped} skipped" if plan.skipped else ""
-    calls = f"{plan.calls:,} calls to make, 0 reused"
-    terminal.result(f"  {plan.cases:,} cases{held}; {plan.cells:,} cells{skipped}; {calls}")
+    terminal.result(Ink(plan.experiment, bold=True), Ink(_simulated(plan), ODD))
+    held = f" ({plan.holdout:,} held out)" if plan.holdout else ""
+    skipped = f" ({plan.skipped:,} skipped)" if plan.skipped else ""
+    terminal.result(
+        f"  {counted(plan.cases, 'case')}{held}, {counted(plan.cells, 'cell')}{skipped}: "
+        f"{counted(plan.calls, 'call')} to make, 0 reused"
+    )
     for reason in plan.reasons:
         terminal.result(f"    {reason}")
     if plan.iterations.high > 1:
         low, high = plan.iterations.low, plan.iterations.high
-        terminal.result(
-            f"  loop of {low:g} to {high:g} iterations; calls are those of all {high:g}"
-        )
-    rows = [("phase", "model", "calls", "tokens", "cost", "time")]
-    for load in plan.loads:
-        rows.append(
-            (
-                load.phase,
-                load.name,
-                f"{load.calls:,}",
-                _thousands(load.tokens, exact=load.exact_tokens),
-                _dollars(load.cost_microusd),
-                _time(load.seconds),
-            )
-        )
-    if len(plan.loads) > 1:
-        rows.append(
-            (
-                "total",
-                "",
-                f"{plan.calls:,}",
-                _thousands(plan.tokens),
-                _dollars(plan.cost_microusd),
-                _time(plan.seconds),
-            )
-        )
-    for line in table(rows, right=frozenset({2, 3, 4, 5})):
-        terminal.result("  " + line)
+        said = f"loop of {low:g} to {high:g} iterations; calls are those of all {high:g}"
+        terminal.result(f"    {said}")
+    for row in aligned(_rows(plan), right=frozenset({2, 3, 4, 5})):
+        terminal.result("  " + row)
     _evidence(terminal, plan)
     for blocker in plan.blockers:
-        terminal.result("  " + terminal.style("before a run: ", fg="yellow") + blocker)
+        terminal.result("  ", Ink("before a run:", ODD), f" {blocker}")
     terminal.result(f"  plan {plan.hash[:8]}")
-    terminal.result()
+
+
+def _simulated(plan: Plan) -> str:
+    """Return which models are made up, so that nobody takes their numbers for evidence."""
+    made_up = dict.fromkeys(load.model.name for load in plan.loads if load.model.simulated)
+    if all(load.model.simulated for load in plan.loads):
+        return "  (simulated models)"
+    return f"  (simulated: {', '.join(made_up)})" if made_up else ""
+
+
+def _rows(plan: Plan) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("phase", "model", "calls", "tokens", "cost", "time")]
+    for load in plan.loads:
+        tokens = _thousands(load.tokens, exact=load.exact_tokens)
+        cost, time = _dollars(load.cost_microusd), _time(load.seconds)
+        rows.append((load.phase, load.name, f"{load.calls:,}", tokens, cost, time))
+    if len(plan.loads) > 1:
+        cost, time = _dollars(plan.cost_microusd), _time(plan.seconds)
+        rows.append(("total", "", f"{plan.calls:,}", _thousands(plan.tokens), cost, time))
+    return rows
 
 
 def _evidence(terminal: Terminal, plan: Plan) -> None:
-    if plan.smallest_effect is not None:
+    cases = counted(plan.gating, "case")
+    if plan.smallest_effect is None or plan.smallest_effect > 1:
+        terminal.result(f"  {cases} can show no change, however large: add cases.")
+    else:
         points = 100 * plan.smallest_effect
         terminal.result(
-            f"  With {plan.cases:,} cases you can detect changes of about {points:.1f} points "
-            "or more (if differences vary by 25 points)."
+            f"  With {cases} you can detect changes of about {points:.1f} points or more"
         )
+        terminal.result("  (if differences vary by 25 points; nothing is measured yet).")
     if plan.margin is not None and plan.cases_for_margin is not None:
-        verdict = "enough" if plan.cases >= plan.cases_for_margin else "not yet enough"
+        verdict = "enough" if plan.gating >= plan.cases_for_margin else "not yet enough"
         terminal.result(
             f"  The {100 * plan.margin:g}-point margin needs about "
             f"{plan.cases_for_margin:,} cases: {verdict}."

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal, table
+from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
 from edison_ci.config.prices import (
     MAX_BYTES,
@@ -21,14 +21,23 @@ from edison_ci.config.prices import (
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ProjectNotFound, UsageError
+from edison_ci.names import did_you_mean
 
 _SHOWN = 40
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=EdisonGroup, invoke_without_command=True)
 @click.pass_context
 def prices(ctx: click.Context) -> None:
-    """Show or update the price table."""
+    """Show or update the price table.
+
+    Without a command: how many models it has, of which day, and where it comes from.
+
+    Examples:
+      edison prices
+      edison prices show gpt-4o
+      edison prices update --from model_prices_and_context_window.json
+    """
     if ctx.invoked_subcommand is None:
         ctx.invoke(show, pattern=None)
 
@@ -37,43 +46,38 @@ def prices(ctx: click.Context) -> None:
 @click.argument("pattern", required=False)
 @click.pass_obj
 def show(state: State, pattern: str | None) -> None:
-    r"""Show prices, those whose name contains PATTERN.
+    """Show prices, those whose name contains PATTERN.
 
-    \b
+    Names are PROVIDER/MODEL, prices dollars per million tokens.
+
     Examples:
       edison prices show gpt-4o
       edison prices show anthropic/ --json
     """
     terminal = Terminal(state)
-    found = _table(state)
-    wanted = {k: v for k, v in sorted(found.models.items()) if not pattern or pattern in k}
+    table = _table(state)
+    wanted = {k: v for k, v in sorted(table.models.items()) if not pattern or pattern in k}
+    if pattern and not wanted:
+        hint = did_you_mean(pattern, table.models) or "see: edison prices show / --json"
+        raise UsageError(f"no model's name contains {pattern!r}", hint=hint)
+    about = {"date": table.date, "source": table.source, "origin": table.origin}
     if terminal.json:
-        terminal.document(
-            {
-                "date": found.date,
-                "source": found.source,
-                "origin": found.origin,
-                "models": dict(wanted),
-            }
-        )
+        terminal.document({**about, "models": dict(wanted)})
         return
-    terminal.note(f"{len(found.models):,} models, prices of {found.date} ({found.origin})")
-    terminal.note(f"source: {found.source}")
     if not pattern:
+        terminal.result(f"{len(table.models):,} models, prices of {table.date} ({table.origin})")
+        terminal.result(f"source: {table.source}")
         terminal.note("show some with: edison prices show PATTERN")
         return
-    if not wanted:
-        raise UsageError(f"no model's name contains {pattern!r}")
     rows = [("model", "in", "out", "cached in", "retires")]
     for name, row in list(wanted.items())[:_SHOWN]:
         cached = f"{row['cached_in']:g}" if "cached_in" in row else ""
-        rows.append(
-            (name, f"{row['in']:g}", f"{row['out']:g}", cached, str(row.get("retires", "")))
-        )
-    for line in table(rows, right=frozenset({1, 2, 3})):
-        terminal.result(line)
+        retires = str(row.get("retires", ""))
+        rows.append((name, f"{row['in']:g}", f"{row['out']:g}", cached, retires))
+    terminal.table(rows, right=(1, 2, 3))
     if len(wanted) > _SHOWN:
-        terminal.note(f"and {len(wanted) - _SHOWN} more")
+        terminal.note(f"and {len(wanted) - _SHOWN:,} more; all of them with --json")
+    terminal.note(f"dollars per million tokens, of {table.date} ({table.origin})")
 
 
 @prices.command(cls=EdisonCommand)
@@ -81,49 +85,68 @@ def show(state: State, pattern: str | None) -> None:
     "--from",
     "source",
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="A price file: ours, or litellm's model_prices_and_context_window.json.",
 )
 @click.pass_obj
 def update(state: State, source: Path) -> None:
-    r"""Update the project's price table from a file.
+    """Update the project's price table from a file.
 
     The result is written to .edison/prices.json, which is committed and reviewed like any other
     file. Models the new source no longer lists are kept and marked as retired.
 
-    \b
     Examples:
       edison prices update --from model_prices_and_context_window.json
     """
     terminal = Terminal(state)
-    root = find_root(state.folder)
-    if source.stat().st_size > MAX_BYTES:
-        raise UsageError(f"{source.name} is larger than {MAX_BYTES:,} bytes")
+    root = state.entered(find_root(state.folder))
     today = dt.datetime.now(dt.UTC).date()
+    old, data = _loaded(root), _read(state.folder / source)
     try:
-        old = load_prices(WorkingTree(root))
-        new, changes = update_table(old, source.read_bytes(), name=source.name, today=today)
+        new, changes = update_table(old, data, name=source.name, today=today)
     except Fault as fault:
-        raise UsageError(fault.message, hint=fault.hint) from None
-    path = root / PROJECT_FILE
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(dump_table(new), encoding="utf-8")
-    temporary.replace(path)
+        hint = fault.hint or "give litellm's price file, or one that edison wrote"
+        raise UsageError(_naming(source.name, fault), hint=hint) from None
+    _replace(root / PROJECT_FILE, dump_table(new))
+    lists = {
+        "added": list(changes.added),
+        "changed": list(changes.changed),
+        "kept_retired": list(changes.kept_retired),
+    }
     if terminal.json:
-        terminal.document(
-            {
-                "written": PROJECT_FILE,
-                "added": list(changes.added),
-                "changed": list(changes.changed),
-                "kept_retired": list(changes.kept_retired),
-            }
-        )
+        terminal.document({"written": PROJECT_FILE, **lists})
         return
-    terminal.result(
-        f"wrote {PROJECT_FILE}: {len(changes.added)} added, {len(changes.changed)} changed, "
-        f"{len(changes.kept_retired)} no longer listed and kept as retired"
-    )
+    added, changed, kept = map(len, lists.values())
+    counts = f"{added:,} added, {changed:,} changed, {kept:,} no longer listed and kept as retired"
+    terminal.result(f"wrote {PROJECT_FILE}: {counts}")
+    terminal.note(f"Next: review the change with git diff {PROJECT_FILE}, then commit it")
+
+
+def _read(path: Path) -> bytes:
+    hint = "give a price file"
+    if not path.is_file():  # a FIFO would be waited for
+        what = "is not a file" if path.exists() else "does not exist"
+        raise UsageError(f"{str(path)!r} {what}", hint=hint)
+    if path.stat().st_size > MAX_BYTES:
+        raise UsageError(f"{str(path)!r} is larger than {MAX_BYTES:,} bytes", hint=hint)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}", hint=hint) from None
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"{str(path)!r} cannot be written: {error.strerror}",
+            hint="see who may write that folder",
+        ) from None
 
 
 def _table(state: State) -> PriceTable:
@@ -131,7 +154,17 @@ def _table(state: State) -> PriceTable:
         root = find_root(state.folder)
     except ProjectNotFound:
         return load_prices()
+    return _loaded(state.entered(root))
+
+
+def _loaded(root: Path) -> PriceTable:
     try:
         return load_prices(WorkingTree(root))
     except Fault as fault:
-        raise UsageError(fault.message, hint=fault.hint) from None
+        hint = fault.hint or f"make it anew: remove {PROJECT_FILE}, then edison prices update"
+        raise UsageError(_naming(PROJECT_FILE, fault), hint=hint) from None
+
+
+def _naming(file: str, fault: Fault) -> str:
+    """Return what is wrong with a file, its name included."""
+    return fault.message if file in fault.message else f"{file}: {fault.message}"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.config.cases import STATIC
 from edison_ci.config.load import Experiment, Project, find_root, load_project
+from edison_ci.config.prompt import GRADER_VARIABLES
+from edison_ci.config.prompt_header import fits
+from edison_ci.config.secrets_in_files import redacted
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
@@ -20,7 +27,7 @@ from edison_ci.templating import MissingValueError, RenderError
 if TYPE_CHECKING:
     from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
-    from edison_ci.records import Case, Message
+    from edison_ci.records import Case, Json, Message
 
 _REMEMBERED_IDS = 10_000
 
@@ -45,19 +52,19 @@ class Rendered:
 @click.option("--var", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable.")
 @click.pass_obj
 def render(state: State, /, prompt: str, **options: Any) -> None:
-    r"""Show exactly what a model would be sent.
+    """Show exactly what a model would be sent.
 
-    PROMPT is a path or an id. Tokens are shown for each section.
+    PROMPT is a path or an id. Tokens are shown for each section. A variable whose declared type is
+    not a string takes JSON. What looks like a key is cut short.
 
-    \b
     Examples:
       edison render support-reply
       edison render prompts/support-reply.md --case return-green-blanket
       edison render support-reply --var message="Where is my order?" --json
     """
     terminal = Terminal(state)
-    project = load_project(find_root(state.folder))
-    found = _prompt(project, prompt)
+    project = load_project(state.entered(find_root(state.folder)))
+    found = _prompt(project, prompt, state.folder)
     home = _experiment(project, found, options["experiment"])
     configuration = _configuration(home, found, options["model"])
     case = _case(project, home, options["case_id"])
@@ -65,7 +72,7 @@ def render(state: State, /, prompt: str, **options: Any) -> None:
         prompt=found,
         label=label_of(found, project.root),
         case=case,
-        messages=_messages(found, case, dict(_variable(text) for text in options["variables"])),
+        messages=_messages(found, case, _variables(found, options["variables"])),
         configuration=configuration,
         counter=counter_for(configuration.model) if configuration else ESTIMATE,
     )
@@ -75,10 +82,10 @@ def render(state: State, /, prompt: str, **options: Any) -> None:
         _show(terminal, rendered)
 
 
-def _prompt(project: Project, wanted: str) -> Prompt:
-    normal = wanted.removeprefix("./")
+def _prompt(project: Project, wanted: str, folder: Path) -> Prompt:
+    place = Path(os.path.relpath((folder / wanted).resolve(), project.root)).as_posix()
     for path, prompt in project.prompts.items():
-        if normal in (path, prompt.id, path.removesuffix(".md")):
+        if wanted == prompt.id or path in (wanted, place, f"{place}.md"):
             return prompt
     known = [prompt.id for prompt in project.prompts.values()]
     hint = did_you_mean(wanted, known, label="prompts")
@@ -93,7 +100,9 @@ def _experiment(project: Project, prompt: Prompt, name: str | None) -> Experimen
         return next((e for e in project.experiments.values() if uses(e)), None)
     chosen = project.experiment(name)
     if not uses(chosen):
-        raise UsageError(f"experiment {name!r} does not use {prompt.path}")
+        others = [e.id for e in project.experiments.values() if uses(e)]
+        hint = f"these do: {', '.join(others)}" if others else "no experiment does"
+        raise UsageError(f"experiment {name!r} does not use {prompt.path}", hint=hint)
     return chosen
 
 
@@ -112,18 +121,39 @@ def _case(project: Project, experiment: Experiment | None, wanted: str | None) -
             near.append(case.id)
     if feed.problems:
         raise ConfigError(feed.problems)
-    hint = did_you_mean(wanted or "", near)
+    hint = did_you_mean(wanted or "", near) or f"the first are: {', '.join(near[:3])}"
     raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
 
 
-def _variable(text: str) -> tuple[str, Any]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise UsageError(f"--var {text!r} is not NAME=VALUE")
-    return name, value
+def _variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
+    """Return the values that were set, each of the type that the prompt declares."""
+    values: dict[str, Json] = {}
+    known = {*prompt.inputs, *(GRADER_VARIABLES if prompt.header.type == "grader" else ())}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            hint = 'write --var name="some text"'
+            raise UsageError(f"--var {text!r} is not NAME=VALUE", hint=hint)
+        if name not in known:
+            hint = did_you_mean(name, known, label="it has") or "it has none"
+            raise UsageError(f"{prompt.id} has no variable {name!r}", hint=hint)
+        kind = prompt.inputs[name].type if name in prompt.inputs else "string"
+        values[name] = value if kind == "string" else _typed(name, value, kind)
+    return values
 
 
-def _messages(prompt: Prompt, case: Case, given: dict[str, Any]) -> tuple[Message, ...]:
+def _typed(name: str, text: str, kind: str) -> Json:
+    hint = f"--var {name}=... takes a {kind} as JSON"
+    try:
+        value = parse_json(text)
+    except Fault as fault:
+        raise UsageError(f"{name} is not JSON: {fault.message}", hint=hint) from None
+    if not fits(value, kind):
+        raise UsageError(f"{name} is not a {kind}", hint=hint)
+    return value
+
+
+def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Message, ...]:
     graded = {"expected": case.expected} if prompt.header.type == "grader" else {}
     values = {**case.inputs, **graded, **given}
     try:
@@ -135,7 +165,9 @@ def _messages(prompt: Prompt, case: Case, given: dict[str, Any]) -> tuple[Messag
             hint=f"variables given: {known}; set more with --var NAME=VALUE",
         ) from None
     except RenderError as error:
-        raise UsageError(f"case {case.id!r} cannot be rendered: {error}") from None
+        raise UsageError(
+            f"case {case.id!r} cannot be rendered: {error}", hint=f"see {prompt.path}"
+        ) from None
 
 
 def _configuration(
@@ -189,7 +221,9 @@ def _show(terminal: Terminal, rendered: Rendered) -> None:
     for message in rendered.messages:
         count = counter.count(message.content)
         total += count
-        terminal.result(terminal.style(f"--- {message.role} ({mark}{count} tokens)", bold=True))
-        for line in message.content.split("\n"):
-            terminal.result(terminal.style(line))
-    terminal.note(f"{mark}{total} tokens ({counter.method})")
+        terminal.result(Ink(f"--- {message.role} ({mark}{count:,} tokens)", bold=True))
+        for line in redacted(message.content).split("\n"):
+            terminal.result(line)
+    terminal.note(f"{mark}{total:,} tokens ({counter.method})")
+    if any(redacted(message.content) != message.content for message in rendered.messages):
+        terminal.note("something that looks like a key is cut short here; a model would see it all")

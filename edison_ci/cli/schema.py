@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.terminal import Terminal, write
 from edison_ci.shipped import shipped
 
 KINDS = ("edison", "models", "experiment", "prompt", "rubric", "dataset", "quarantine", "trust")
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("kind", required=False, type=click.Choice(KINDS))
+@click.argument("kind", required=False, type=click.Choice(KINDS), metavar="[KIND]")
 @click.pass_obj
 def schema(state: State, kind: str | None) -> None:
-    r"""Print the JSON Schema of a file kind.
+    """Print the JSON Schema of a file kind.
 
-    \b
+    KIND is edison, models, experiment, prompt, rubric, dataset, quarantine or trust; without it the
+    kinds are listed. The schemas are draft-07, the one that editors speak.
+
     Examples:
       edison schema experiment
       edison schema rubric > rubric.schema.json
@@ -26,9 +30,8 @@ def schema(state: State, kind: str | None) -> None:
         terminal = Terminal(state)
         if terminal.json:
             terminal.document({"kinds": list(KINDS)})
-        else:
-            for name in KINDS:
-                terminal.result(name)
+        for name in KINDS:
+            terminal.result(name)
         return
     text = (shipped("schemas") / f"{kind}.schema.json").read_text(encoding="utf-8")
-    click.echo(text, nl=False)
+    write(sys.stdout, text.rstrip("\n"))

@@ -1,21 +1,29 @@
 """How do results and errors reach people, scripts and GitHub?
 
-Results go to stdout, everything else to stderr. Text that comes from files or models is made
-harmless first: no control characters, no bidirectional tricks, no workflow commands.
+Results go to stdout, everything else to stderr, and whatever comes from files is made harmless on
+the way: a command hands over plain texts and says which of them are to be coloured.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import dataclasses
 import os
-import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
-from edison_ci.config.secrets_in_files import redacted
-from edison_ci.errors import ConfigError, ExitCode, Location, Problem, Severity
+from edison_ci.cli.annotations import workflow_commands
+from edison_ci.cli.harmless import (
+    in_actions,
+    json_text,
+    line,
+    lines,
+    without_commands,
+    without_pieces,
+)
+from edison_ci.errors import ConfigError, ExitCode, Location, Problem, Severity, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,20 +31,17 @@ if TYPE_CHECKING:
     from edison_ci.cli.options import State
 
 SCHEMA_VERSION = 1
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
-_MAX_ANNOTATIONS = 9
 
 
-def clean(text: str) -> str:
-    """Return a text that a terminal shows and does not obey."""
-    return _UNSAFE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+class Ink(NamedTuple):
+    """A text and how it looks where there is colour."""
+
+    text: str
+    color: str | None = None
+    bold: bool | None = None
 
 
-def safe(text: str) -> str:
-    """Return a text about somebody's files: harmless, and without what looks like a secret."""
-    return clean(redacted(text))
+BAD, ODD, GOOD = "red", "yellow", "green"
 
 
 class Terminal:
@@ -44,156 +49,218 @@ class Terminal:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.color = _color_wanted(state)
-
-    # --- results ----------------------------------------------------------------------------------
-
-    def result(self, text: str = "") -> None:
-        """Print a line of the result, unless JSON is asked for."""
-        if not self._state.json:
-            _write(sys.stdout, clean(text) if not self.color else _clean_styled(text))
-
-    def document(self, value: dict[str, Any]) -> None:
-        """Print the one JSON document."""
-        body = {"schema_version": SCHEMA_VERSION, **value}
-        _write(sys.stdout, json.dumps(body, indent=2, ensure_ascii=False))
 
     @property
     def json(self) -> bool:
         """Whether JSON is asked for."""
         return self._state.json
 
-    def note(self, text: str) -> None:
+    # --- results ----------------------------------------------------------------------------------
+
+    def result(self, *parts: str | Ink) -> None:
+        """Print a line of the result, unless JSON is asked for or quiet."""
+        if not self._state.json and not self._state.quiet:
+            self._print(sys.stdout, parts)
+
+    def document(self, value: dict[str, Any]) -> None:
+        """Print the one JSON document."""
+        self.compact({"schema_version": SCHEMA_VERSION, **value}, indent=2)
+
+    def compact(self, value: Any, *, indent: int | None = None) -> None:
+        """Print a value as JSON on one line."""
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        ascii_only = not encoding.lower().replace("-", "").startswith("utf")
+        write(sys.stdout, json_text(value, indent=indent, ascii_only=ascii_only))
+
+    def table(self, rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
+        """Print rows as aligned columns, those in `right` flush right."""
+        for row in aligned(rows, right=frozenset(right)):
+            self.result(row)
+
+    # --- remarks ----------------------------------------------------------------------------------
+
+    def note(self, *parts: str | Ink) -> None:
         """Print a remark to stderr, unless quiet."""
         if not self._state.quiet:
-            _write(sys.stderr, clean(text) if not self.color else _clean_styled(text))
+            self._print(sys.stderr, parts)
 
-    def style(self, text: str, **styles: Any) -> str:
-        """Return the text with colour where colour is wanted; data in it is made harmless."""
-        safe = clean(text)
-        return click.style(safe, **styles) if self.color else safe
+    def warnings(self, problems: Iterable[Problem]) -> None:
+        """Print problems that stop nothing to stderr, unless quiet."""
+        if not self._state.quiet:
+            self._list(problems, sys.stderr)
 
     # --- errors -----------------------------------------------------------------------------------
 
-    def failure(
-        self,
-        code: str,
-        message: str,
-        exit_code: ExitCode,
-        *,
-        where: Location | None = None,
-        hint: str = "",
-    ) -> int:
-        """Print why the command failed; return its exit code."""
-        if self._state.json:
-            error = {
-                "code": code,
-                "message": redacted(message),
-                "file": where.file if where else None,
-                "line": where.line if where else None,
-                "column": where.column if where else None,
-                "hint": redacted(hint),
-            }
-            self.document({"error": error, "exit_code": int(exit_code)})
+    def problems(self, problems: Iterable[Problem]) -> None:
+        """Print problems as the result, one a line with its hint below; quiet keeps the errors."""
+        if self._state.quiet:
+            self._list((p for p in problems if p.severity is Severity.ERROR), sys.stderr)
         else:
-            place = f"{where}: " if where else ""
-            head = self.style("error:", fg="red", bold=True)
-            _write(sys.stderr, f"{head} {safe(place + message)}")
-            if hint:
-                _write(sys.stderr, f"  {safe(hint)}")
-        self.annotate([Problem(where or Location(""), code, message, hint)])
+            self._list(problems, sys.stdout)
+
+    def failure(self, problem: Problem, exit_code: ExitCode) -> int:
+        """Print why the command failed; return its exit code."""
+        problem = _told(problem)
+        if self._state.json:
+            self._failed(problem, exit_code)
+        else:
+            place = f"{self.place(problem.where)}: " if problem.where.file else ""
+            self._print(sys.stderr, (Ink("error:", BAD, bold=True), f" {place}{problem.message}"))
+            if problem.hint:
+                self._print(sys.stderr, (f"  {problem.hint}",))
+        self.annotate([problem])
         return int(exit_code)
 
     def invalid(self, error: ConfigError) -> int:
         """Print every problem of the project's files; return the exit code."""
-        if len(error.problems) == 1 or self._state.json:
-            return self.failure(
-                error.code, error.message, error.exit_code, where=error.where, hint=error.hint
+        if self._state.json:
+            problem = Problem(error.problems[0].where, error.code, error.message, error.hint)
+            self._failed(
+                _told(problem), error.exit_code, problems=list(map(as_json, error.problems))
             )
-        self.problems(error.problems, to=sys.stderr)
+        else:
+            self._list(error.problems, sys.stderr)
+            self.note(f"{counted(len(error.problems), 'error')}; nothing was done")
         self.annotate(error.problems)
         return int(error.exit_code)
 
-    def problems(self, problems: Iterable[Problem], *, to: Any = None) -> None:
-        """Print problems, one a line with its hint below."""
-        stream = to or sys.stdout
-        for problem in problems:
-            warning = problem.severity is Severity.WARNING
-            word = self.style("warning" if warning else "error", fg="yellow" if warning else "red")
-            place = self.style(str(problem.where), bold=True)
-            _write(stream, f"{place}: {word}: {safe(problem.message)}")
-            if problem.hint:
-                _write(stream, f"    {safe(problem.hint)}")
-
     def annotate(self, problems: Sequence[Problem]) -> None:
         """Print annotations for GitHub when running in an action."""
-        if os.environ.get("GITHUB_ACTIONS") != "true":
-            return
-        ranked = sorted(problems, key=lambda p: (p.severity is Severity.WARNING, p.where.order))
-        for problem in ranked[:_MAX_ANNOTATIONS]:
-            _write(sys.stderr, annotation(problem, self._prefix()))
-        if len(ranked) > _MAX_ANNOTATIONS:
-            _write(
-                sys.stderr, f"::error::{len(ranked) - _MAX_ANNOTATIONS} more problems, see the log"
-            )
+        if in_actions():
+            for command in workflow_commands([*map(_told, problems)], self._state.root):
+                write(sys.stderr, command, obey=True)
 
-    def _prefix(self) -> str:
-        workspace = os.environ.get("GITHUB_WORKSPACE", "")
-        folder = os.path.relpath(self._state.folder, workspace) if workspace else "."
-        return "" if folder == "." or folder.startswith("..") else folder + "/"
+    def traceback(self, error: BaseException) -> None:
+        """Print where an error came from."""
+        import traceback
+
+        write(sys.stderr, lines("".join(traceback.format_exception(error)).rstrip()))
+
+    def place(self, where: Location) -> str:
+        """Return a place in the project as seen from the folder we work in."""
+        if self._state.root is None or not where.file:
+            return str(where)
+        path = os.path.relpath(self._state.root / where.file, self._state.folder.resolve())
+        return str(Location(path, where.line, where.column))
+
+    def _failed(self, problem: Problem, exit_code: ExitCode, **more: Any) -> None:
+        where = problem.where
+        error = {
+            "code": problem.code,
+            "message": problem.message,
+            "file": where.file or None,
+            "line": where.line,
+            "column": where.column,
+            "hint": problem.hint,
+        }
+        self.document({"error": error, **more, "exit_code": int(exit_code)})
+
+    def _list(self, problems: Iterable[Problem], stream: TextIO | None) -> None:
+        for problem in map(_told, problems):
+            warning = problem.severity is Severity.WARNING
+            word = Ink("warning", ODD) if warning else Ink("error", BAD)
+            place = Ink(self.place(problem.where), bold=True)
+            self._print(stream, (place, ": ", word, f": {problem.message}"))
+            if problem.hint:
+                self._print(stream, (f"    {problem.hint}",))
+
+    def _print(self, stream: TextIO | None, parts: Iterable[str | Ink]) -> None:
+        color = _color_wanted(self._state, stream)
+        write(stream, "".join(_painted(part, color=color) for part in parts))
 
 
-def annotation(problem: Problem, prefix: str = "") -> str:
-    """Return a problem as a workflow command."""
-    where = problem.where
-    values = {
-        "file": prefix + where.file if where.file else None,
-        "line": where.line,
-        "col": where.column,
-        "title": f"edison: {problem.code}",
-    }
-    listed = ",".join(f"{k}={_property(str(v))}" for k, v in values.items() if v is not None)
-    text = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-    return f"::{problem.severity} {listed}::{_data(safe(text))}"
+def _painted(part: str | Ink, *, color: bool) -> str:
+    if isinstance(part, str):
+        return line(part)
+    text = line(part.text)
+    return click.style(text, fg=part.color, bold=part.bold) if color else text
 
 
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _color_wanted(state: State) -> bool:
+def _color_wanted(state: State, stream: TextIO | None) -> bool:
     if state.no_color or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return os.environ.get("TERM") != "dumb" and sys.stdout.isatty() and sys.stderr.isatty()
+    return os.environ.get("TERM") != "dumb" and stream is not None and stream.isatty()
 
 
-_STYLE = re.compile("(\x1b\\[[0-9;]*m)")
+# --- streams --------------------------------------------------------------------------------------
 
 
-def _clean_styled(text: str) -> str:
-    """Make a text harmless but keep the colours we put in ourselves with `style`."""
-    return "".join(part if _STYLE.fullmatch(part) else clean(part) for part in _STYLE.split(text))
+def write(stream: TextIO | None, text: str, *, obey: bool = False) -> None:
+    """Write a line to a stream that may be closed, narrow, full, or read by GitHub.
 
-
-def _write(stream: Any, text: str) -> None:
+    `obey` says that GitHub is meant to act on it.
+    """
+    if stream is None:
+        return  # closed before we started
+    if in_actions() and not obey:
+        text = without_commands(text)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+    shown = text.encode(encoding, errors="backslashreplace").decode(encoding)
+    if stream is sys.stderr:
+        flush(sys.stdout)  # so that both are read in the order in which they were written
+    try:
+        stream.write(shown + "\n")
+    except OSError as error:
+        _given_up(stream, error)
 
 
-def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
+def flush(stream: TextIO | None) -> None:
+    """Hand on what was written; a reader that went away is no error, a full disk is."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError as error:
+        _given_up(stream, error)
+
+
+def _given_up(stream: TextIO, error: OSError) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if stream is not sys.stderr and not isinstance(error, BrokenPipeError):
+        raise UsageError(
+            f"the result cannot be written: {error.strerror}", hint="write it somewhere else"
+        ) from None
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
     """Return rows as aligned lines; columns in `right` are flush right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
+    shown = [[line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
+    return [
+        "  ".join(
             cell.rjust(width) if index in right else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+        ).rstrip()
+        for row in shown
+    ]
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _told(problem: Problem) -> Problem:
+    """Return a problem as it may be shown to anybody."""
+    message, hint = without_pieces(problem.message), without_pieces(problem.hint)
+    return dataclasses.replace(problem, message=message, hint=hint)
+
+
+def as_json(problem: Problem) -> dict[str, object]:
+    """Return a problem as it appears in JSON."""
+    problem = _told(problem)
+    return {
+        "file": problem.where.file,
+        "line": problem.where.line,
+        "column": problem.where.column,
+        "code": problem.code,
+        "message": problem.message,
+        "hint": problem.hint,
+        "severity": str(problem.severity),
+    }

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.terminal import GOOD, Ink, Terminal, as_json, counted
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
-from edison_ci.config.secrets_in_files import redacted
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
-from edison_ci.plan.impact import files_of
+
+_SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
 
 
 @click.command(cls=EdisonCommand)
@@ -21,107 +24,125 @@ from edison_ci.plan.impact import files_of
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.pass_obj
 def validate(state: State, paths: tuple[Path, ...], strict: bool) -> None:
-    r"""Check every file, line by line.
+    """Check every file, line by line.
 
     Everything that can be known without a call: syntax, keys, ranges, references between files,
-    templates, datasets, models, prices and trust. With PATHS, only what concerns those files.
+    templates, datasets, models, prices and trust. With PATHS, only what concerns those files; they
+    may lie in several projects.
 
-    \b
     Examples:
       edison validate
       edison validate prompts/support-reply.md
       edison validate --json
     """
     terminal = Terminal(state)
-    root = find_root(_start(state, paths))
-    project, found = inspect_project(WorkingTree(root), root=root)
-    problems = list(found)
-    if project is not None:
-        for experiment in project.experiments.values():
-            problems += DataCheck(project, experiment).run().problems
-    problems = list(sorted_problems(_selected(problems, project, root, paths, state)))
+    reports = [_inspect(root, names) for root, names in _projects(state, paths).items()]
+    problems = _together(reports, state)
     failed = [p for p in problems if strict or p.severity is Severity.ERROR]
     if terminal.json:
         terminal.document({"ok": not failed, "problems": [as_json(p) for p in problems]})
     else:
         terminal.problems(problems)
-        _summary(terminal, project, problems)
+        _summary(terminal, reports, problems)
     terminal.annotate(problems)
     if failed:
         raise click.exceptions.Exit(ExitCode.INVALID)
 
 
-def _start(state: State, paths: tuple[Path, ...]) -> Path:
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What was found in one project."""
+
+    root: Path
+    project: Project | None
+    cases: int
+    problems: list[Problem]
+
+
+def _projects(state: State, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
+    """Return the projects that are meant, and the files in each that are."""
+    if not paths:
+        return {find_root(state.folder): set()}
+    found: dict[Path, set[str]] = {}
     for path in paths:
-        if not (state.folder / path).exists():
-            raise UsageError(
-                f"{str(path)!r} does not exist", hint="give files or folders of a project"
-            )
-    if paths and state.directory is None:
-        first = (state.folder / paths[0]).absolute()
-        return first if first.is_dir() else first.parent
-    return state.folder
+        place = state.folder / path
+        if not os.path.lexists(place):
+            hint = "give files or folders of a project"
+            raise UsageError(f"{str(path)!r} does not exist", hint=hint)
+        # The folder is resolved, not the file: a link belongs to the project it lies in.
+        at = place.resolve() if place.is_dir() else place.parent.resolve() / place.name
+        root = find_root(at if at.is_dir() else at.parent)
+        name = at.relative_to(root).as_posix()
+        found.setdefault(root, set()).add("" if name == "." else name)
+    return found
 
 
-def _selected(
-    problems: list[Problem],
-    project: Project | None,
-    root: Path,
-    paths: tuple[Path, ...],
-    state: State,
-) -> list[Problem]:
-    """Return the problems that concern the given files, or all of them."""
-    names = {_relative(state.folder / path, root) for path in paths}
-    whole = {"", "edison.yaml", ".edison/trust.yaml"}
+def _inspect(root: Path, names: set[str]) -> _Report:
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    cases = 0
     if project is not None:
-        whole.add(project.file.paths.models)
-    if not names or names & whole:
+        for experiment in project.experiments.values():
+            check = DataCheck(project, experiment).run()
+            problems += check.problems
+            cases += check.cases
+    return _Report(root, project, cases, _selected(problems, project, names))
+
+
+def _selected(problems: list[Problem], project: Project | None, names: set[str]) -> list[Problem]:
+    """Return the problems that concern the given files, or all of them.
+
+    A file concerns every experiment that uses it, and so all of that experiment's files; and an
+    experiment that cannot be read may use any file.
+    """
+    if not names or names & _SHARED or project is None or project.file.paths.models in names:
         return problems
     related = set(names)
-    for experiment in project.experiments.values() if project else ():
-        files = files_of(experiment)
-        if files & names:
-            related |= {experiment.path}
     inside = tuple(f"{name}/" for name in names)
-    return [p for p in problems if p.where.file in related or p.where.file.startswith(inside)]
+    for experiment in project.experiments.values():
+        files = project.files_of(experiment)
+        if files & names or any(file.startswith(inside) for file in files):
+            related |= files
+    read = {experiment.path for experiment in project.experiments.values()}
+    folder = f"{project.file.paths.experiments}/"
+
+    def concerns(file: str) -> bool:
+        unread = file.startswith(folder) and file not in read
+        return file in related or file.startswith(inside) or unread
+
+    return [problem for problem in problems if concerns(problem.where.file)]
 
 
-def _relative(path: Path, root: Path) -> str:
-    try:
-        name = path.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        raise UsageError(f"{str(path)!r} is not in the project at {root}") from None
-    return "" if name == "." else name
+def _together(reports: list[_Report], state: State) -> list[Problem]:
+    """Return the problems of all projects; those of several are named from the folder we are in."""
+    if len(reports) == 1:
+        state.entered(reports[0].root)
+        return list(sorted_problems(reports[0].problems))
+    state.entered(state.folder.resolve())
+    return [
+        dataclasses.replace(
+            problem,
+            where=dataclasses.replace(
+                problem.where,
+                file=os.path.relpath(report.root / problem.where.file, state.folder.resolve()),
+            ),
+        )
+        for report in reports
+        for problem in sorted_problems(report.problems)
+    ]
 
 
-def _summary(terminal: Terminal, project: Project | None, problems: list[Problem]) -> None:
-    errors = sum(p.severity is Severity.ERROR for p in problems)
-    warnings = len(problems) - errors
-    if problems:
-        counts = [f"{errors} error{'s' * (errors != 1)}"] if errors else []
-        counts += [f"{warnings} warning{'s' * (warnings != 1)}"] if warnings else []
-        terminal.note(", ".join(counts))
-    if not errors and project is not None:
-        parts = [
-            _count(len(project.experiments), "experiment"),
-            _count(len(project.prompts), "prompt"),
-            _count(len(project.models), "model"),
-        ]
-        terminal.note(terminal.style("ok", fg="green") + f": {', '.join(parts)}")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
-
-
-def as_json(problem: Problem) -> dict[str, object]:
-    """Return a problem as it appears in JSON."""
-    return {
-        "file": problem.where.file,
-        "line": problem.where.line,
-        "column": problem.where.column,
-        "code": problem.code,
-        "message": redacted(problem.message),
-        "hint": redacted(problem.hint),
-        "severity": str(problem.severity),
-    }
+def _summary(terminal: Terminal, reports: list[_Report], problems: list[Problem]) -> None:
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    counts = {"error": errors, "warning": len(problems) - errors}
+    said = [counted(number, word) for word, number in counts.items() if number]
+    if errors:
+        terminal.note(", ".join(said))
+        return
+    projects = [report.project for report in reports if report.project is not None]
+    parts = [counted(len(projects), "project")] if len(projects) > 1 else []
+    parts += [
+        counted(sum(len(getattr(project, f"{word}s")) for project in projects), word)
+        for word in ("experiment", "prompt", "rubric", "model")
+    ]
+    parts.append(counted(sum(report.cases for report in reports), "case"))
+    terminal.note(Ink("ok", GOOD), f": {', '.join(parts + said)}")

@@ -8,22 +8,18 @@ reservation: every call books its worst case before it is sent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from edison_ci.config.model_entry import Price
     from edison_ci.config.models import Model
 
-TYPICAL_OUTPUT = (400, 600)
-"""500 tokens more or less 20%."""
-JUDGE_INSTRUCTIONS = 400
-PER_CRITERION_OUT = (30, 60)
-GRADER_OUT = (5, 60)
-REFINER_OUT = (300, 900)
-PAIRWISE_OUT = (20, 80)
 _FAST_TOKENS_PER_S, _SLOW_TOKENS_PER_S = 120.0, 25.0
 _FAST_START_S, _SLOW_START_S = 0.3, 1.5
+_SIMULATED_CALL_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +36,54 @@ class Span:
         """Return the span scaled, its ends by different factors if two are given."""
         return Span(self.low * low, self.high * (low if high is None else high))
 
+    def at_most(self, limit: float) -> Span:
+        """Return the span with neither end above the limit."""
+        return Span(min(self.low, limit), min(self.high, limit))
+
     def rounded(self) -> dict[str, int]:
         """Return both ends as whole numbers."""
         return {"low": math.floor(self.low), "high": math.ceil(self.high)}
 
 
 ZERO = Span(0, 0)
+ONCE = Span(1, 1)
+
+TYPICAL_OUTPUT = Span(400, 600)
+"""500 tokens more or less 20%."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Load:
     """What one model would do in one phase."""
 
     phase: str
     model: Model
     name: str
+    """Name of the model or of one of its configurations."""
     price: Price | None
-    calls: int = 0
-    tokens_in: Span = ZERO
-    tokens_out: Span = ZERO
+    once_calls: int = 0
+    """Calls of one iteration."""
+    once_in: Span = ZERO
+    """Input tokens of one iteration, all calls together."""
+    once_out: Span = ZERO
+    iterations: Span = ONCE
     exact_tokens: bool = False
-    _one_out: Span = field(default_factory=lambda: Span(*TYPICAL_OUTPUT))
+    """Whether the input was counted with the model's own tokenizer."""
 
-    def add(self, calls: int, tokens_in: Span, out_per_call: Span) -> None:
-        """Add calls with the input tokens of all of them and the output tokens of one."""
-        self.calls += calls
-        self.tokens_in += tokens_in
-        self.tokens_out += out_per_call.times(calls)
-        self._one_out = out_per_call
+    @property
+    def calls(self) -> int:
+        """Calls, of all iterations if there are several."""
+        return round(self.once_calls * self.iterations.high)
+
+    @property
+    def tokens_in(self) -> Span:
+        """Input tokens of all iterations."""
+        return self.once_in.times(self.iterations.low, self.iterations.high)
+
+    @property
+    def tokens_out(self) -> Span:
+        """Output tokens of all iterations."""
+        return self.once_out.times(self.iterations.low, self.iterations.high)
 
     @property
     def tokens(self) -> Span:
@@ -84,32 +100,45 @@ class Load:
 
     @property
     def seconds(self) -> Span:
-        """Time with as many calls at once as the model allows."""
-        if self.calls == 0:
+        """Time with as many calls at once as the model allows, one iteration after another."""
+        if not self.once_calls:
             return ZERO
-        limits = self.model.limits
-        rounds = math.ceil(self.calls / limits.concurrency)
+        return self._once_seconds().times(self.iterations.low, self.iterations.high)
+
+    def _once_seconds(self) -> Span:
+        calls, limits = self.once_calls, self.model.limits
+        rounds = math.ceil(calls / limits.concurrency)
         if self.model.simulated:
             each = float(self.model.options.get("latency_ms", 0)) / 1000
-            return Span(rounds * each, rounds * each + 0.001 * self.calls)
-        low = rounds * (_FAST_START_S + self._one_out.low / _FAST_TOKENS_PER_S)
-        high = rounds * (_SLOW_START_S + self._one_out.high / _SLOW_TOKENS_PER_S)
-        waiting = [60 * self.calls / limits.rpm] if limits.rpm else []
-        waiting += [60 * self.tokens.high / limits.tpm] if limits.tpm else []
-        return Span(max([low, *waiting]), max([high, *waiting]))
+            return Span(rounds * each, rounds * each + _SIMULATED_CALL_S * calls)
+        out, both = self.once_out.times(1 / calls), self.once_in + self.once_out
+        low = [rounds * (_FAST_START_S + out.low / _FAST_TOKENS_PER_S)]
+        high = [rounds * (_SLOW_START_S + out.high / _SLOW_TOKENS_PER_S)]
+        for rate, wanted in ((limits.rpm, Span(calls, calls)), (limits.tpm, both)):
+            if rate:
+                low.append(60 * wanted.low / rate)
+                high.append(60 * wanted.high / rate)
+        return Span(max(low), max(high))
 
 
-def total(spans: list[Span]) -> Span:
+def total(spans: Iterable[Span]) -> Span:
     """Return the sum of spans."""
-    return Span(sum(s.low for s in spans), sum(s.high for s in spans))
+    summed = ZERO
+    for span in spans:
+        summed += span
+    return summed
 
 
-def longest(spans: list[Span]) -> Span:
-    """Return the span of lanes that run side by side."""
-    return Span(max((s.low for s in spans), default=0), max((s.high for s in spans), default=0))
-
-
-def total_cost(loads: list[Load]) -> Span | None:
+def total_cost(loads: Iterable[Load]) -> Span | None:
     """Return the cost of all loads; None when one of them has no price."""
     costs = [load.cost_microusd for load in loads if load.calls]
-    return None if None in costs else total([cost for cost in costs if cost is not None])
+    return None if None in costs else total(cost for cost in costs if cost is not None)
+
+
+def total_seconds(loads: Iterable[Load]) -> Span:
+    """Return the time of all loads: models run side by side, one model's work in a row."""
+    lanes: dict[str, Span] = {}
+    for load in loads:
+        lanes[load.model.name] = lanes.get(load.model.name, ZERO) + load.seconds
+    spans = list(lanes.values()) or [ZERO]
+    return Span(max(span.low for span in spans), max(span.high for span in spans))

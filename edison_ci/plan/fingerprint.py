@@ -1,4 +1,8 @@
-"""What decides the result of an experiment, in one hash?"""
+"""What decides the result of an experiment, in one hash?
+
+Everything a run depends on counts, and nothing else: not titles and descriptions, not where on a
+disk the project lies, not the order of cases or of files, not how fast a model may be driven.
+"""
 
 from __future__ import annotations
 
@@ -9,99 +13,113 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from edison_ci.documents.marks import Fault
 from edison_ci.templating import Template
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Model
+    from edison_ci.documents.files import Tree
     from edison_ci.records import Case
 
-_NOT_MATERIAL = {"title", "description", "archived", "schedule", "alerts", "tags", "version"}
+_MATERIAL = (
+    "experiment",
+    "objective",
+    "prompts",
+    "models",
+    "split",
+    "draws",
+    "checks",
+    "rubric",
+    "judges",
+    "safety",
+    "gates",
+    "max_errors",
+    "stop",
+    "refine",
+)
+"""Keys of an experiment that a run depends on; its data counts case by case."""
+_MATERIAL_SETTINGS = ("allow_code", "redact_pii_before_storage")
+_CHUNK = 1 << 20
+# Made once: `json.dumps` would make an encoder for each of a million cases.
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Fingerprint:
-    """Adds up everything a run depends on; cases are fed one by one."""
+    """Adds up everything a run depends on; cases are fed one by one, in any order."""
 
     def __init__(self, project: Project, experiment: Experiment) -> None:
-        self._hash = hashlib.sha256()
-        self._add(describe(project, experiment))
+        self._described = _digest(describe(project, experiment))
+        self._cases = 0
 
     def feed(self, case: Case) -> None:
         """Add a case."""
-        self._add(
-            [
-                case.id,
-                case.inputs,
-                case.expected,
-                case.tags,
-                case.difficulty,
-                case.cluster,
-                case.kind,
-            ]
-        )
+        told = [case.id, case.inputs, case.expected, case.tags]
+        digest = _digest([*told, case.difficulty, case.cluster, case.kind])
+        # A sum is the same in any order; ids differ, so no two cases cancel each other.
+        self._cases += int.from_bytes(digest, "big")
 
     def hexdigest(self) -> str:
         """Return the hash of all that was added."""
-        return self._hash.hexdigest()
-
-    def _add(self, value: Any) -> None:
-        text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        self._hash.update(text.encode("utf-8", errors="surrogatepass"))
-        self._hash.update(b"\n")
+        cases = (self._cases % 2**256).to_bytes(32, "big")
+        return hashlib.sha256(self._described + cases).hexdigest()
 
 
 def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
-    """Return everything but the cases that a run of the experiment depends on."""
-    file = experiment.file
-    graders = zip(experiment.graders, file.judges.graders, strict=True)
-    quarantined = [c for c in project.quarantine.cases if c.experiment == experiment.id]
-    return {
-        "experiment": {
-            key: plain(getattr(file, key))
-            for key in type(file).model_fields
-            if key not in _NOT_MATERIAL
+    """Return everything but the cases that a run depends on, by the place where it is written."""
+    parts: dict[str, Any] = {
+        experiment.path: _experiment(project, experiment),
+        **{prompt.path: [prompt.version, prompt.expect] for prompt in experiment.prompts},
+        **{
+            prompt.path: [prompt.version, plain(prompt.header.scale)]
+            for prompt in experiment.graders
         },
-        "prompts": {p.path: [p.version, p.expect] for p in experiment.prompts},
-        "graders": [
-            [
-                g.version,
-                plain(g.header.scale),
-                _model(project, use.by or project.file.defaults.judge),
-            ]
-            for g, use in graders
-        ],
-        "models": [
-            [name, _model_part(project, model), plain(params)]
-            for name, model, params in experiment.models
-        ],
-        "judges": [_model_part(project, judge) for judge in experiment.judges],
-        "others": [_model(project, name) for name in _other_models(project, experiment)],
-        "rubric": plain(experiment.rubric),
-        "schemas": experiment.schemas,
-        "defaults": plain(project.file.defaults),
-        "settings": plain(project.file.settings),
-        "quarantine": plain(quarantined),
+        **experiment.schemas,
     }
+    if experiment.file.rubric is not None:
+        parts[experiment.file.rubric.path] = plain(experiment.rubric)
+    generating = {model.name: model for _, model, _ in experiment.models}
+    others = {name: project.models[name] for name in project.other_models_of(experiment)}
+    for name, model in {**generating, **others}.items():
+        place = f"{project.file.paths.models}: {name}"
+        # What a generating model is sent is told with the experiment, prompt by prompt.
+        parts[place] = [model.identity(), plain(model.params) if name in others else None]
+        parts[f"the price of {name}"] = plain(project.prices.price_of(model))
+    for path in sorted(project.raw_files_of(experiment)):
+        parts[path] = file_digest(project.tree, path)
+    settings = {key: getattr(project.file.settings, key) for key in _MATERIAL_SETTINGS}
+    aside = {entry.case for entry in project.quarantine.cases if entry.experiment == experiment.id}
+    return {**parts, "edison.yaml: settings": settings, "quarantine.yaml": sorted(aside)}
 
 
-def _other_models(project: Project, experiment: Experiment) -> list[str | None]:
-    file = experiment.file
-    screens = (file.safety.moderation, file.safety.toxicity)
-    return [
-        file.judges.pairwise.by if file.judges.pairwise else None,
-        file.refine.by or project.file.defaults.refiner,
-        *(screen.by if screen else None for screen in screens),
-    ]
+def _experiment(project: Project, experiment: Experiment) -> dict[str, Any]:
+    """Return the material keys of the experiment's file, with the defaults that apply to it."""
+    file, defaults = experiment.file, project.file.defaults
+    told = {key: plain(getattr(file, key)) for key in _MATERIAL}
+    sent = [experiment.configurations(prompt) for prompt in experiment.prompts]
+    told["models"] = [[c.name, c.model.name, plain(c.params)] for each in sent for c in each]
+    told["judges"]["pointwise"] = [judge.name for judge in experiment.judges]
+    for grader in told["judges"]["graders"]:
+        grader["by"] = grader["by"] or defaults.judge
+    told["refine"]["by"] = file.refine.by or defaults.refiner
+    told["stop"]["budget_usd"] = plain(file.stop.budget_usd or defaults.budget_usd)
+    told["stop"]["max_iterations"] = file.stop.max_iterations or defaults.max_iterations
+    return told
 
 
-def _model(project: Project, name: str | None) -> Any:
-    model = project.models.get(name) if name else None
-    return _model_part(project, model) if model else name
+def file_digest(tree: Tree, path: str) -> str:
+    """Return the sha256 of a file, or why it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        with tree.open(path) as stream:
+            while chunk := stream.read(_CHUNK):
+                found.update(chunk)
+    except Fault as fault:
+        return fault.code
+    return found.hexdigest()
 
 
-def _model_part(project: Project, model: Model) -> list[Any]:
-    price = project.prices.price_of(model)
-    return [model.name, model.identity(), plain(model.params), plain(price)]
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(_CANONICAL(value).encode("utf-8", errors="surrogatepass")).digest()
 
 
 def plain(value: Any) -> Any:
@@ -113,6 +131,8 @@ def plain(value: Any) -> Any:
         return {"check": getattr(value, "check", None), **fields}
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # a default may be 1 where what is written becomes 1.0
     if isinstance(value, str | int | float | bool) or value is None:
         return value
     if isinstance(value, Iterable):

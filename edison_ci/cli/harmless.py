@@ -1,0 +1,71 @@
+"""How is text from files and models made harmless for terminals, logs and workflows?
+
+Such text may hold escape sequences that a terminal obeys, bidirectional marks that turn a line
+around, lines that GitHub takes for commands, and keys that somebody put where they do not belong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from edison_ci.config.secrets_in_files import redacted
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_SHORTENED = re.compile(r"[\w+/=-]{4}[\w.+/=-]*\.{3}[\w.+/=-]{8,}")
+_COMMAND = re.compile(r"(?m)^(\s*)(?=::)|(?<=#)(?=#\[)")
+
+
+def clean(text: str) -> str:
+    """Return a text that a terminal shows and does not obey; it keeps its lines."""
+    return _UNSAFE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+
+
+def line(text: str) -> str:
+    """Return a text on one line: harmless, and without what looks like a secret."""
+    return clean(redacted(text)).replace("\n", "\\n")
+
+
+def lines(text: str) -> str:
+    """Return a text of several lines: harmless, and without what looks like a secret."""
+    return clean(redacted(text))
+
+
+def without_pieces(text: str) -> str:
+    """Return an error's text without the ends of a secret that was shortened in its middle.
+
+    What is left of it no longer looks like a secret, so whatever was shortened so is cut.
+    """
+    return _SHORTENED.sub(lambda found: f"{found.group()[:4]}...", redacted(text))
+
+
+def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:
+    """Return JSON without secrets, which no terminal or workflow obeys; other texts stay exact."""
+    text = json.dumps(_redacted(value), indent=indent, ensure_ascii=ascii_only, default=str)
+    text = _UNSAFE.sub(lambda found: json.dumps(found.group())[1:-1], text)
+    return text.replace("##[", "#\\u0023[")
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {redacted(str(key)): _redacted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(item) for item in value]
+    return value
+
+
+def in_actions() -> bool:
+    """Whether GitHub reads what we print."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def without_commands(text: str) -> str:
+    """Return a text in which GitHub finds no workflow command, `::name::` or `##[name]`."""
+    return _COMMAND.sub(r"\1\\", text)

@@ -1,0 +1,102 @@
+"""edison init lays out a project and never overwrites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.cli.init import TEMPLATES
+from tests.conftest import EXAMPLES, ROOT
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+
+def test_the_templates_are_the_examples() -> None:
+    assert sorted(TEMPLATES) == sorted(p.name for p in EXAMPLES.iterdir() if p.is_dir())
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_file_of_a_template_is_copied(edison: Edison, folder: Folder, template: str) -> None:
+    assert edison(folder, "init", "--template", template).code == 0
+    source = EXAMPLES / template
+    for path in source.rglob("*"):
+        name = path.relative_to(source).as_posix()
+        if path.is_file() and ".db" not in name and not name.startswith(".edison/schemas"):
+            assert (folder.path / name).read_bytes() == path.read_bytes()
+    for path in (ROOT / "schemas").glob("*.json"):
+        assert (folder.path / ".edison/schemas" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_screen_says_what_was_written_and_what_comes_next(
+    edison: Edison, folder: Folder
+) -> None:
+    done = edison(folder, "init", "my-prompts")
+    assert "  wrote edison.yaml\n" in done.out
+    assert "  wrote .edison/schemas/ (8 files)\n" in done.out
+    assert done.err == (
+        "\nNext:\n"
+        "  cd my-prompts\n"
+        "  edison validate     check every file\n"
+        "  edison plan         show what a run would do and cost\n"
+    )
+
+
+def test_folders_are_made_as_needed(edison: Edison, folder: Folder) -> None:
+    assert edison(folder, "init", "a/b/c").code == 0
+    assert (folder.path / "a/b/c/edison.yaml").is_file()
+
+
+def test_what_is_there_is_kept(edison: Edison, folder: Folder) -> None:
+    folder.write("prompts/support-reply.md", "mine")
+    folder.write("notes.txt", "mine too")
+    done = edison(folder, "init")
+    assert done.code == 0
+    assert "  kept  prompts/support-reply.md (it was there already)\n" in done.out
+    assert folder.read("prompts/support-reply.md") == "mine"
+    assert folder.read("notes.txt") == "mine too"
+
+
+def test_a_link_is_kept_whatever_it_points_to(edison: Edison, folder: Folder) -> None:
+    outside = folder.path.parent / "outside.yaml"
+    (folder.path / "edison.yaml").symlink_to(outside)
+    assert edison(folder, "init").code == 0
+    assert not outside.exists()
+
+
+def test_a_second_time_nothing_changes(edison: Edison, folder: Folder) -> None:
+    edison(folder, "init")
+    before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file()}
+    done = edison(folder, "init")
+    assert "wrote" not in done.out
+    assert {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("target", ["file", "/dev/null"])
+def test_a_file_is_no_target(edison: Edison, folder: Folder, target: str) -> None:
+    folder.write("file", "")
+    done = edison(folder, "init", target)
+    assert (done.code, done.out) == (2, "")
+    assert "is a file" in done.err
+    assert "give the name of a folder" in done.err
+
+
+@pytest.mark.parametrize("target", ["file/below", "/proc/edison"])
+def test_a_target_that_cannot_be_made_is_said(edison: Edison, folder: Folder, target: str) -> None:
+    folder.write("file", "")
+    done = edison(folder, "init", target)
+    assert done.code == 2
+    assert "cannot be made" in done.err
+    assert done.err.count("\n") == 2
+
+
+def test_a_file_in_the_place_of_a_folder_is_not_taken_for_a_kept_file(
+    edison: Edison, folder: Folder
+) -> None:
+    folder.write("prompts", "a file where the folder of prompts should be")
+    done = edison(folder, "init")
+    assert done.code == 2
+    assert "cannot be made: File exists" in done.err
+    assert folder.read("prompts").startswith("a file")

@@ -1,0 +1,238 @@
+"""The documentation says what is there, and what it shows works."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+import yaml
+
+from docs import reference
+from docs.codes import CODES
+from edison_ci.checks.registry import REGISTRY
+from edison_ci.cli.app import COMMANDS, all_commands
+from edison_ci.config.schema import KINDS
+from edison_ci.errors import ExitCode
+from tests.conftest import ROOT, Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: str
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    fence = re.compile(r'^ *```(\w+)(?: title="([^"]*)")?\n(.*?)^ *```$', re.M | re.S)
+    for found in fence.finditer(page.read_text(encoding="utf-8")):
+        yield Block(page.name, found[1], found[2] or "", found[3])
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+# --- current --------------------------------------------------------------------------------------
+
+
+def test_the_generated_parts_are_current() -> None:
+    paths = [str(page.relative_to(ROOT)) for page in PAGES]
+    done = subprocess.run(
+        [sys.executable, "-m", "cogapp", "--check", "--diff", *paths],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"run make docs\n{done.stdout}"
+
+
+def test_every_page_is_linked_from_the_front_door() -> None:
+    for page in PAGES[1:]:
+        assert f"(docs/{page.name})" in README
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    heads = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+# --- complete -------------------------------------------------------------------------------------
+
+
+def test_every_command_is_named() -> None:
+    for words in all_commands():
+        assert f"\n## edison {words}\n" in EVERYTHING
+    for name in COMMANDS:
+        assert f"[`{name}`](docs/commands.md#edison-{name})" in README
+
+
+def test_every_exit_code_is_named() -> None:
+    for exit_code in ExitCode:
+        assert f"| {int(exit_code)} | {exit_code.meaning} |" in README
+
+
+def test_every_check_is_named() -> None:
+    page = (ROOT / "docs/checks.md").read_text(encoding="utf-8")
+    for name in REGISTRY.built_in:
+        assert f"\n| `{name}` |" in page
+
+
+def test_every_kind_of_file_is_described() -> None:
+    page = (ROOT / "docs/files.md").read_text(encoding="utf-8")
+    for kind in KINDS:
+        assert f'reference.keys("{kind}")' in page
+
+
+def test_every_key_of_every_file_is_in_its_table() -> None:
+    assert "`gates[].worst_case_drop`" in reference.keys("experiment")
+    assert "`NAME.limits.rpm`" in reference.keys("models")
+    assert "`settings.reuse_days`" in reference.keys("edison")
+    assert "`criteria[].lower_is_better`" in reference.keys("rubric")
+    assert "| 1 to 100 | `1` | Answers per case |" in reference.keys("experiment")
+
+
+REPORTS = {
+    *("wrong", "Fault", "Problem", "problem", "warning", "warn", "add", "Said", "report", "fault"),
+    *("_problem", "_add", "_at", "_fault", "_warn", "_BadRowError", "SchemaFault"),
+}
+"""Functions and classes whose first literal text is the code of a problem."""
+INTERNAL = {"nested", "expected"}
+READING = ("config", "checks", "documents", "shape.py", "templating.py")
+
+
+def codes_in_use() -> set[str]:
+    found: set[str] = set()
+    for part in READING:
+        place = ROOT / "edison_ci" / part
+        for path in [place] if place.is_file() else place.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call):
+                    found |= code_of(node)
+    return found - INTERNAL
+
+
+def code_of(call: ast.Call) -> set[str]:
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if name in REPORTS and texts and re.fullmatch(r"[a-z]+(-[a-z]+)*", texts[0]):
+        return {texts[0]}
+    return set()
+
+
+def test_every_code_of_a_problem_is_explained_and_none_too_many() -> None:
+    used = codes_in_use()
+    assert used - set(CODES) == set(), "explain them in docs/codes.py"
+    assert set(CODES) - used == set(), "no longer used: remove them from docs/codes.py"
+
+
+# --- true -----------------------------------------------------------------------------------------
+
+
+def commands_shown() -> Iterator[list[str]]:
+    for block in BLOCKS:
+        if block.language == "console":
+            for line in block.text.splitlines():
+                if line.startswith("$ "):
+                    yield shlex.split(line.removeprefix("$ "))
+
+
+def test_console_blocks_name_what_is_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    shown = list(commands_shown())
+    assert shown
+    for word, *args in shown:
+        assert word in ("edison", "make", "cd")
+        if word == "edison":
+            assert args[0] in COMMANDS
+        elif word == "make":
+            assert f"\n{args[0]}:" in makefile
+
+
+def test_console_blocks_work_one_after_the_other(folder: Folder) -> None:
+    here = folder
+    for word, *args in commands_shown():
+        if word == "cd":
+            here = Folder(here.path / args[0])
+        elif word == "edison":
+            done = here.edison(*args)
+            assert done.code == 0, f"{args}: {done.err}"
+
+
+def test_words_after_edison_in_the_text_are_commands() -> None:
+    known = {*COMMANDS, "resume"}
+    for text in re.findall(r"`(?:\$ )?edison ([a-z]+)[^`]*`", EVERYTHING):
+        assert text in known, text
+
+
+def test_the_example_project_of_the_files_page_is_valid(folder: Folder) -> None:
+    titled = [block for block in BLOCKS if block.page == "files.md" and block.title]
+    assert len(titled) >= 11
+    for block in titled:
+        folder.write(block.title, block.text)
+    done = folder.edison("validate", "--strict", "--json")
+    assert json.loads(done.out) == {"schema_version": 1, "ok": True, "problems": []}
+    planned = json.loads(folder.edison("plan", "--json").out)["experiments"][0]
+    assert planned["cases"] == 6
+    assert len([load for load in planned["by_model"] if load["phase"] == "generate"]) == 3
+
+
+@pytest.mark.parametrize(
+    "block",
+    [b for b in BLOCKS if b.language in ("yaml", "json") and not b.title.endswith(".jsonl")],
+    ids=lambda b: f"{b.page}-{b.title or b.text.splitlines()[0]}",
+)
+def test_every_block_of_data_parses(block: Block) -> None:
+    parse = yaml.safe_load if block.language == "yaml" else json.loads
+    assert parse(block.text)
+
+
+def test_the_example_of_a_failure_is_what_a_failure_looks_like(support: Folder) -> None:
+    (shown,) = [b for b in BLOCKS if b.page == "README.md" and b.language == "json"]
+    assert json.loads(support.edison("plan", "x", "--json").out) == json.loads(shown.text)
+
+
+def test_the_hook_of_the_front_door_checks_the_files_of_a_project(support: Folder) -> None:
+    (shown,) = [b for b in BLOCKS if b.title == ".pre-commit-config.yaml"]
+    (hook,) = yaml.safe_load(shown.text)["repos"][0]["hooks"]
+    names = [p.relative_to(support.path).as_posix() for p in support.path.rglob("*") if p.is_file()]
+    staged = [name for name in names if re.search(hook["files"], name)]
+    assert {"edison.yaml", "models.yaml", "prompts/support-reply.md"} <= set(staged)
+    word, *args = shlex.split(hook["entry"])
+    assert word == "edison"
+    assert support.edison(*args, *staged).code == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_page_tells_of_a_machine(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"/(work|root|tmp|home|Users)/", text)
