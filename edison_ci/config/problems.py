@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.config.secrets_in_files import redacted
 from edison_ci.documents.marks import shortened
 from edison_ci.errors import Problem
 from edison_ci.names import did_you_mean
@@ -86,13 +88,25 @@ def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
     if "text" in context and "hint" in context:
         hint = context["hint"]
         return Said(kind, context["text"], hint() if callable(hint) else hint)
-    name = str(path[-1]) if path else "the file"
+    name = _name(path)
     if kind == "missing":
         return Said("missing", f"key {missing!r} is missing" if missing else f"{name} is missing")
     say = _SAYINGS.get(kind)
     if say is not None:
-        return say(name, _short(item.get("input")), context)
+        given = item.get("input")
+        return say(name, _short(given), {**context, "given": given})
     return Said(kind.replace("_", "-"), f"{name}: {item['msg']}")
+
+
+def _name(path: Loc) -> str:
+    """Return what people call the value at a path."""
+    if not path:
+        return "the file"
+    last = path[-1]
+    if isinstance(last, str):
+        return last
+    parent = path[-2] if len(path) > 1 else "the list"
+    return f"entry {last + 1} of {parent}"
 
 
 _BRIEF = reprlib.Repr()
@@ -100,13 +114,19 @@ _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
 
 
 def _short(value: Any) -> str:
-    return shortened(_BRIEF.repr(value), 60)
+    # A secret is cut out first: shortened in its middle, it would no longer look like one.
+    shown = redacted(value) if isinstance(value, str) else value
+    return shortened(redacted(_BRIEF.repr(shown)), 60)
+
+
+def _number(value: float) -> str:
+    whole = isinstance(value, int) or float(value).is_integer()
+    return f"{int(value):,}" if whole else f"{value:g}"
 
 
 def _bound(word: str, key: str) -> Callable[[str, str, dict[str, Any]], Said]:
     def say(name: str, value: str, context: dict[str, Any]) -> Said:
-        limit = context[key]
-        return Said("range", f"{name} is {value}; {word} {limit:g}")
+        return Said("range", f"{name} is {value}; {word} {_number(context[key])}")
 
     return say
 
@@ -114,22 +134,37 @@ def _bound(word: str, key: str) -> Callable[[str, str, dict[str, Any]], Said]:
 def _length(word: str, key: str, what: str) -> Callable[[str, str, dict[str, Any]], Said]:
     def say(name: str, _value: str, context: dict[str, Any]) -> Said:
         actual = context.get("actual_length")
-        has = f"{name} has {actual} {what}" if actual is not None else name
+        if actual is None and isinstance(context["given"], str):
+            actual = len(context["given"])
+        has = name if actual is None else f"{name} has {_counted(actual, what)}"
         return Said("length", f"{has}; {word} {context[key]:,}")
 
     return say
 
 
+def _counted(number: int, what: str) -> str:
+    if number == 1:
+        what = "entry" if what == "entries" else what.removesuffix("s")
+    return f"{number:,} {what}"
+
+
 def _type(wanted: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Said]:
-    def say(name: str, value: str, _context: dict[str, Any]) -> Said:
+    def say(name: str, value: str, context: dict[str, Any]) -> Said:
         advice = hint
         if not hint and wanted == "a text" and not value.startswith(("{", "[", "'")):
             advice = "quote it"
-        if wanted.startswith(("a number", "a whole")) and value.startswith("'"):
+        if wanted.startswith(("a number", "a whole")) and _is_quoted_number(context["given"]):
             advice = "write it without quotes"
         return Said("type", f"{name} is {value}, not {wanted}", advice)
 
     return say
+
+
+def _is_quoted_number(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _literal(name: str, value: str, context: dict[str, Any]) -> Said:
@@ -153,8 +188,8 @@ def _pattern(name: str, value: str, context: dict[str, Any]) -> Said:
 _SAYINGS: dict[str, Callable[[str, str, dict[str, Any]], Said]] = {
     "greater_than_equal": _bound("at least", "ge"),
     "less_than_equal": _bound("at most", "le"),
-    "greater_than": _bound("more than", "gt"),
-    "less_than": _bound("less than", "lt"),
+    "greater_than": _bound("must be more than", "gt"),
+    "less_than": _bound("must be less than", "lt"),
     "string_too_short": _length("at least", "min_length", "characters"),
     "string_too_long": _length("at most", "max_length", "characters"),
     "too_short": _length("at least", "min_length", "entries"),
