@@ -192,7 +192,7 @@ class ExperimentRules:
                 f"{len(points)} configurations; at most {MAX_CONFIGURATIONS}",
                 "leave out a model, or shorten a list in params",
             )
-        return points
+        return points[:MAX_CONFIGURATIONS]
 
     def _configurations(
         self, document: Document, prompt: Prompt, points: list[tuple[Path, Point]]

@@ -13,7 +13,7 @@ from edison_ci.config.cases import CaseFeed
 from edison_ci.config.experiment_rules import ExperimentRules
 from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PriceTable, load_prices
-from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
+from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
 from edison_ci.config.references import References
 from edison_ci.config.registry_rules import RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
@@ -214,7 +214,7 @@ def inspect_project(
         trust=trust,
         quarantine=quarantine,
         prices=prices,
-        warnings=tuple(p for p in files.problems if p not in only_errors(files.problems)),
+        warnings=tuple(only_warnings(files.problems)),
         root=root or Path(),
     )
     return project, files.problems

@@ -207,3 +207,8 @@ class ProjectFiles:
 def only_errors(problems: list[Problem]) -> list[Problem]:
     """Return the problems that stop every command."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+def only_warnings(problems: list[Problem]) -> list[Problem]:
+    """Return the problems that stop nothing."""
+    return [problem for problem in problems if problem.severity is Severity.WARNING]

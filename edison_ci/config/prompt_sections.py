@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from edison_ci.documents.marks import shortened
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.templating import Syntax, Template, TemplateFaults, compile_template
 
@@ -47,12 +48,13 @@ class Findings:
     def add(self, line: int, column: int, code: str, message: str, hint: str = "") -> None:
         """Add an error; lines and columns count from 1."""
         where = Location(self.path, line, column)
-        self.problems.append(Problem(where, code, message, hint))
+        self.problems.append(Problem(where, code, shortened(message), shortened(hint)))
 
     def warn(self, line: int, code: str, message: str, hint: str) -> None:
         """Add a warning about a line."""
         where = Location(self.path, line, 1)
-        self.problems.append(Problem(where, code, message, hint, Severity.WARNING))
+        said = (shortened(message), shortened(hint))
+        self.problems.append(Problem(where, code, *said, Severity.WARNING))
 
     def fault(self, fault: Fault, first_line: int) -> None:
         """Add what was found in a part of the file that starts on `first_line`."""

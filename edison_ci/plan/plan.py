@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.data_check import DataCheck
-from edison_ci.config.project_files import only_errors
+from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.errors import ConfigError, Problem
 from edison_ci.plan.estimate import ONCE, Load, Span, total, total_cost, total_seconds
 from edison_ci.plan.loads import Loads
@@ -110,7 +110,7 @@ def plan(project: Project, experiment: Experiment, *, shards: int = 0, loop: boo
         reasons=_reasons(project, survey, relative=evidence.relative),
         blockers=_blockers(project, experiment, made),
         shards=survey.shards(),
-        warnings=[p for p in check.problems if p not in only_errors(check.problems)],
+        warnings=only_warnings(check.problems),
     )
 
 
