@@ -7,7 +7,6 @@ the same mapping, each with the nearest name that would have been right.
 from __future__ import annotations
 
 import re
-import reprlib
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -26,7 +25,8 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from edison_ci.documents.files import inside
-from edison_ci.documents.marks import Fault, shortened
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.secret_text import brief
 from edison_ci.names import did_you_mean, odd_character
 
 if TYPE_CHECKING:
@@ -226,13 +226,8 @@ def items(minimum: int = 0, maximum: int = 10_000) -> Any:
     return Field(strict=False, min_length=minimum, max_length=maximum)
 
 
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
-
-
-def short(value: object) -> str:
-    """Return a value for a message: quoted, and no longer than a reader wants, whatever it is."""
-    return shortened(_BRIEF.repr(value), 60)
+short = brief
+"""Returns a value for a message."""
 
 
 # --- scalar types that several files share --------------------------------------------------------

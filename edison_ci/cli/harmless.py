@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any
 
-from edison_ci.config.secrets_in_files import redacted
+from edison_ci.documents.secret_text import redacted
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"

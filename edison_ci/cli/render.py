@@ -15,9 +15,9 @@ from edison_ci.config.cases import STATIC
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.config.prompt import GRADER_VARIABLES
 from edison_ci.config.prompt_header import fits
-from edison_ci.config.secrets_in_files import redacted
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for

@@ -59,12 +59,15 @@ class CaseFeed:
     problems: list[Problem] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Case]:
-        seen: set[int] = set()
+        kept: set[int] = set()
         for index, entry in enumerate(self.entries):
-            cases = self._of_entry(index, entry, seen)
+            cases = self._of_entry(index, entry, kept)
             yield from cases if entry.take is None else sample(cases, entry.take)
 
-    def _of_entry(self, index: int, entry: DatasetEntry, seen: set[int]) -> Iterator[Case]:
+    def _of_entry(self, index: int, entry: DatasetEntry, kept: set[int]) -> Iterator[Case]:
+        """Yield the cases of one entry; `kept` has the ids of the entries before it."""
+        seen: set[int] = set()
+        several = len(self.entries) > 1
         reader = RowReader(self.tree, entry, self.types, self.problems)
         keep, kind, types = _condition(entry), entry.kind, self._types()
         repeated: list[_Repeated] = []
@@ -78,7 +81,8 @@ class CaseFeed:
                 continue
             case.line = reader.line
             key = hash(case.id)
-            if key in seen:
+            wanted = keep is None or keep(case)
+            if key in seen or (wanted and key in kept):
                 if len(repeated) < MAX_PROBLEMS:
                     where = reader.locate(("id",))
                     repeated.append(
@@ -88,7 +92,9 @@ class CaseFeed:
                     reader.suppressed += 1
                 continue
             seen.add(key)
-            if keep is None or keep(case):
+            if wanted:
+                if several:
+                    kept.add(key)
                 yield case
         if repeated:
             self._report_repeated(repeated, index, reader)

@@ -189,7 +189,7 @@ class ExperimentRules:
                 document,
                 ("models",),
                 "grid",
-                f"{len(points)} configurations; at most {MAX_CONFIGURATIONS}",
+                f"{_many(len(points))} configurations; at most {MAX_CONFIGURATIONS}",
                 "leave out a model, or shorten a list in params",
             )
         return points[:MAX_CONFIGURATIONS]
@@ -246,3 +246,7 @@ class ExperimentRules:
         for place, name in named:
             if name is not None and name not in self._refs.models:
                 self._refs.unknown_model(document, place, name)
+
+
+def _many(number: int) -> str:
+    return str(number) if number < 1_000 else "1,000 or more"

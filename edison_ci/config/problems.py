@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.config.secrets_in_files import redacted
 from edison_ci.documents.marks import shortened
+from edison_ci.documents.secret_text import brief
 from edison_ci.errors import Problem
 from edison_ci.names import did_you_mean
 
@@ -94,7 +93,7 @@ def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
     say = _SAYINGS.get(kind)
     if say is not None:
         given = item.get("input")
-        return say(name, _short(given), {**context, "given": given})
+        return say(name, brief(given), {**context, "given": given})
     return Said(kind.replace("_", "-"), f"{name}: {item['msg']}")
 
 
@@ -107,16 +106,6 @@ def _name(path: Loc) -> str:
         return last
     parent = path[-2] if len(path) > 1 else "the list"
     return f"entry {last + 1} of {parent}"
-
-
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
-
-
-def _short(value: Any) -> str:
-    # A secret is cut out first: shortened in its middle, it would no longer look like one.
-    shown = redacted(value) if isinstance(value, str) else value
-    return shortened(redacted(_BRIEF.repr(shown)), 60)
 
 
 def _number(value: float) -> str:

@@ -17,12 +17,12 @@ from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
-from edison_ci.config.secrets_in_files import secrets_in
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Document, Fault, Json
+from edison_ci.documents.secret_text import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.shape import Shape

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.prompt_header import Expect, Input, PromptHeader
 from edison_ci.config.prompt_sections import Findings, Section, read_sections
-from edison_ci.config.secrets_in_files import secrets_in
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Document, Fault, Json, Mark
+from edison_ci.documents.secret_text import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.names import did_you_mean, odd_character

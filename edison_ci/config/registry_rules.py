@@ -19,6 +19,35 @@ if TYPE_CHECKING:
     from edison_ci.config.references import References
 
 
+_LITELLM_HOSTS = {
+    "anthropic": "https://api.anthropic.com",
+    "cohere_chat": "https://api.cohere.com",
+    "deepseek": "https://api.deepseek.com",
+    "fireworks_ai": "https://api.fireworks.ai",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "groq": "https://api.groq.com",
+    "mistral": "https://api.mistral.ai",
+    "openai": "https://api.openai.com",
+    "openrouter": "https://openrouter.ai",
+    "together_ai": "https://api.together.xyz",
+    "xai": "https://api.x.ai",
+}
+"""Where litellm sends the calls of a vendor, by the first part of the model's name."""
+
+
+def service_of(model: Model) -> str | None:
+    """Return the address that a model's keys are sent to; None when nobody can tell."""
+    if model.base_url is not None:
+        return model.base_url
+    if model.provider == "bedrock":
+        return f"https://bedrock-runtime.{model.options['region']}.amazonaws.com"
+    if model.provider == "vertex":
+        location = model.options["location"]
+        prefix = "" if location == "global" else f"{location}-"
+        return f"https://{prefix}aiplatform.googleapis.com"
+    return _LITELLM_HOSTS.get(model.model.partition("/")[0])
+
+
 @dataclass(frozen=True, slots=True)
 class RegistryRules:
     """Checks that hold for the project, whatever its experiments are."""
@@ -41,11 +70,16 @@ class RegistryRules:
                 self._refs.unknown_model(document, ("defaults", role), name)
 
     def _check_trust(self, model: Model) -> None:
-        if model.base_url is None:
-            return
+        if model.base_url_env is not None:
+            return  # where the keys go is known, and checked, before a run
+        address = service_of(model)
         for env in model.keys.values():
-            if not self._trust.allows(env, model.base_url):
-                host = origin(model.base_url)
+            if address is None:
+                said = f"model {model.name!r} would send {env} to a host that is not known"
+                hint = "add base_url, and allow its host in .edison/trust.yaml"
+                self._refs.files.problems.append(Problem(model.where, "trust", said, hint))
+            elif not self._trust.allows(env, address):
+                host = origin(address)
                 self._refs.files.problems.append(
                     Problem(
                         model.where,

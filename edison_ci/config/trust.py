@@ -26,6 +26,13 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "OPENROUTER_API_KEY": ("https://openrouter.ai",),
 }
 """Keys of known vendors and the only hosts each may be sent to."""
+BUILT_IN_DOMAINS: dict[str, str] = {
+    "AWS_ACCESS_KEY_ID": ".amazonaws.com",
+    "AWS_SECRET_ACCESS_KEY": ".amazonaws.com",
+    "AWS_SESSION_TOKEN": ".amazonaws.com",
+    "GOOGLE_APPLICATION_CREDENTIALS": "aiplatform.googleapis.com",
+}
+"""Keys of vendors with a host for each region, and what those hosts end in."""
 
 
 def origin(address: str) -> str:
@@ -91,8 +98,14 @@ class TrustFile(Shape):
 
     def allows(self, env: str, address: str) -> bool:
         """Whether the key in a variable may be sent to this address."""
-        target = origin(address)
+        try:
+            target = origin(address)
+        except ValueError:  # no address at all, perhaps from a variable
+            return False
         listed = [host for key in self.keys if key.env == env for host in key.hosts]
         if self.builtin:
             listed += BUILT_IN.get(env, ())
+            domain = BUILT_IN_DOMAINS.get(env)
+            if domain and target.startswith("https://") and target.endswith(f"{domain}:443"):
+                return True
         return any(origin(host) == target for host in listed)

@@ -141,8 +141,12 @@ def _blockers(project: Project, experiment: Experiment, loads: list[Load]) -> li
         for env in model.keys.values():
             if not os.environ.get(env):
                 found.append(f"{env} is not set ({model.name} needs it)")
-        if model.base_url_env and not os.environ.get(model.base_url_env):
+        address = os.environ.get(model.base_url_env or "", "")
+        if model.base_url_env and not address:
             found.append(f"{model.base_url_env} is not set (the address of {model.name})")
+        elif model.base_url_env:
+            untrusted = [e for e in model.keys.values() if not project.trust.allows(e, address)]
+            found += [f"{env} may not go to the host in {model.base_url_env}" for env in untrusted]
     code = any(check.needs_code for check in experiment.file.checks)
     if code and not project.file.settings.allow_code:
         found.append("a check runs code: pass --allow-code or set settings.allow_code")

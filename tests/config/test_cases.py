@@ -529,3 +529,13 @@ def test_a_large_dataset_streams_in_bounded_memory(
     assert read == count
     assert grown_mb < 60
     assert microseconds < 400 if name == "d.yaml" else microseconds < 40
+
+
+def test_one_file_may_be_listed_twice_for_different_cases(data: Data) -> None:
+    data.write(
+        "d.jsonl",
+        {"id": "a", "input": {"x": "1"}, "tags": ["one"]},
+        {"id": "b", "input": {"x": "2"}, "tags": ["two"]},
+    )
+    first, second = ({"path": "d.jsonl", "where": {"tags": tag}} for tag in ("one", "two"))
+    assert data.ids(first, second) == ["a", "b"]

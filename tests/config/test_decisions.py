@@ -83,7 +83,7 @@ def test_a_level_is_a_share_however_it_is_written(written: str, level: float) ->
             "(remove it, or compare with no_worse_than: base)",
         ),
         ("no_worse_than: base\nconfidence: 40%", "3:13: confidence is 0.4; at least 0.5"),
-        ("no_worse_than: base\nconfidence: 1", "3:13: confidence is 1; less than 1"),
+        ("no_worse_than: base\nconfidence: 1", "3:13: confidence is 1; must be less than 1"),
     ],
 )
 def test_what_makes_no_sense_in_a_gate_is_refused(lines: str, message: str) -> None:

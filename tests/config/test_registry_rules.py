@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.config.load import inspect_project
+from edison_ci.documents.files import WorkingTree
 from tests.config.broken import EXPERIMENT, add, said
 
 if TYPE_CHECKING:
@@ -139,3 +141,37 @@ def test_all_problems_of_all_files_are_reported_together(mini: Folder) -> None:
         "quarantine.yaml:6:12",
         "rubrics/tone.yaml:3:3",
     ]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{provider: litellm, model: huggingface/x, key_env: GITHUB_TOKEN, price: free}",
+        "{provider: litellm, model: groq/x, key_env: GITHUB_TOKEN, price: free}",
+        "{provider: vertex, model: x, price: free, key_env: GITHUB_TOKEN, "
+        "options: {project: p, location: europe-west1}}",
+        "{provider: bedrock, model: x, price: free, options: {region: eu-west-1}, "
+        "key_env: {access_key_id: GITHUB_TOKEN, secret_access_key: GITHUB_TOKEN}}",
+    ],
+)
+def test_no_key_goes_where_trust_does_not_say(mini: Folder, entry: str) -> None:
+    mini.write("models.yaml", mini.read("models.yaml") + f"thief: {entry}\n")
+    _, problems = inspect_project(WorkingTree(mini.path), root=mini.path)
+    assert {p.code for p in problems} == {"trust"}
+    assert "GITHUB_TOKEN" in problems[0].message
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{provider: litellm, model: groq/x, key_env: GROQ_API_KEY, price: free}",
+        "{provider: bedrock, model: x, price: free, options: {region: eu-west-1}, "
+        "key_env: {access_key_id: AWS_ACCESS_KEY_ID, secret_access_key: AWS_SECRET_ACCESS_KEY}}",
+        "{provider: vertex, model: x, price: free, key_env: GOOGLE_APPLICATION_CREDENTIALS, "
+        "options: {project: p, location: global}}",
+    ],
+)
+def test_vendors_own_keys_may_go_to_their_regions(mini: Folder, entry: str) -> None:
+    mini.write("models.yaml", mini.read("models.yaml") + f"fine: {entry}\n")
+    _, problems = inspect_project(WorkingTree(mini.path), root=mini.path)
+    assert problems == []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import reprlib
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.decoding import place
-from edison_ci.documents.marks import Fault
+from edison_ci.documents.marks import Fault, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,17 @@ def redacted(text: str) -> str:
         pieces += [text[start : found.start() + 4], "..."]
         start = found.end()
     return "".join([*pieces, text[start:]])
+
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
+
+
+def brief(value: object) -> str:
+    """Return a value for a message: quoted, short, and without what looks like a secret."""
+    # Cut out before it is shortened: a key without its middle no longer looks like one.
+    shown = redacted(value) if isinstance(value, str) else value
+    return shortened(redacted(_BRIEF.repr(shown)), 60)
 
 
 def secrets_in(text: str) -> Iterator[Fault]:
