@@ -13,6 +13,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, Ink, Terminal, as_json, counted
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
+from edison_ci.config.unclaimed import unclaimed_data
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
 
@@ -85,6 +86,7 @@ def _inspect(root: Path, names: set[str]) -> _Report:
             check = DataCheck(project, experiment).run()
             problems += check.problems
             cases += check.cases
+        problems += unclaimed_data(project)
     return _Report(root, project, cases, _selected(problems, project, names))
 
 

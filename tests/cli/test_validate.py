@@ -164,3 +164,16 @@ def test_the_hook_calls_what_is_there(edison: Edison, mini: Folder) -> None:
     mini.edit("prompts/hello.md", "id: hello", "id: hallo")
     assert edison(mini, *words, "prompts/hello.md").code == 2
     assert edison(mini, *words, "models.yaml").code == 2, "shared: everything is checked"
+
+
+def test_rows_are_checked_although_their_experiment_is_invalid(mini: Folder) -> None:
+    mini.edit("experiments/hello.yaml", "prompts:", "promts:")
+    mini.write("datasets/names.jsonl", '{"id": "a", "input": {"name": "A"}, "difficulty": 9}\n')
+    said = mini.edison("validate").out
+    assert "experiments/hello.yaml:3:1: error: unknown key 'promts'" in said
+    assert "datasets/names.jsonl:1:51: error: row 1: difficulty is 9" in said
+
+
+def test_a_large_dataset_that_no_experiment_names_is_left_alone(mini: Folder) -> None:
+    mini.write("datasets/archive.jsonl", "{}\n" + " " * 10_000_001)
+    assert mini.edison("validate").code == 0
