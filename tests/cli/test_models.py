@@ -30,6 +30,9 @@ def test_the_list_shows_price_key_and_limit(
 ) -> None:
     monkeypatch.setenv("MY_ID", "1")
     mini.write("models.yaml", REGISTRY)
+    host = "https://bedrock-runtime.eu-west-1.amazonaws.com"
+    keys = "".join(f"  - {{env: {env}, hosts: ['{host}']}}\n" for env in ("MY_ID", "MY_SECRET"))
+    mini.write(".edison/trust.yaml", f"version: 1\nkeys:\n{keys}")
     done = edison(mini, "models", "list")
     assert done.code == 0
     lines = [line.split("  ") for line in done.out.splitlines()]
