@@ -67,6 +67,7 @@ CODES: dict[str, tuple[str, str]] = {
     "more": ("there are more problems than are shown", "mend the first and validate again"),
     "name": ("a name holds characters that are not allowed", "letters, digits, `-`, `_`, `.`"),
     "no-effect": ("something is written where it does nothing", "remove it"),
+    "no-value": ("a key has no value", "give it one, or remove the key"),
     "not-a-file": ("a path is a folder, FIFO or device", "name a regular file"),
     "not-found": ("a file does not exist", "the nearest name is in the hint"),
     "nul-byte": ("a file holds a NUL byte", "save it as plain text"),

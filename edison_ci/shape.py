@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 
 def wrong(
     code: str, message: str, hint: str | Callable[[], str] = "", *, at: tuple[str | int, ...] = ()
-) -> Exception:
-    """Return the error a validator raises; `at` points below the value that is validated.
-
-    A hint that takes time to find may be a function: it is asked only if the error is shown.
-    """
+) -> PydanticCustomError:
+    """Return the error a validator raises; `at` points below it, a hint may be worked out late."""
     return PydanticCustomError(code, "{text}", {"text": message, "hint": hint, "at": list(at)})
 
 
@@ -69,6 +66,8 @@ def details(error: ValidationError, *, below: tuple[str | int, ...] = ()) -> lis
 class Shape(BaseModel):
     """A mapping in a configuration file."""
 
+    # A validator is built when it is first used, which takes a millisecond or more: what is left
+    # out in a file is made with `model_construct`, because defaults need no validation.
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True
     )
@@ -85,14 +84,16 @@ class Shape(BaseModel):
             return handler(value)
         known = cls.key_names()
         unknown = [key for key in value if key not in known]
-        if not unknown:
+        fields = zip(known, cls.model_fields.values(), strict=True)
+        empty = [k for k, field in fields if value.get(k, k) is None and field.default is None]
+        if not unknown and not empty:
             return handler(value)
         found = [
-            InitErrorDetails(type=cls._unknown(str(key), known), loc=(key,), input=value[key])
-            for key in unknown
+            InitErrorDetails(type=cls._wrong_key(str(key), known), loc=(key,), input=value[key])
+            for key in (*unknown, *empty)
         ]
         try:
-            handler({key: item for key, item in value.items() if key in known})
+            handler({k: v for k, v in value.items() if k in known and k not in empty})
         except ValidationError as error:
             found += details(error)
         raise ValidationError.from_exception_data(cls.__name__, found)
@@ -103,9 +104,11 @@ class Shape(BaseModel):
         return [field.alias or name for name, field in cls.model_fields.items()]
 
     @classmethod
-    def _unknown(cls, key: str, known: list[str]) -> PydanticCustomError:
+    def _wrong_key(cls, key: str, known: list[str]) -> PydanticCustomError:
+        if key in known:
+            return wrong("no-value", f"{key} has no value", "give it one, or remove the key")
         hint = cls.tombstones.get(key) or partial(did_you_mean, key, known)
-        return wrong("unknown-key", f"unknown key {short(key)}", hint)  # type: ignore[return-value]  # it is one
+        return wrong("unknown-key", f"unknown key {short(key)}", hint)
 
 
 # --- how a value may be written, said once for the model and for the schema ----------------------

@@ -121,7 +121,7 @@ def compile_template(source: str, *, syntax: Syntax = "jinja") -> Template:
         return Template(source, {}, None)
     if len(source) > MAX_SOURCE:
         message = f"the template has {len(source):,} characters; at most {MAX_SOURCE:,}"
-        raise TemplateFaults([Fault("length", message)])
+        raise TemplateFaults([Fault("length", message, "shorten it")])
     inspector = _Inspector(source.replace("\r\n", "\n"))
     tree = inspector.read()
     if inspector.faults:
@@ -336,10 +336,12 @@ class _Inspector:
 
     def _refuse(self, node: nodes.Node, message: str, hint: str = "") -> None:
         at = node.lineno if isinstance(node, nodes.Filter) else _start(node)
+        hint = hint or "a template has variables, if, for and filters; compute the rest beforehand"
         self.faults.append(Fault("template", message, hint, at=self._place(at)))
 
     def _fatal(self, message: str, lineno: int = 1) -> TemplateFaults:
-        return TemplateFaults([Fault("template", message, at=self._place(lineno))])
+        hint = "write {{ name }} or {% if name %}...{% endif %}"
+        return TemplateFaults([Fault("template", message, hint, at=self._place(lineno))])
 
     def _place(self, lineno: int) -> tuple[int, int]:
         """Return line and column of what our parser takes for a line: 1 + the offset."""

@@ -93,13 +93,26 @@ def test_unknown_keys_inside_a_list_have_their_own_line() -> None:
     assert said(Basket, text) == [
         "3:29: unknown key 'gram' (did you mean 'grams'?)",
         "4:18: unknown key 'weight' (write grams)",
-        "4:5: key 'grams' is missing",
+        "4:5: key 'grams' is missing (add grams: ...)",
     ]
 
 
 def test_a_removed_key_keeps_a_tombstone_with_advice() -> None:
     assert said(Fruit, "name: apple\ngrams: 3\nweight: 3\n") == [
         "3:1: unknown key 'weight' (write grams)"
+    ]
+
+
+class Bottle(Shape):
+    size: int | None = None
+    colour: Literal["green", "brown"] = "green"
+
+
+def test_a_key_without_a_value_is_told_and_hides_nothing_else() -> None:
+    assert said(Bottle, "size:\ncolour: null\nlabel: x\n") == [
+        "1:6: size has no value (give it one, or remove the key)",
+        "2:9: colour has no value (allowed: green, brown)",
+        "3:1: unknown key 'label' (allowed: colour, size)",
     ]
 
 
@@ -123,7 +136,8 @@ def test_an_endless_key_is_cut_short_in_the_message() -> None:
         ("ripe", "yes", "ripe is 'yes', not true or false"),
         ("ripe", "0", "ripe is 0, not true or false"),
         ("name", "3", "name is 3, not a text (quote it)"),
-        ("name", "null", "name is None, not a text (quote it)"),
+        ("name", "", "name has no value (it needs a text)"),
+        ("name", "null", "name has no value (it needs a text)"),
     ],
 )
 def test_values_are_strict(key: str, value: str, message: str) -> None:

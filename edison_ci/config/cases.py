@@ -100,7 +100,9 @@ class CaseFeed:
             self._report_repeated(repeated, index, reader)
         if reader.suppressed:
             message = f"{reader.suppressed:,} further problems in this file"
-            self.problems.append(Problem(Location(entry.path), "more", message))
+            self.problems.append(
+                Problem(Location(entry.path), "more", message, "mend the first ones")
+            )
 
     def _types(self) -> list[tuple[str, str]]:
         return [(name, kind) for name, kind in self.types.items() if kind]

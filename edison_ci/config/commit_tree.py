@@ -39,7 +39,8 @@ class CommitTree:
         except UsageError as error:
             raise Fault("size", error.message, error.hint) from None
         if data is None:
-            raise Fault("not-found", f"{path} does not exist in {self._commit[:8]}")
+            message = f"{path} does not exist in {self._commit[:8]}"
+            raise Fault("not-found", message, "commit it, or mend the path")
         return io.BytesIO(data)
 
     def names(self, folder: str) -> list[str]:

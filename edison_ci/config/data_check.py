@@ -135,7 +135,8 @@ class DataCheck:
                 if tried.unrenderable <= _LISTED:
                     message = f"case {case.id!r} cannot be rendered: {error}"
                     where = Location(prompt.path, prompt.sections[-1].line, 1)
-                    self.problems.append(Problem(where, "render", message))
+                    hint = "mend the template or the case"
+                    self.problems.append(Problem(where, "render", message, hint))
                 return
             else:
                 return
@@ -187,7 +188,7 @@ class DataCheck:
         if tried.unrenderable > _LISTED:
             more = f"{tried.unrenderable - _LISTED:,} further cases cannot be rendered"
             where = Location(prompt.path, prompt.sections[-1].line, 1)
-            self.problems.append(Problem(where, "render", more))
+            self.problems.append(Problem(where, "render", more, "mend the first ones"))
         if not count or tried.needs() - self._present:
             return
         names = ", ".join(sorted(tried.lacking))

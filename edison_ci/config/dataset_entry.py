@@ -154,7 +154,9 @@ class DatasetEntry(Shape):
     take: Annotated[int, Field(ge=1, le=100_000_000)] | None = Field(
         None, description="A stable sample of this many cases."
     )
-    limits: DataLimits = Field(default_factory=DataLimits, description="How much is too much.")
+    limits: DataLimits = Field(
+        default_factory=DataLimits.model_construct, description="How much is too much."
+    )
 
     @model_validator(mode="after")
     def _one_column_each(self) -> Self:

@@ -180,7 +180,7 @@ class Gate(Shape):
     at_most: Level | None = Field(None, description="Ceiling, 5% or 0.05; an amount is a number.")
     no_worse_than: Literal["base"] | None = Field(None, description="Compare with the base.")
     margin: MarginText = Field(
-        default_factory=lambda: Margin(value=0.05),
+        default_factory=lambda: Margin.model_construct(value=0.05),
         description="5pp (points) or 10% (relative); 10% by default for costs, latency, tokens.",
         json_schema_extra={"default": "5pp"},
     )

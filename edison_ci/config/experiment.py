@@ -33,7 +33,7 @@ class ModelUse(Shape):
 
     use: Name = Field(description="Name in models.yaml.")
     params: GridParams = Field(
-        default_factory=GridParams, description="Parameters; a list makes a grid."
+        default_factory=GridParams.model_construct, description="Parameters; a list makes a grid."
     )
 
 
@@ -91,16 +91,20 @@ class ExperimentFile(Shape):
         (), description="Grades without a model."
     )
     rubric: RubricEntry | None = Field(None, description="Criteria that judges score.")
-    judges: Judges = Field(default_factory=Judges, description="Models that judge.")
-    safety: Safety = Field(default_factory=Safety, description="Screens on every answer.")
+    judges: Judges = Field(default_factory=Judges.model_construct, description="Models that judge.")
+    safety: Safety = Field(
+        default_factory=Safety.model_construct, description="Screens on every answer."
+    )
     gates: Annotated[tuple[Gate, ...], items(0, 50)] = Field((), description="Rules that decide.")
     max_errors: Share = Field(0.2, description="Share of cells in error that still counts.")
-    stop: Stop = Field(default_factory=Stop, description="When it ends.")
-    refine: Refine = Field(default_factory=Refine, description="How it is refined.")
+    stop: Stop = Field(default_factory=Stop.model_construct, description="When it ends.")
+    refine: Refine = Field(default_factory=Refine.model_construct, description="How it is refined.")
     schedule: Annotated[tuple[Schedule, ...], items(0, 20)] = Field(
         (), description="When it runs by itself."
     )
-    alerts: Alerts = Field(default_factory=Alerts, description="When somebody is told.")
+    alerts: Alerts = Field(
+        default_factory=Alerts.model_construct, description="When somebody is told."
+    )
     tags: Annotated[tuple[Name, ...], items(0, 50), UNIQUE] = Field((), description="Tags.")
 
     @model_validator(mode="after")

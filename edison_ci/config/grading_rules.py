@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from edison_ci.checks.code import Python
 from edison_ci.config.decisions import NAMED_METRICS
 from edison_ci.config.schemas_of_users import schema_faults
 from edison_ci.documents.files import read
@@ -17,6 +16,7 @@ from edison_ci.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edison_ci.checks.code import Python
     from edison_ci.checks.options import Check
     from edison_ci.config.experiment import ExperimentFile
     from edison_ci.config.references import Path, References
@@ -119,8 +119,8 @@ class GradingRules:
         check = placed.check
         if check.check == "json_schema":
             self._json_schema(placed, document)
-        elif isinstance(check, Python):
-            fault = self._python(check)
+        elif check.check == "python":
+            fault = self._python(cast("Python", check))
             if fault is not None:
                 place = placed.option(document, "value")
                 self._refs.add(document, place, fault.code, fault.message, fault.hint)

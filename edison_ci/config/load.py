@@ -6,9 +6,8 @@ import dataclasses
 import datetime as dt
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from edison_ci.checks.code import Command, Python
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.experiment_rules import ExperimentRules
 from edison_ci.config.models import Configuration, Model, configure
@@ -24,6 +23,7 @@ from edison_ci.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
     from edison_ci.config.experiment import ExperimentFile
     from edison_ci.config.project import ProjectFile
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from edison_ci.config.rubric import RubricFile
     from edison_ci.config.trust import TrustFile
     from edison_ci.documents.marks import Document, Json
+
+
+INSTRUCTIONS = tuple(
+    f"judges/{kind}.md" for kind in ("pointwise", "pairwise", "moderation", "toxicity")
+)
+"""Where a project keeps instructions of its own for judges and screens."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +83,11 @@ class Experiment:
         """Return the files that code checks run: functions, and what a command line names."""
         found: set[str] = set()
         for check in self.all_checks():
-            if isinstance(check, Python):
-                found.add(check.path)
-            elif isinstance(check, Command):
-                found |= {word for word in check.value if _is_file(tree, word)}
+            if check.check == "python":
+                found.add(cast("Python", check).path)
+            elif check.check == "command":
+                words = cast("Command", check).value
+                found |= {word for word in words if _is_file(tree, word)}
         return found
 
     def types(self) -> dict[str, str]:
@@ -132,6 +139,8 @@ class Project:
     def raw_files_of(self, experiment: Experiment) -> set[str]:
         """Return the files of an experiment that count byte by byte: code, labels, recordings."""
         found = experiment.code_files(self.tree)
+        # A project's own instructions for its judges; what it has none for comes with the package.
+        found |= {path for path in INSTRUCTIONS if self.tree.exists(path)}
         if experiment.rubric is not None and experiment.rubric.calibration is not None:
             found.add(experiment.rubric.calibration.labels)
         models = [model for _, model, _ in experiment.models]

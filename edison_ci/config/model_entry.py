@@ -49,6 +49,11 @@ StopTexts = Annotated[
 ]
 
 
+def _written(params: Shape) -> dict[str, Any]:
+    names = (name for name in type(params).model_fields if name in params.model_fields_set)
+    return {name: getattr(params, name) for name in names}
+
+
 class Params(Shape):
     """Sampling parameters, as written; a default that is not written is left to the sender."""
 
@@ -68,7 +73,7 @@ class Params(Shape):
 
     def written(self) -> dict[str, Any]:
         """Return the parameters the user wrote."""
-        return self.model_dump(exclude_unset=True, exclude_none=True)
+        return _written(self)
 
 
 TemperatureGrid = Annotated[tuple[Temperature, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
@@ -91,6 +96,10 @@ class GridParams(Shape):
     seed: SeedGrid | None = Field(None, description="Seed.")
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
     extra: dict[str, Any] | None = Field(None, description="Passed on to the provider as it is.")
+
+    def written(self) -> dict[str, Any]:
+        """Return the parameters the user wrote."""
+        return _written(self)
 
 
 PricePerMillion = Annotated[float, Field(ge=0, le=100_000)]

@@ -151,12 +151,14 @@ class RegistryReader:
         return False
 
     def _validate(self, name: str, entry: Any) -> None:
+        inherits = isinstance(entry, dict) and entry.get("use") is not None
+        own = _over({}, entry) if inherits else entry
         try:
-            self._uses[name] = ModelEntry.model_validate(entry).use
+            self._uses[name] = ModelEntry.model_validate(own).use
         except ValidationError as error:
             lacking = all(item["type"] == "missing" for item in error.errors(include_url=False))
-            if lacking and isinstance(entry, dict) and isinstance(entry.get("use"), str):
-                self._uses[name] = entry["use"]  # what it lacks may be inherited
+            if lacking and inherits and isinstance(own["use"], str):
+                self._uses[name] = own["use"]  # what it lacks may be inherited
             else:
                 self.problems += problems_of(error, self._document, (name,))
 
@@ -209,12 +211,12 @@ class RegistryReader:
 
     def _whole(self, name: str, chain: list[str]) -> tuple[ModelEntry | None, list[Problem]]:
         """Return a model with all that it inherits, and what is wrong with it."""
-        merged: dict[str, Any] = {}
-        for ancestor in reversed(chain):
+        merged: dict[str, Any] = dict(self._entries[chain[-1]])
+        for ancestor in reversed(chain[:-1]):
             own = self._entries[ancestor]
             if _ADDRESS & own.keys():  # either of the two replaces the other
                 merged = {key: value for key, value in merged.items() if key not in _ADDRESS}
-            merged = _merge(merged, own)
+            merged = _over(merged, own)
         merged.pop("use", None)
         if "fallback" not in self._entries[name]:
             merged["fallback"] = [other for other in merged.get("fallback", ()) if other != name]
@@ -244,7 +246,7 @@ class RegistryReader:
             options=options,
             params=entry.params.written() if entry.params else {},
             price=entry.price,
-            limits=entry.limits or Limits(),
+            limits=entry.limits or Limits.model_construct(),
             fallback=entry.fallback,
             store=entry.store,
             where=self._document.locate((name,), key=True),
@@ -257,14 +259,20 @@ class RegistryReader:
         self.problems.append(Problem(where, code, message, hint))
 
 
-def _merge(lower: Any, upper: Any) -> Any:
-    """Return the upper mapping over the lower one; mappings merge deeply, lists replace."""
-    if isinstance(lower, dict) and isinstance(upper, dict):
-        merged = dict(lower)
-        for key, value in upper.items():
-            merged[key] = _merge(lower[key], value) if key in lower else value
-        return merged
-    return upper
+def _over(lower: Any, upper: Any, depth: int = 0) -> Any:
+    """Return the upper mapping over the lower one; mappings merge deeply, lists replace.
+
+    A key of an entry, or of a mapping in it, takes away what it inherits if it is null. Further
+    down it is a value like others: what is `extra` goes to the provider as it is.
+    """
+    if not isinstance(upper, dict):
+        return upper
+    merged = dict(lower) if isinstance(lower, dict) else {}
+    for key, value in upper.items():
+        merged[key] = _over(merged.get(key), value, depth + 1)
+        if value is None and depth < 2:
+            del merged[key]
+    return merged
 
 
 # --- configurations -------------------------------------------------------------------------------
@@ -272,7 +280,7 @@ def _merge(lower: Any, upper: Any) -> Any:
 
 def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
     """Return the name and parameters of each point of an experiment's grid over one model."""
-    written = use.params.model_dump(exclude_unset=True, exclude_none=True)
+    written = use.params.written()
     fixed = {key: value for key, value in written.items() if key in ("stop", "extra")}
     axes = {key: value for key, value in written.items() if key not in fixed}
     points = []

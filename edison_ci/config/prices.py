@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib.resources import files as resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from edison_ci.config.model_entry import Price
@@ -28,7 +28,7 @@ MAX_PRICE = 100_000
 UNIT = "US dollars per million tokens"
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_FREE = Price.model_validate({"in": 0.0, "out": 0.0})
+_FREE = Price.model_construct(tokens_in=0.0, tokens_out=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def load_prices(tree: Tree | None = None) -> PriceTable:
 
 def bundled() -> bytes:
     """Return the price table that comes with the program."""
-    return resources("edison_ci.config").joinpath("prices.json").read_bytes()
+    return Path(__file__).with_name("prices.json").read_bytes()
 
 
 def parse_table(data: bytes, *, origin: str) -> PriceTable:

@@ -35,7 +35,7 @@ def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> 
     for item in error.errors(include_url=False):
         if len(found) == MOST_PROBLEMS:
             message = f"more than {MOST_PROBLEMS} problems here; the rest is left out"
-            found.append(document.problem(below, "more", message))
+            found.append(document.problem(below, "more", message, "mend the first ones"))
             break
         raw, loc = _unwrap(item)
         path, missing = _path(document.value, (*below, *loc))
@@ -89,12 +89,15 @@ def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
         return Said(kind, context["text"], hint() if callable(hint) else hint)
     name = _name(path)
     if kind == "missing":
-        return Said("missing", f"key {missing!r} is missing" if missing else f"{name} is missing")
+        key = missing or name
+        said = f"key {missing!r} is missing" if missing else f"{name} is missing"
+        return Said("missing", said, f"add {key}: ...")
     say = _SAYINGS.get(kind)
     if say is not None:
         given = item.get("input")
         return say(name, brief(given), {**context, "given": given})
-    return Said(kind.replace("_", "-"), f"{name}: {item['msg']}")
+    code, message = kind.replace("_", "-"), f"{name}: {item['msg']}"
+    return Said(code, message, "edison schema says what is allowed")
 
 
 def _name(path: Loc) -> str:
@@ -139,6 +142,8 @@ def _counted(number: int, what: str) -> str:
 
 def _type(wanted: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Said]:
     def say(name: str, value: str, context: dict[str, Any]) -> Said:
+        if context["given"] is None:
+            return Said("no-value", f"{name} has no value", hint or f"it needs {wanted}")
         advice = hint
         if not hint and wanted == "a text" and not value.startswith(("{", "[", "'")):
             advice = "quote it"
@@ -158,6 +163,8 @@ def _is_quoted_number(value: Any) -> bool:
 
 def _literal(name: str, value: str, context: dict[str, Any]) -> Said:
     allowed = [part.strip("'") for part in _listed(str(context["expected"]))]
+    if context["given"] is None:
+        return Said("no-value", f"{name} has no value", f"allowed: {', '.join(allowed)}")
     return Said("value", f"{name} is {value}", _near(value.strip("'"), allowed))
 
 

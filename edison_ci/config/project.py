@@ -182,10 +182,14 @@ class ProjectFile(Shape):
         )
     )
     description: str = Field("", max_length=1_000, description="What the project is about.")
-    paths: Paths = Field(default_factory=Paths, description="Where the files are.")
+    paths: Paths = Field(default_factory=Paths.model_construct, description="Where the files are.")
     results: FilePath = Field(".edison/results.db", description="The results database.")
-    defaults: Defaults = Field(default_factory=Defaults, description="Defaults of experiments.")
-    settings: Settings = Field(default_factory=Settings, description="Rules of the project.")
+    defaults: Defaults = Field(
+        default_factory=Defaults.model_construct, description="Defaults of experiments."
+    )
+    settings: Settings = Field(
+        default_factory=Settings.model_construct, description="Rules of the project."
+    )
     members: Annotated[tuple[Member, ...], items(0, 1_000)] = Field(
         (), description="People and their roles; none means whoever can write the repository."
     )

@@ -69,18 +69,18 @@ class ProjectFiles:
         self.problems += reader.problems[:MOST_PROBLEMS]
         if len(reader.problems) > MOST_PROBLEMS:
             message = f"more than {MOST_PROBLEMS} problems; the rest is left out"
-            self.problems.append(document.problem((), "more", message))
+            self.problems.append(document.problem((), "more", message, "mend the first ones"))
         return models
 
     def trust(self) -> TrustFile:
         """Return trust.yaml; without one only the built-in pairs are trusted."""
         found = self._shape(TRUST, TrustFile) if self.tree.exists(TRUST) else None
-        return found or TrustFile()
+        return found or TrustFile.model_construct()
 
     def quarantine(self) -> QuarantineFile:
         """Return quarantine.yaml, empty if there is none."""
         found = self._shape(QUARANTINE, QuarantineFile) if self.tree.exists(QUARANTINE) else None
-        return found or QuarantineFile()
+        return found or QuarantineFile.model_construct()
 
     def experiment(self, path: str) -> tuple[ExperimentFile, Document] | None:
         """Return one experiment, its id checked against the file's name."""

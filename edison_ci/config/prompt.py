@@ -213,7 +213,7 @@ def _inputs(
                 ("inputs", name),
                 "variable",
                 f"input {name!r} is declared but not used",
-                did_you_mean(name, undeclared),
+                did_you_mean(name, undeclared) or "use it in the text, or remove it",
             )
         )
     for name in sorted(undeclared - given - GRADER_VARIABLES)[:MOST_PROBLEMS]:

@@ -121,7 +121,9 @@ class PromptHeader(Shape):
     inputs: dict[VariableName, InputEntry] | None = Field(
         None, description="Variables and their types; found in the text by default."
     )
-    params: Params = Field(default_factory=Params, description="Sampling parameters.")
+    params: Params = Field(
+        default_factory=Params.model_construct, description="Sampling parameters."
+    )
     expect: Expect = Field("auto", description="What the output must be.")
     output: (
         Annotated[

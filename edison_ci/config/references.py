@@ -42,7 +42,8 @@ class References:
         """Report a model that is not in the registry, with the nearest that is."""
         registry = self.header.paths.models
         entry = self.files.documents.get(registry)
-        if entry is not None and isinstance(entry.value, dict) and name in entry.value:
+        entries = entry.value if entry is not None and isinstance(entry.value, dict) else {}
+        if name in entries and name != "version":
             return  # it is there and has problems of its own
         hint = did_you_mean(name, self.models, label=f"{registry} has")
         hint = hint or f"add it to {registry}"

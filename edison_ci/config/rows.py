@@ -145,8 +145,8 @@ class RowReader:
                     at = (0, len(source) - len(source.lstrip()))
                     raise Fault("type", "it is not an object", 'write {"input": {...}}', at=at)
             except Fault as fault:
-                if fault.code == "syntax":
-                    fault.hint = fault.hint or "each row is one JSON object on one line"
+                if fault.code == "syntax" and fault.at[1] >= len(source.rstrip()):
+                    fault.hint = "each row is one JSON object on one line"
                 self._bad_row(Location(path, line, fault.at[1] + 1), fault)
             else:
                 yield value
@@ -223,7 +223,8 @@ class RowReader:
             raise self._nonsense()
 
     def _nonsense(self) -> Fault:
-        return Fault("more", "too many bad rows; the rest is not read", at=(self.line - 1, 0))
+        message = "too many bad rows; the rest is not read"
+        return Fault("more", message, "mend the first ones", at=(self.line - 1, 0))
 
     def _too_many(self) -> Fault:
         return Fault(

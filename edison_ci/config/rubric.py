@@ -83,7 +83,7 @@ class Criterion(Shape):
     description: str = Field(min_length=10, max_length=500, description="What the judge looks for.")
     weight: float = Field(gt=0, le=1, description="Share of the composite.")
     scale: ScaleText = Field(
-        default_factory=lambda: Scale(min=0, max=5),
+        default_factory=lambda: Scale.model_construct(min=0, max=5),
         description="Scores; 0-5 by default.",
         json_schema_extra={"default": "0-5"},
     )

@@ -91,7 +91,9 @@ class TrustFile(Shape):
         (), description="Keys and hosts."
     )
     builtin: bool = Field(True, description="Whether the known vendors' own pairs apply.")
-    code: TrustedCode = Field(default_factory=TrustedCode, description="Code checks.")
+    code: TrustedCode = Field(
+        default_factory=TrustedCode.model_construct, description="Code checks."
+    )
     budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="Most a pull request may set as its budget, in dollars."
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edison_ci.errors import Problem
 
 _SUFFIXES = (".jsonl", ".csv", ".yaml", ".yml")
-_LIMITS = DataLimits(max_rows=100_000)
+_LIMITS = DataLimits.model_construct(max_rows=100_000)
 
 
 def unclaimed_data(project: Project) -> list[Problem]:

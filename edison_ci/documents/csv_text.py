@@ -69,7 +69,8 @@ class CsvTable:
         at = (self._start, 0)
         header = [name.strip() for name in names]
         if len(header) > _MAX_COLUMNS:
-            raise Fault("header", f"{len(header):,} columns; at most {_MAX_COLUMNS:,}", at=at)
+            message = f"{len(header):,} columns; at most {_MAX_COLUMNS:,}"
+            raise Fault("header", message, "leave out those that no prompt uses", at=at)
         if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
             raise Fault("header", "one column only", "separate columns with commas", at=at)
         row = CsvRow(0, self._start, header, tuple(self._text))
@@ -79,9 +80,10 @@ class CsvTable:
                 raise Fault("header", f"column {index + 1} has no name", hint, at=row.place(index))
             if len(name) > _MAX_NAME:
                 message = f"column {index + 1} has a name of more than {_MAX_NAME} characters"
-                raise Fault("header", message, at=row.place(index))
+                raise Fault("header", message, "shorten it", at=row.place(index))
             if name in header[:index]:
-                raise Fault("header", f"column {name!r} is named twice", at=row.place(index))
+                message = f"column {name!r} is named twice"
+                raise Fault("header", message, "rename one of them", at=row.place(index))
         return header
 
     def _record(self) -> list[str] | None:
@@ -107,7 +109,7 @@ class CsvTable:
             self._size += len(line)
             if self._size > _MAX_ROW:
                 message = f"the row is longer than {_MAX_ROW:,} characters"
-                hint = "is a quote left open?" if self._text else ""
+                hint = "is a quote left open?" if self._text else "shorten it"
                 raise Fault("size", message, hint, at=(self._start, 0))
             self._text.append(line)
             yield line
@@ -117,13 +119,15 @@ def _ragged(fields: int, width: int, line: int) -> Fault:
     return Fault(
         "ragged-row",
         f"{fields} field{'s' * (fields != 1)}, the header has {width}",
-        "quote fields that contain commas" if fields > width else "",
+        "quote fields that contain commas"
+        if fields > width
+        else "an empty field needs a comma too",
         at=(line, 0),
     )
 
 
 def _syntax(message: str, line: int) -> Fault:
-    hint = ""
+    hint = "quote fields that contain commas, quotes or newlines"
     if "unexpected end" in message:
         hint = "a quote is opened and never closed"
     elif "expected after" in message:

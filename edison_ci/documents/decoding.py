@@ -82,7 +82,7 @@ def _decoded_lines(data: bytes, number: int, longest: int) -> Iterator[str | Fau
     for index, line in enumerate(io.BytesIO(data), number):
         try:
             if len(line) - line.endswith(b"\n") > longest:
-                raise Fault("size", f"the line is longer than {longest:,} bytes")
+                raise Fault("size", f"the line is longer than {longest:,} bytes", "shorten it")
             yield _text(line)
         except Fault as fault:
             fault.at = (index, fault.at[1])

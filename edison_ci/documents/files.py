@@ -41,7 +41,8 @@ def read(tree: Tree, path: str, *, max_bytes: int = CONFIG_BYTES) -> bytes:
 
 def too_large(path: str, size: int, limit: int) -> Fault:
     """Return the fault for a file over its limit."""
-    return Fault("size", f"{path} is larger than {limit:,} bytes ({size:,})")
+    message = f"{path} is larger than {limit:,} bytes ({size:,})"
+    return Fault("size", message, "leave something out, or split it")
 
 
 def inside(path: str) -> str:
@@ -56,12 +57,12 @@ def inside(path: str) -> str:
     for part in PurePosixPath(path).parts:
         if part == "..":
             if not parts:
-                raise Fault("path", f"{path!r} leaves the project")
+                raise Fault("path", f"{path!r} leaves the project", "only its own files are read")
             parts.pop()
         else:
             parts.append(part)
     if not parts:
-        raise Fault("path", f"{path!r} is not a file")
+        raise Fault("path", f"{path!r} is not a file", "name a file below edison.yaml")
     return "/".join(parts)
 
 
@@ -80,12 +81,12 @@ class WorkingTree:
         except FileNotFoundError:
             raise Fault("not-found", f"{path} does not exist", self._near(path)) from None
         except OSError as error:
-            raise Fault("unreadable", f"{path} cannot be read: {error.strerror}") from None
+            raise _unreadable(path, error) from None
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise Fault("not-a-file", f"{path} is {kind}")
+            raise Fault("not-a-file", f"{path} is {kind}", "put a file of text there")
         if max_bytes is not None and status.st_size > max_bytes:
             os.close(descriptor)
             raise too_large(path, status.st_size, max_bytes)
@@ -110,9 +111,10 @@ class WorkingTree:
         try:
             real = Path(os.path.realpath(self.root / inside(path)))
         except OSError as error:
-            raise Fault("unreadable", f"{path} cannot be read: {error.strerror}") from None
+            raise _unreadable(path, error) from None
         if not real.is_relative_to(self.root):
-            raise Fault("path", f"{path} is a link that leaves the project")
+            message = f"{path} is a link that leaves the project"
+            raise Fault("path", message, "copy the file into the project")
         return real
 
     def _near(self, path: str) -> str:
@@ -124,4 +126,9 @@ class WorkingTree:
             return f"did you mean {(folder + '/' if folder else '') + same[0]!r}?"
         if folder and not names:
             return f"the folder {folder!r} is missing or empty"
-        return ""
+        return "write it, or mend the path"
+
+
+def _unreadable(path: str, error: OSError) -> Fault:
+    message = f"{path} cannot be read: {error.strerror}"
+    return Fault("unreadable", message, "look at its links and permissions")

@@ -108,7 +108,8 @@ def _refuse_surrogates(text: str, value: Json) -> None:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         message = "a lone surrogate is not a character"
-        raise Fault("encoding", message, at=place(text, _lone_surrogate(text))) from None
+        hint = "write both halves, or the character itself"
+        raise Fault("encoding", message, hint, at=place(text, _lone_surrogate(text))) from None
 
 
 def _lone_surrogate(text: str) -> int:
@@ -128,17 +129,26 @@ def _lone_surrogate(text: str) -> int:
     return high.start() if high is not None else 0
 
 
+_HINTS = {
+    "Expecting value": "write a value; texts stand in double quotes",
+    "Expecting property name": "keys stand in double quotes",
+    "Unterminated string": "end the text with a quote",
+    "Invalid control character": "write it as an escape, such as \\n or \\t",
+    "Invalid \\": "write a backslash as \\\\",
+    "Extra data": "a file, or a line of a .jsonl file, holds one value",
+}
+
+
 def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
     here = text[error.pos : error.pos + 1]
-    hint = ""
+    fitting = (hint for start, hint in _HINTS.items() if error.msg.startswith(start))
+    hint = next(fitting, "check brackets, commas and quotes")
     if here == "'":
         hint = "JSON strings take double quotes"
     elif here in ("#", "/"):
         hint = "JSON has no comments"
     elif here in ("}", "]") and text[: error.pos].rstrip().endswith(","):
         hint = "remove the comma before it"
-    elif "Extra data" in error.msg:
-        hint = "a file, or a line of a .jsonl file, holds one value"
     message = error.msg[0].lower() + error.msg[1:]
     return Fault("syntax", f"not valid JSON: {message}", hint, at=place(text, error.pos))
 
@@ -160,7 +170,8 @@ def _number(text: str, token: str) -> Fault:
         return Fault(
             "number", f"{token} is not a JSON number", "use null for a missing value", at=at
         )
-    return Fault("number", f"number {token[:20]!r} is out of range", at=at)
+    message = f"number {token[:20]!r} is out of range"
+    return Fault("number", message, "quote it if it is a text", at=at)
 
 
 def _too_deep(text: str) -> Fault:
@@ -172,7 +183,7 @@ def _too_deep(text: str) -> Fault:
         if depth > _MAX_DEPTH:
             at = place(text, found.start())
             break
-    return Fault("depth", f"nested deeper than {_MAX_DEPTH} levels", at=at)
+    return Fault("depth", f"nested deeper than {_MAX_DEPTH} levels", "flatten it", at=at)
 
 
 def _skip(text: str, offset: int) -> int:

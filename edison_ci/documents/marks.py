@@ -42,7 +42,8 @@ def twice(key: str, at: tuple[int, int], first: tuple[int, int], first_line: int
     """Return the fault for a key that is given a second time, naming both places."""
     near = f"column {first[1] + 1}" if first[0] == at[0] else f"line {first[0] + first_line}"
     shown = shortened(repr(key), 100)
-    return Fault("duplicate-key", f"key {shown} is given twice, first in {near}", at=at)
+    message = f"key {shown} is given twice, first in {near}"
+    return Fault("duplicate-key", message, "remove one of them", at=at)
 
 
 @dataclass(slots=True)

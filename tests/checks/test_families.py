@@ -87,7 +87,7 @@ BACKSLASH = "a backslash needs single quotes: '\\d+'"
         ("python: tone:check", "1:9: 'tone:check' is not a function (write checks/tone.py:check)"),
         (
             "python: ../tone.py:check",
-            "1:9: '../tone.py' leaves the project",
+            "1:9: '../tone.py' leaves the project (only its own files are read)",
         ),
         ("python: /tone.py:check", "1:9: '/tone.py' is absolute (give it relative to edison.yaml)"),
         ("command: node grade.js", "1:10: command is 'node grade.js', not a list (write [a, b])"),

@@ -61,7 +61,7 @@ from tests.checks.entries import check, experiment, in_schema, said
             "contains: {text: a}",
             "1:12: unknown key 'text' (allowed: name, threshold, value, weight)",
         ),
-        ("starts_with: {}", "1:14: key 'value' is missing"),
+        ("starts_with: {}", "1:14: key 'value' is missing (add value: ...)"),
     ],
 )
 def test_a_wrong_check_is_refused_with_place_reason_and_advice(line: str, message: str) -> None:

@@ -234,7 +234,7 @@ def test_many_repeated_ids_are_found_in_one_more_reading(data: Data) -> None:
     limits = {"max_rows": 1_000_000, "max_bytes": 100_000_000}
     assert len(data.ids({"path": "d.jsonl", "limits": limits})) == 20_000
     assert len(data.said) == 21
-    assert data.said[-1] == "d.jsonl: 19,980 further problems in this file"
+    assert data.said[-1] == "d.jsonl: 19,980 further problems in this file (mend the first ones)"
     assert "first in d.jsonl:20000" in data.said[0]
 
 
@@ -301,7 +301,7 @@ def test_after_twenty_problems_only_their_number_is_told(data: Data) -> None:
     data.write("d.jsonl", *[{"id": 5, "q": 1}] * 30, *["x"] * 5, *[{"id": "a", "q": 1}] * 3)
     assert data.ids() == ["a"]
     assert len(data.said) == 21
-    assert data.said[-1] == "d.jsonl: 17 further problems in this file"
+    assert data.said[-1] == "d.jsonl: 17 further problems in this file (mend the first ones)"
 
 
 def test_a_huge_key_does_not_make_a_huge_message(data: Data) -> None:

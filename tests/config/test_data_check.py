@@ -135,8 +135,11 @@ def test_cases_that_cannot_be_rendered_are_errors_and_not_too_many(data: Data) -
     data.cases(case(name=["fine"]), *[case(name="text") for _ in range(9)])
     found = data.said()
     assert len(found) == 6
-    assert found[0] == f"{PROMPT}:5:1: 4 further cases cannot be rendered"
-    assert found[1].endswith("case 'c2' cannot be rendered: for goes over a list, not over a text")
+    assert found[0] == f"{PROMPT}:5:1: 4 further cases cannot be rendered (mend the first ones)"
+    assert found[1].endswith(
+        "case 'c2' cannot be rendered: for goes over a list, not over a text "
+        "(mend the template or the case)"
+    )
 
 
 # --- no data --------------------------------------------------------------------------------------

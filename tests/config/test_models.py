@@ -112,6 +112,26 @@ def test_a_scalar_replaces_a_map_and_null_takes_away() -> None:
     assert models["c"].price is not None and models["c"].price.tokens_in == 5
 
 
+def test_null_takes_away_one_parameter_or_option_but_is_a_value_in_extra() -> None:
+    models = good(
+        "a:\n"
+        "  provider: openai\n"
+        "  model: m\n"
+        "  params: {temperature: 0.5, seed: 1, extra: {user: me}}\n"
+        "  options: {organization: o}\n"
+        "  limits: {rpm: 5}\n"
+        "b:\n"
+        "  use: a\n"
+        "  params: {seed: null, top_p: null, extra: {user: null}}\n"
+        "  options: {organization: null}\n"
+        "  limits: {rpm: null}\n"
+    )
+    assert models["b"].params == {"temperature": 0.5, "extra": {"user": None}}
+    assert models["b"].options == {}
+    assert models["b"].limits.rpm is None
+    assert models["a"].limits.rpm == 5
+
+
 def test_the_order_in_the_file_does_not_matter() -> None:
     models = good(f"c: {{use: b}}\nb: {{use: a, params: {{seed: 1}}}}\na: {{{SIM}}}\n")
     assert list(models) == ["c", "b", "a"]

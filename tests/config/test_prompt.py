@@ -108,7 +108,7 @@ def test_line_ends_byte_order_mark_and_blanks_do_not_matter(change: object) -> N
         ("---\nid: hello\ntyp: grader\n---\n" + BODY, ["3:1: unknown key 'typ'"]),
         ("---\n\n\ntype: graders\n---\n" + BODY, ["4:7: type is 'graders'"]),
         ("---\nparams:\n  temperature: 3\n---\n" + BODY, ["3:16: temperature is 3"]),
-        ("---\nid: [\n---\n" + BODY, ["3:1: "]),
+        ("---\nid: [\n---\n" + BODY, ["2:5: not valid YAML: this [ is not closed by line 3"]),
         ("---\nid: a\nid: b\n---\n" + BODY, ["2:5: ", "3:1: key 'id' is given twice"]),
         ("---\n- a\n---\n" + BODY, ["2:1: "]),
         ("---\nscale: 0-5\n---\n" + BODY, ["2:8: "]),
@@ -374,7 +374,7 @@ def test_variables_are_found_with_their_places() -> None:
         ),
         (
             "{question: string, extra: list}",
-            ["input 'extra' is declared but not used"],
+            ["input 'extra' is declared but not used (use it in the text, or remove it)"],
         ),
         ("{question: {type: list, default: []}}", []),
     ],

@@ -53,7 +53,6 @@ def test_an_input_is_a_type_or_a_map() -> None:
         ("type: number\ndefault: a\n", "2:10: default is not a number"),
         ("default: 3\n", "1:10: default is not a string"),
         ("type: boolean\ndefault: 1\n", "2:10: default is not a boolean"),
-        ("type: string\ndefault: null\n", "2:10: default is not a string"),
     ],
 )
 def test_a_default_is_of_the_declared_type(text: str, message: str) -> None:

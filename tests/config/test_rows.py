@@ -386,7 +386,9 @@ def test_a_dataset_that_is_not_there_is_one_problem(rows: Rows) -> None:
     dataset = DatasetEntry.model_validate({"path": "gone.jsonl"})
     problems: list[Problem] = []
     assert list(RowReader(WorkingTree(rows.folder), dataset, {}, problems)) == []
-    assert [str(problem) for problem in problems] == ["gone.jsonl: gone.jsonl does not exist"]
+    assert [str(problem) for problem in problems] == [
+        "gone.jsonl: gone.jsonl does not exist (write it, or mend the path)"
+    ]
 
 
 @settings(deadline=None)

@@ -71,7 +71,7 @@ def test_a_last_line_without_an_end_is_read() -> None:
 @pytest.mark.parametrize(
     ("row", "message", "hint"),
     [
-        ("1", "1 field, the header has 2", ""),
+        ("1", "1 field, the header has 2", "an empty field needs a comma too"),
         ("1,2,3", "3 fields, the header has 2", "quote fields that contain commas"),
     ],
 )

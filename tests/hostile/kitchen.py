@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,12 @@ def lay_out(folder: Path) -> None:
         target.write_text(text, encoding="utf-8")
 
 
+_ALLOWED = re.compile(
+    r"; at (?:most|least) |; must be (?:more|less) than |; allowed: |, not (?:a|an|true) "
+)
+"""A message that ends with what is allowed needs no hint."""
+
+
 def problems_in(folder: Path) -> list[Problem]:
     """Return everything wrong with a project, as `edison validate` finds it."""
     project, found = inspect_project(WorkingTree(folder), root=folder)
@@ -118,6 +125,7 @@ def check_problem(problem: Problem, folder: Path) -> None:
     assert problem.message
     assert len(problem.message) <= 1_000
     assert len(problem.hint) <= 1_000
+    assert problem.hint or _ALLOWED.search(problem.message), f"no way to mend it: {problem}"
     shown = clean(str(problem)).replace("\n", " ").replace("\t", " ")
     assert not any(unicodedata.category(character) == "Cc" for character in shown)
     if where.line is not None:
