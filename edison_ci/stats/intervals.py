@@ -7,20 +7,24 @@ Intervals stay in [0, 1] and never have zero width, however alike the scores are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
+
+from edison_ci.stats.arrays import Range, grouped
+from edison_ci.stats.paired import mean_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64] | Sequence[float]
+    from edison_ci.stats.arrays import Floats
 
 _ALL_EQUAL = 1e-15
+FEW_CLUSTERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,16 @@ class Interval:
     n: int
     method: str
     level: float = 0.95
+
+    @property
+    def value(self) -> float:
+        """The estimate, under the name every record has for its number."""
+        return self.estimate
+
+    @property
+    def interval(self) -> Range | None:
+        """Both ends, or None where there is no interval."""
+        return None if self.low is None or self.high is None else Range(self.low, self.high)
 
 
 def mean_interval(case_scores: Floats, *, level: float = 0.95) -> Interval | None:
@@ -50,7 +64,9 @@ def mean_interval(case_scores: Floats, *, level: float = 0.95) -> Interval | Non
     if n < 2:
         return Interval(mean, None, None, n, "no interval from one case", level)
     variance = float(np.var(scores, ddof=1))
-    return _score_interval(mean, variance / n, n, n - 1, level)
+    if variance < _ALL_EQUAL:
+        return equal_interval(mean, n, units=n, level=level)
+    return score_interval(mean, variance / n, n, df=n - 1, level=level)
 
 
 def clustered_interval(
@@ -60,16 +76,77 @@ def clustered_interval(
     scores = _checked(case_scores)
     if scores is None:
         return None
-    if len(clusters) != len(scores):
-        raise ValueError(f"{len(scores)} scores but {len(clusters)} clusters")
     n, mean = len(scores), float(np.mean(scores))
-    _, index = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
-    groups = int(index.max()) + 1
-    if groups < 2:
+    error = mean_error(grouped(scores, clusters))
+    if error is None:
         return Interval(mean, None, None, n, "no interval from one cluster", level)
-    sums = np.bincount(index, weights=scores - mean)
-    variance = groups / (groups - 1) * float(np.sum(sums**2)) / n**2
-    return _score_interval(mean, variance, n, groups - 1, level)
+    variance = error.se**2
+    if variance < _ALL_EQUAL:
+        return equal_interval(mean, n, units=error.df + 1, level=level)
+    return score_interval(mean, variance, n, df=error.df, level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class DesignEffect:
+    """How much less cases are worth because they come in clusters."""
+
+    value: float | None
+    """Variance of the mean over what independent cases would give; None when nothing varies."""
+    n: int
+    clusters: int
+    effective_n: float
+    """The independent cases that would tell as much; never more than `n`."""
+    few_clusters: bool
+    """Below 10 clusters the interval is only roughly right."""
+    method: str = "clustered over independent variance of the mean"
+
+
+def design_effect(case_scores: Floats, clusters: Sequence[str]) -> DesignEffect | None:
+    """Return what clustered cases are worth (STATS 4.2); None below two clusters."""
+    scores = _checked(case_scores)
+    error = None if scores is None else mean_error(grouped(scores, clusters))
+    if scores is None or error is None:
+        return None
+    n, groups = len(scores), error.df + 1
+    variance = float(np.var(scores, ddof=1)) / n
+    if variance * n < _ALL_EQUAL:
+        return DesignEffect(None, n, groups, float(groups), groups < FEW_CLUSTERS)
+    effect = error.se**2 / variance
+    return DesignEffect(effect, n, groups, n / max(1.0, effect), groups < FEW_CLUSTERS)
+
+
+def repeat_interval(repeats: Sequence[Floats], *, level: float = 0.95) -> Interval | None:
+    """Return the interval "on exactly these cases, if run again" (STATS 4.3).
+
+    The cases are fixed, and only the noise between repeats counts. It needs two repeats of every
+    case, and never stands in one report with the intervals about cases like these.
+    """
+    cases = [_checked(case) for case in repeats]
+    kept = [case for case in cases if case is not None]
+    if not kept:
+        return None
+    n, mean = len(kept), float(np.mean([case.mean() for case in kept]))
+    if any(case.size < 2 for case in kept):
+        return Interval(mean, None, None, n, "no interval: a case was run only once", level)
+    df = sum(case.size - 1 for case in kept)
+    variance = sum(float(case.var(ddof=1)) / case.size for case in kept) / n**2
+    if variance < _ALL_EQUAL:
+        return equal_interval(mean, n, units=df, level=level)
+    reach = float(stdtrit(df, 0.5 + level / 2)) * math.sqrt(variance)
+    low, high = max(0.0, mean - reach), min(1.0, mean + reach)
+    return Interval(mean, low, high, n, "t over repeats, these cases", level)
+
+
+def mean_bounds(
+    case_scores: Floats, *, clusters: Sequence[str] | None = None, level: float = 0.95
+) -> Interval | None:
+    """Return the one-sided bounds of a mean score, each at this level (STATS 7b, floors)."""
+    two_sided = 2 * level - 1
+    if clusters is None:
+        found = mean_interval(case_scores, level=two_sided)
+    else:
+        found = clustered_interval(case_scores, clusters, level=two_sided)
+    return None if found is None else replace(found, level=level)
 
 
 def pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | None:
@@ -77,6 +154,8 @@ def pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | Non
     _require_counts(passes, n)
     if n == 0:
         return None
+    if n == 1:
+        return Interval(float(passes), None, None, n, "no interval from one case", level)
     z = float(ndtri(0.5 + level / 2))
     low, high = _wilson(passes / n, n, z)
     return Interval(passes / n, low, high, n, "Wilson", level)
@@ -91,17 +170,20 @@ def exact_pass_bounds(passes: int, n: int, *, level: float = 0.95) -> tuple[floa
     return low, high
 
 
-def _score_interval(mean: float, variance: float, n: int, df: int, level: float) -> Interval:
-    """Return the interval from the variance of the mean."""
-    alpha = 1 - level
-    if variance * n < _ALL_EQUAL:
-        # Exact: if a share q of cases differed, seeing none in n has a chance below alpha / 2.
-        units = df + 1
-        q = 1 - (alpha / 2) ** (1 / units)
-        low, high = mean * (1 - q), mean * (1 - q) + q
-        return Interval(mean, low, high, n, "all scores equal", level)
+def equal_interval(mean: float, n: int, *, units: int, level: float) -> Interval:
+    """Return the interval of scores that are all the same.
+
+    Exact: if a share q of the units differed, seeing none would have a chance below alpha / 2.
+    """
+    q = 1 - ((1 - level) / 2) ** (1 / units)
+    low, high = mean * (1 - q), mean * (1 - q) + q
+    return Interval(mean, low, high, n, "all scores equal", level)
+
+
+def score_interval(mean: float, variance: float, n: int, *, df: int, level: float) -> Interval:
+    """Return the effective-n Wilson interval from the variance of a mean."""
     effective = mean * (1 - mean) / variance
-    low, high = _wilson(mean, effective, float(stdtrit(df, 1 - alpha / 2)))
+    low, high = _wilson(mean, effective, float(stdtrit(df, 0.5 + level / 2)))
     return Interval(mean, low, high, n, "effective-n Wilson, t", level)
 
 

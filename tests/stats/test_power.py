@@ -103,12 +103,14 @@ def test_the_largest_plan_is_still_found() -> None:
     assert 980_000 < needed <= MOST_CASES
 
 
+@settings(deadline=None)
 @given(sd=SD, other=SD, margin=MARGIN)
 def test_noisier_differences_never_need_fewer_cases(sd: float, other: float, margin: float) -> None:
     low, high = sorted((sd, other))
     assert cases(low, margin) <= cases(high, margin)
 
 
+@settings(deadline=None)
 @given(sd=SD, margin=MARGIN, other=MARGIN)
 def test_a_wider_margin_never_needs_more_cases(sd: float, margin: float, other: float) -> None:
     narrow, wide = sorted((margin, other))
@@ -153,6 +155,7 @@ def test_power_agrees_with_an_integral_where_scipy_answers_nan(n: int) -> None:
         assert found == pytest.approx(expected, abs=2e-5)
 
 
+@settings(deadline=None)
 @given(effect=EFFECT, sd=SD)
 def test_cases_for_an_effect_are_enough_and_one_fewer_is_not(effect: float, sd: float) -> None:
     n = cases_for_effect(effect, sd=sd).value
@@ -161,25 +164,27 @@ def test_cases_for_an_effect_are_enough_and_one_fewer_is_not(effect: float, sd: 
     assert n == 2 or paired_power(n - 1, effect=effect, sd=sd).value < 0.8
 
 
+@settings(max_examples=50, deadline=None)
 @given(n=st.integers(2, 100_000), sd=SD, power=st.floats(0.1, 0.999))
-@settings(max_examples=50)
 def test_the_smallest_effect_has_the_power_asked_for(n: int, sd: float, power: float) -> None:
     effect = smallest_effect(n, sd=sd, power=power).value
     assert paired_power(n, effect=effect, sd=sd).value == pytest.approx(power, abs=1e-6)
 
 
+@settings(max_examples=50, deadline=None)
 @given(n=st.integers(2, 10_000), more=st.integers(1, 10_000), sd=SD)
-@settings(max_examples=50)
 def test_more_cases_show_smaller_effects(n: int, more: int, sd: float) -> None:
     assert smallest_effect(n + more, sd=sd).value < smallest_effect(n, sd=sd).value
 
 
+@settings(deadline=None)
 @given(n=st.integers(2, 10_000), more=st.integers(1, 100), effect=EFFECT, sd=SD)
 def test_more_cases_never_lose_power(n: int, more: int, effect: float, sd: float) -> None:
     before = paired_power(n, effect=effect, sd=sd).value
     assert paired_power(n + more, effect=effect, sd=sd).value >= before - 1e-9
 
 
+@settings(deadline=None)
 @given(effect=EFFECT, sd=SD, other=SD)
 def test_noisier_differences_never_show_an_effect_sooner(
     effect: float, sd: float, other: float
@@ -283,6 +288,7 @@ def test_repeats_pay_only_where_noise_within_cases_dominates(
     assert best_repeats(within, between, cost_ratio=cost_ratio).value == best
 
 
+@settings(deadline=None)
 @given(
     within=st.floats(0.001, 1.0), between=st.floats(0.001, 1.0), cost_ratio=st.floats(0.1, 100.0)
 )

@@ -1,0 +1,173 @@
+"""Which of two prompts is better, or are they practically the same?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from edison_ci.stats.arrays import TIE, Range
+from edison_ci.stats.gates import worst_plausible_change
+from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.pairwise import Preference
+from edison_ci.stats.permutation import PValue, paired_p
+from edison_ci.stats.power import DEFAULT_SD, cases_for_margin
+from edison_ci.stats.verdicts import GateRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.stats.paired import Difference, Pairs
+    from edison_ci.stats.pairwise import WinRate
+
+BROKEN = 0.25
+"""A case that changes by so much is listed."""
+DISAGREE = "judges' scores and head-to-head disagree: look at the listed cases"
+
+
+class Outcome(StrEnum):
+    """What a comparison of prompts A and B says."""
+
+    A = "A better"
+    B = "B better"
+    SAME = "practically the same"
+    UNCLEAR = "not enough data"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Prompt B against prompt A on the same cases."""
+
+    outcome: Outcome
+    value: float | None
+    """Mean difference, B minus A; None without a case."""
+    n: int
+    method: str
+    interval: Range | None
+    level: float
+    margin: float
+    p: PValue | None
+    """Two-sided."""
+    same_within: Range | None
+    """The 90% interval with one unseen case at its worst either way."""
+    fixed: tuple[int, ...]
+    """Cases, by position, that B made better by 25 points or from fail to pass."""
+    broken: tuple[int, ...]
+    n_needed: int | None
+    """Cases that would likely show that they are the same, if they are."""
+    n_more: int | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeadToHead:
+    """A pairwise judge beside the scores, and which of the two was declared to decide."""
+
+    wins: WinRate
+    """Of B, so that above one half is better."""
+    primary: Literal["score", "pairwise"] = "score"
+
+
+def compare(
+    pairs: Pairs,
+    rule: GateRule | None = None,
+    *,
+    rng: np.random.Generator,
+    passed: Sequence[tuple[bool, bool]] | None = None,
+    head_to_head: HeadToHead | None = None,
+) -> Comparison:
+    """Compare B (head) with A (base) on the same cases and judges (STATS 15).
+
+    `passed` says of each case whether A and B passed it.
+    """
+    rule = rule or GateRule()
+    if passed is not None and len(passed) != pairs.n:
+        raise ValueError(f"{pairs.n} cases but {len(passed)} pass marks")
+    d = pairs.differences
+    found = paired_difference(d, clusters=pairs.clusters, level=rule.confidence)
+    p = paired_p(pairs, rng=rng) if pairs.n else None
+    within = _same_within(pairs, rule)
+    outcome = _outcome(found, p, within, rule)
+    notes: tuple[str, ...] = ()
+    if head_to_head is not None:
+        outcome, notes = _with_head_to_head(outcome, head_to_head)
+    needed = _needed(found, rule)
+    unclear = outcome is Outcome.UNCLEAR and needed is not None
+    return Comparison(
+        outcome=outcome,
+        value=None if found is None else found.value,
+        n=pairs.n,
+        method="none: no case" if found is None or p is None else f"{found.method}; {p.method}",
+        interval=None if found is None else found.interval,
+        level=rule.confidence,
+        margin=rule.margin,
+        p=p,
+        same_within=within,
+        fixed=_moved(d.tolist(), passed, +1),
+        broken=_moved(d.tolist(), passed, -1),
+        n_needed=needed,
+        n_more=max(1, (needed or 0) - pairs.n) if unclear else None,
+        notes=notes,
+    )
+
+
+def _same_within(pairs: Pairs, rule: GateRule) -> Range | None:
+    """Return the one-sided bounds of both ends, each with its own unseen worst case."""
+    d = pairs.differences
+    low = worst_plausible_change(d, rule, clusters=pairs.clusters)
+    high = worst_plausible_change(-d, rule, clusters=pairs.clusters)
+    return None if low is None or high is None else Range(low, -high)
+
+
+def _outcome(
+    found: Difference | None, p: PValue | None, within: Range | None, rule: GateRule
+) -> Outcome:
+    if found is None or found.interval is None or p is None or within is None:
+        return Outcome.UNCLEAR
+    if p.value <= rule.alpha and (found.interval.low > 0 or found.interval.high < 0):
+        return Outcome.B if found.value > 0 else Outcome.A
+    if within.low > -rule.margin and within.high < rule.margin:
+        return Outcome.SAME
+    return Outcome.UNCLEAR
+
+
+def _with_head_to_head(outcome: Outcome, other: HeadToHead) -> tuple[Outcome, tuple[str, ...]]:
+    # The win rate is B's: its "A" is our B.
+    seen = {
+        Preference.A: Outcome.B,
+        Preference.B: Outcome.A,
+        Preference.EQUIVALENT: Outcome.SAME,
+        Preference.UNCLEAR: Outcome.UNCLEAR,
+    }[other.wins.preference]
+    opposed = {outcome, seen} == {Outcome.A, Outcome.B}
+    return (seen if other.primary == "pairwise" else outcome), ((DISAGREE,) if opposed else ())
+
+
+def _needed(found: Difference | None, rule: GateRule) -> int | None:
+    if found is None or found.sd is None or found.se is None:
+        sd = DEFAULT_SD
+    else:
+        # With clusters the standard error is that of fewer cases than there are.
+        sd = max(found.sd, found.se * float(np.sqrt(found.n)))
+    # Both ends must hold, so each gets half of what may be missed.
+    power = (1 + rule.power) / 2
+    return cases_for_margin(
+        sd,
+        margin=rule.margin,
+        alpha=rule.alpha,
+        worst_case_drop=rule.worst_case_drop,
+        power=power,
+    ).value
+
+
+def _moved(
+    d: Sequence[float], passed: Sequence[tuple[bool, bool]] | None, sign: int
+) -> tuple[int, ...]:
+    flip = (False, True) if sign > 0 else (True, False)
+    return tuple(
+        index
+        for index, change in enumerate(d)
+        if sign * change >= BROKEN - TIE or (passed is not None and tuple(passed[index]) == flip)
+    )

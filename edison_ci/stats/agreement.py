@@ -1,0 +1,270 @@
+"""Do the judges agree?
+
+A table has a row a case and a column a judge; None is a judgment that is missing. Agreement is
+not correctness: two copies of one model agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from edison_ci.stats.arrays import TIE, Range, finite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from edison_ci.stats.arrays import Array, Floats
+
+Table: TypeAlias = Sequence[Sequence[float | None]]
+Metric: TypeAlias = Literal["nominal", "ordinal", "interval"]
+
+BOOTSTRAP = 1_000
+FEWEST_CASES = 10
+"""Below so many cases there is no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far judges agree beyond chance: 1 is always, 0 is as chance would."""
+
+    value: float | None
+    """None: not computable, because nothing varies or nothing was judged twice."""
+    n: int
+    """Cases with at least two judgments."""
+    method: str
+    interval: Range | None
+    level: float
+    raw: float | None
+    """Share of pairs of judgments that are equal."""
+
+    @property
+    def words(self) -> str:
+        """The agreement in words (STATS 13)."""
+        if self.value is None:
+            return "agreement is not computable: no variation"
+        if self.value >= 0.8:
+            return "judges largely agree"
+        if self.value >= 0.67:
+            return "usable with care"
+        return "judges disagree: treat differences as tentative"
+
+
+def krippendorff(
+    table: Table,
+    *,
+    rng: np.random.Generator,
+    metric: Metric = "interval",
+    level: float = 0.95,
+) -> Agreement:
+    """Return Krippendorff's alpha, for any number of judges and missing judgments.
+
+    Nominal scores are equal or not, interval scores differ by their distance, and ordinal ones by
+    the ratings between them.
+    """
+    units = _units(table)
+    return _with_interval(
+        lambda chosen: _alpha([units[index] for index in chosen], metric),
+        len(units),
+        f"Krippendorff's alpha, {metric}",
+        _Settings(rng, level, raw_agreement(table)),
+    )
+
+
+def cohen(
+    first: Floats,
+    second: Floats,
+    *,
+    rng: np.random.Generator,
+    weights: Literal["none", "quadratic"] = "none",
+    level: float = 0.95,
+) -> Agreement:
+    """Return Cohen's kappa of two judges; quadratic weights suit ordered scales."""
+    a, b = finite(first, "judgments"), finite(second, "judgments")
+    if a.size != b.size:
+        raise ValueError(f"{a.size} judgments of one judge but {b.size} of the other")
+    return _with_interval(
+        lambda chosen: _kappa(a[chosen], b[chosen], quadratic=weights == "quadratic"),
+        a.size,
+        "Cohen's kappa" if weights == "none" else "Cohen's kappa, quadratic weights",
+        _Settings(rng, level, float(np.mean(np.abs(a - b) <= TIE)) if a.size else None),
+    )
+
+
+def fleiss(table: Table, *, rng: np.random.Generator, level: float = 0.95) -> Agreement:
+    """Return Fleiss' kappa: more than two judges, labels without order, nothing missing."""
+    ratings = _complete(table)
+    _, codes = np.unique(ratings, return_inverse=True)
+    codes = codes.reshape(ratings.shape)
+    counts = np.stack([(codes == c).sum(axis=1) for c in range(int(codes.max(initial=0)) + 1)], 1)
+    return _with_interval(
+        lambda chosen: _fleiss(counts[chosen].astype(np.float64)),
+        len(ratings),
+        "Fleiss' kappa",
+        _Settings(rng, level, raw_agreement(table)),
+    )
+
+
+def intraclass(
+    table: Table,
+    *,
+    rng: np.random.Generator,
+    of: Literal["one judge", "panel"] = "one judge",
+    level: float = 0.95,
+) -> Agreement:
+    """Return ICC(2,1), how good one judge is, or ICC(2,k), how good the panel's average is.
+
+    Two-way random effects, absolute agreement (Shrout and Fleiss 1979); nothing may be missing.
+    """
+    ratings = _complete(table)
+    name = "ICC(2,1), one judge" if of == "one judge" else "ICC(2,k), this panel's average"
+    return _with_interval(
+        lambda chosen: _icc(ratings[chosen], panel=of == "panel"),
+        len(ratings),
+        name,
+        _Settings(rng, level, raw_agreement(table)),
+    )
+
+
+def raw_agreement(table: Table) -> float | None:
+    """Return the share of pairs of judgments on a case that are equal.
+
+    With 95% of scores identical every kappa collapses, although nearly all pairs are equal.
+    """
+    equal = pairs = 0.0
+    for unit in _units(table):
+        _, counts = np.unique(unit, return_counts=True)
+        equal += float((counts * (counts - 1)).sum()) / 2
+        pairs += unit.size * (unit.size - 1) / 2
+    return equal / pairs if pairs else None
+
+
+@dataclass(frozen=True, slots=True)
+class SelfConsistency:
+    """How much one judge differs from itself on the same output."""
+
+    value: float | None
+    """Pooled standard deviation; None when nothing was judged twice."""
+    n: int
+    method: str = "pooled sd over repeated judgments of the same output"
+
+
+def self_consistency(repeats: Sequence[Floats]) -> SelfConsistency:
+    """Return the within-judge spread, given the repeated judgments of each output."""
+    outputs = [finite(case, "judgments") for case in repeats]
+    twice = [case for case in outputs if case.size >= 2]
+    df = sum(case.size - 1 for case in twice)
+    if not df:
+        return SelfConsistency(None, 0)
+    within = sum(float(((case - case.mean()) ** 2).sum()) for case in twice)
+    return SelfConsistency(math.sqrt(within / df), len(twice))
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    rng: np.random.Generator
+    level: float
+    raw: float | None
+
+
+def _with_interval(
+    statistic: Callable[[NDArray[np.intp]], float | None],
+    n: int,
+    method: str,
+    settings: _Settings,
+) -> Agreement:
+    """Add the percentile interval over resampled cases."""
+    value = statistic(np.arange(n)) if n else None
+    interval = None
+    if value is not None and n >= FEWEST_CASES:
+        found = [statistic(settings.rng.integers(0, n, size=n)) for _ in range(BOOTSTRAP)]
+        values = [x for x in found if x is not None]
+        tail = (1 - settings.level) / 2
+        if values:
+            low, high = np.quantile(values, [tail, 1 - tail])
+            # A percentile interval can miss its own estimate; the estimate is never outside.
+            interval = Range(min(float(low), value), max(float(high), value))
+    return Agreement(value, n, method, interval, settings.level, settings.raw)
+
+
+def _units(table: Table) -> list[Array]:
+    """Return the judgments of the cases that have at least two."""
+    rows = [finite([x for x in row if x is not None], "judgments") for row in table]
+    return [row for row in rows if row.size >= 2]
+
+
+def _complete(table: Table) -> Array:
+    rows = [[x for x in row if x is not None] for row in table]
+    widths = {len(row) for row in table}
+    if any(len(kept) != len(row) for kept, row in zip(rows, table, strict=True)):
+        raise ValueError("judgments are missing: use Krippendorff's alpha")
+    if len(widths) > 1 or (widths and widths.pop() < 2):
+        raise ValueError("every case needs the same judges, at least two")
+    if not rows:
+        return np.zeros((0, 2))
+    finite([x for row in rows for x in row], "judgments")
+    return np.array(rows, dtype=np.float64)
+
+
+def _alpha(units: Sequence[Array], metric: Metric) -> float | None:
+    pooled = np.concatenate(units)
+    values, inverse, counts = np.unique(pooled, return_inverse=True, return_counts=True)
+    total = pooled.size
+    sizes = np.array([unit.size for unit in units])
+    owner = np.repeat(np.arange(len(units)), sizes)
+    if metric == "nominal":
+        cells, repeated = np.unique(owner * values.size + inverse, return_counts=True)
+        same = np.bincount(cells // values.size, repeated.astype(np.float64) ** 2)
+        within = np.asarray(sizes.astype(np.float64) ** 2 - same)
+        expected = float(total) ** 2 - float((counts.astype(np.float64) ** 2).sum())
+    else:
+        # The ordinal distance, ratings between two values with half of the ends, is the
+        # distance of their mid-ranks.
+        placed = (np.cumsum(counts) - counts / 2)[inverse] if metric == "ordinal" else pooled
+        placed = placed - placed.mean()
+        sums, squares = np.bincount(owner, placed), np.bincount(owner, placed**2)
+        within = np.asarray(2 * (sizes * squares - sums**2), dtype=np.float64)
+        expected = 2 * (total * float((placed**2).sum()) - float(placed.sum()) ** 2)
+    if values.size < 2 or expected <= 0:
+        return None
+    observed = float((within / (sizes - 1)).sum()) / total
+    return 1 - observed / (expected / (total * (total - 1)))
+
+
+def _kappa(a: Array, b: Array, *, quadratic: bool) -> float | None:
+    values, codes = np.unique(np.concatenate((a, b)), return_inverse=True)
+    first, second = codes[: a.size], codes[a.size :]
+    table = np.zeros((values.size, values.size))
+    np.add.at(table, (first, second), 1 / a.size)
+    gaps = values[:, None] - values[None, :]
+    cost = gaps**2 if quadratic else (gaps != 0).astype(np.float64)
+    expected = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * cost).sum())
+    return None if expected <= 0 else 1 - float((table * cost).sum()) / expected
+
+
+def _fleiss(counts: Array) -> float | None:
+    judges = counts.sum(axis=1)[0]
+    by_case = (counts * (counts - 1)).sum(axis=1) / (judges * (judges - 1))
+    shares = counts.sum(axis=0) / counts.sum()
+    chance = float((shares**2).sum())
+    return None if chance >= 1 - TIE else (float(by_case.mean()) - chance) / (1 - chance)
+
+
+def _icc(ratings: Array, *, panel: bool) -> float | None:
+    n, k = ratings.shape
+    if n < 2:
+        return None
+    grand = ratings.mean()
+    rows, columns = ratings.mean(axis=1), ratings.mean(axis=0)
+    msr = k * float(((rows - grand) ** 2).sum()) / (n - 1)
+    msc = n * float(((columns - grand) ** 2).sum()) / (k - 1)
+    residual = ratings - rows[:, None] - columns[None, :] + grand
+    mse = float((residual**2).sum()) / ((n - 1) * (k - 1))
+    below = msr + (msc - mse) / n if panel else msr + (k - 1) * mse + k * (msc - mse) / n
+    return None if below <= TIE else (msr - mse) / below

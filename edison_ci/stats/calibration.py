@@ -1,0 +1,273 @@
+"""Is the judge right, and what would people have said?
+
+People's labels are scarce and right, the judge's scores plenty and biased. Which correction holds
+depends on the labels: a random sample of the reported cases calls for `corrected_mean`; labels
+from elsewhere, with believable error rates, for `corrected_rate`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from edison_ci.stats.arrays import TIE, Range, bounded
+from edison_ci.stats.intervals import mean_interval
+from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.permutation import PValue, sign_flip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from edison_ci.stats.arrays import Array, Floats
+
+FEWEST_LABELS = 20
+"""Below so many labels the mean of the labels stands alone."""
+_FEWEST_OF_A_KIND = 10
+_LEAST_YOUDEN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedMean:
+    """The mean score that people would have given."""
+
+    value: float | None
+    """None without a label."""
+    n: int
+    """Labels."""
+    method: str
+    interval: Range | None
+    level: float
+    judged: int
+    """Cases that only the judge has scored."""
+    judge_mean: float | None
+    """What the judge alone says, over all cases."""
+    trust: float
+    """Lambda: the weight of the judge's scores, 0 for a useless judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The labels of people beside the judge's scores of the same cases, and of the others."""
+
+    human: Floats
+    judge: Floats
+    unlabelled: Floats
+    """The judge's scores of the cases without a label."""
+
+
+def corrected_mean(
+    data: Labelled, *, differences: bool = False, level: float = 0.95
+) -> CorrectedMean:
+    """Return the power-tuned prediction-powered mean (Angelopoulos, Duchi and Zrnic 2023).
+
+    The labelled cases must be a random sample of the reported ones. With `differences` the values
+    are candidate minus baseline, of people and of the judge.
+    """
+    low = -1.0 if differences else 0.0
+    human, judge, rest = (
+        bounded(values, name, low=low, high=1)
+        for name, values in (
+            ("labels", data.human),
+            ("judge's scores", data.judge),
+            ("judge's scores", data.unlabelled),
+        )
+    )
+    if human.size != judge.size:
+        raise ValueError(f"{human.size} labels but {judge.size} scores of the judge beside them")
+    n, others = human.size, rest.size
+    everything = np.concatenate((judge, rest))
+    says = float(everything.mean()) if everything.size else None
+    if n < FEWEST_LABELS or others < 2:
+        why = f"fewer than {FEWEST_LABELS} labels" if n < FEWEST_LABELS else "all cases labelled"
+        value, interval = _people_only(human, differences, level)
+        return CorrectedMean(value, n, f"labels alone: {why}", interval, level, others, says, 0.0)
+    variance = float(everything.var(ddof=1))
+    trust = 0.0
+    if variance > TIE:
+        covariance = float(np.cov(human, judge, ddof=1)[0, 1])
+        trust = min(1.0, max(0.0, covariance / ((1 + n / others) * variance)))
+    gap = human - trust * judge
+    mean = trust * float(rest.mean()) + float(gap.mean())
+    se = math.sqrt(trust**2 * float(rest.var(ddof=1)) / others + float(gap.var(ddof=1)) / n)
+    method = "prediction-powered mean"
+    if se < TIE:
+        _, interval = _people_only(human, differences, level)
+        return CorrectedMean(mean, n, method, interval, level, others, says, trust)
+    reach = float(stdtrit(n - 1, 0.5 + level / 2)) * se
+    value = min(1.0, max(low, mean))
+    interval = Range(max(low, mean - reach), min(1.0, mean + reach))
+    return CorrectedMean(value, n, method, interval, level, others, says, trust)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCounts:
+    """How a judge did on cases whose truth is known."""
+
+    true_passes: int
+    passes: int
+    """Cases that truly pass."""
+    true_fails: int
+    fails: int
+    """Cases that truly fail."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.true_passes <= self.passes and 0 <= self.true_fails <= self.fails):
+            raise ValueError(f"counts that cannot be: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """The pass rate that people would have found."""
+
+    value: float | None
+    """None: refused, `method` says why."""
+    n: int
+    method: str
+    interval: Range | None
+    level: float
+    raw: float
+    """The judge's pass rate."""
+    sensitivity: float | None
+    specificity: float | None
+
+
+def corrected_rate(
+    passes: int, n: int, labels: LabelCounts, *, level: float = 0.95
+) -> CorrectedRate:
+    """Correct a judge's pass rate for its error rates (Rogan and Gladen 1978; Lee et al. 2025)."""
+    if not 0 <= passes <= n or n < 1:
+        raise ValueError(f"{passes} passes of {n} cases cannot be")
+    p = passes / n
+    q1 = labels.true_passes / labels.passes if labels.passes else None
+    q0 = labels.true_fails / labels.fails if labels.fails else None
+    if q0 is None or q1 is None or min(labels.passes, labels.fails) < _FEWEST_OF_A_KIND:
+        why = f"refused: fewer than {_FEWEST_OF_A_KIND} labels of a kind"
+        return CorrectedRate(None, n, why, None, level, p, q1, q0)
+    if q0 + q1 - 1 < _LEAST_YOUDEN:
+        why = "refused: the judge hardly tells passes from fails"
+        return CorrectedRate(None, n, why, None, level, p, q1, q0)
+    value = min(1.0, max(0.0, (p + q0 - 1) / (q0 + q1 - 1)))
+    interval = _rate_interval(p, n, labels, level)
+    if interval.high <= interval.low:
+        # Clipped to a point: no true rate gives this judge so few, or so many, passes.
+        why = "refused: the judge's error rates do not fit these cases"
+        return CorrectedRate(None, n, why, None, level, p, q1, q0)
+    # The interval is built around shrunken rates; it never leaves its own estimate out.
+    interval = Range(min(interval.low, value), max(interval.high, value))
+    return CorrectedRate(value, n, "sensitivity and specificity", interval, level, p, q1, q0)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTrust:
+    """How a judge compares with people on the same cases."""
+
+    value: float | None
+    """Mean signed bias, judge minus people: above 0 is generous. None without a case."""
+    n: int
+    method: str
+    interval: Range | None
+    level: float
+    agreement: float | None
+    """Share of cases on which judge and people differ by at most `tolerance`."""
+    correlation: float | None
+    """None when one of them never varies."""
+
+
+def judge_trust(
+    human: Floats, judge: Floats, *, tolerance: float = 0.1, level: float = 0.95
+) -> JudgeTrust:
+    """Return how far the judge can be trusted; for pass or fail labels `tolerance` is 0."""
+    people, scores = (bounded(x, "scores", low=0, high=1) for x in (human, judge))
+    if people.size != scores.size:
+        raise ValueError(f"{people.size} labels but {scores.size} scores")
+    found = paired_difference(scores - people, level=level)
+    if found is None:
+        return JudgeTrust(None, 0, "no label", None, level, None, None)
+    agreement = float(np.mean(np.abs(scores - people) <= tolerance + 1e-9))
+    correlation = None
+    if found.n >= 2 and min(people.std(), scores.std()) > TIE:
+        correlation = float(np.corrcoef(people, scores)[0, 1])
+    return JudgeTrust(
+        found.value, found.n, found.method, found.interval, level, agreement, correlation
+    )
+
+
+def worst_criteria(trusts: Mapping[str, JudgeTrust]) -> tuple[str, ...]:
+    """Return the criteria from the least to the most trustworthy, by agreement, then bias."""
+
+    def rank(name: str) -> tuple[float, float, str]:
+        trust = trusts[name]
+        return (trust.agreement or 0.0, -abs(trust.value or 0.0), name)
+
+    return tuple(sorted((name for name in trusts if trusts[name].n), key=rank))
+
+
+@dataclass(frozen=True, slots=True)
+class SideBias:
+    """By how much the judge favours the head over the base, compared with people."""
+
+    value: float
+    n: int
+    method: str
+    interval: Range | None
+    level: float
+    p: PValue
+
+    @property
+    def warn(self) -> bool:
+        """Whether to print that the judge may favour one side."""
+        return self.p.value <= round(1 - self.level, 12)
+
+
+def side_bias(
+    base: Sequence[tuple[float, float]],
+    head: Sequence[tuple[float, float]],
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+) -> SideBias | None:
+    """Test whether the judge's bias differs between the sides; (judge, human) a case and side.
+
+    A gate on judge scores is about the judge's quality, unless its bias is the same on both.
+    """
+    if len(base) != len(head):
+        raise ValueError(f"{len(base)} cases of the base but {len(head)} of the head")
+    sides = [np.asarray(side, dtype=np.float64).reshape(-1, 2) for side in (base, head)]
+    # A difference of differences reaches from -2 to 2; halved it is a difference like any other.
+    half = ((sides[1][:, 0] - sides[1][:, 1]) - (sides[0][:, 0] - sides[0][:, 1])) / 2
+    found = paired_difference(half, level=level)
+    if found is None:
+        return None
+    p = sign_flip(half, rng=rng)
+    interval = found.interval and Range(2 * found.interval.low, 2 * found.interval.high)
+    return SideBias(2 * found.value, found.n, found.method, interval, level, p)
+
+
+def _people_only(
+    human: Array, differences: bool, level: float
+) -> tuple[float | None, Range | None]:
+    if differences:
+        found = paired_difference(human, level=level)
+        return (None, None) if found is None else (found.value, found.interval)
+    shown = mean_interval(human, level=level)
+    return (None, None) if shown is None else (shown.estimate, shown.interval)
+
+
+def _rate_interval(p: float, n: int, labels: LabelCounts, level: float) -> Range:
+    z = float(ndtri(0.5 + level / 2))
+    m0, m1, square = labels.fails + 2, labels.passes + 2, z * z
+    rate = (n * p + square / 2) / (n + square)
+    q0, q1 = (labels.true_fails + 1) / m0, (labels.true_passes + 1) / m1
+    youden = q0 + q1 - 1
+    theta = (rate + q0 - 1) / youden
+    v0, v1 = q0 * (1 - q0) / m0, q1 * (1 - q1) / m1
+    shift = 2 * square * (-(1 - theta) * v0 + theta * v1)
+    variance = rate * (1 - rate) / (n + square) + (1 - theta) ** 2 * v0 + theta**2 * v1
+    se = math.sqrt(variance) / youden
+    middle = theta + shift
+    low, high = (min(1.0, max(0.0, middle + sign * z * se)) for sign in (-1, 1))
+    return Range(low, high)

@@ -1,0 +1,134 @@
+"""Does refining still gain, and is the gain real?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edison_ci.stats.arrays import TIE, bounded, finite
+from edison_ci.stats.permutation import PValue, sign_flip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from edison_ci.stats.arrays import Floats
+
+MIN_DELTA, WINDOW = 0.02, 3
+ACCEPTED_P, FEWEST_SEARCH_CASES = 0.10, 20
+FEWEST_HOLDOUT_CASES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """Whether the loop has stopped gaining."""
+
+    value: bool
+    """Whether to stop."""
+    n: int
+    """Rounds."""
+    method: str
+    gains: tuple[float, ...]
+    """Gain of the best so far, round by round."""
+    best: int
+    """The round with the best score, the first of several; 0 is the original."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Whether a candidate replaces the incumbent."""
+
+    value: bool
+    n: int
+    method: str
+    gain: float | None
+    p: PValue
+    """One-sided, for "the candidate is better"."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A prompt that was shown worse than the best, and the evidence."""
+
+    name: str
+    value: float
+    """Mean difference against the best."""
+    n: int
+    method: str
+    p: PValue
+    level: float
+    """Highest p at which it is dropped: .05 over the number of others."""
+
+
+def converged(scores: Floats, *, min_delta: float = MIN_DELTA, window: int = WINDOW) -> Convergence:
+    """Say whether the last `window` rounds all gained less than `min_delta` (STATS 16).
+
+    `scores` starts with the original's; a gain is that of the best so far.
+    """
+    x = finite(scores, "scores")
+    if not x.size or window < 1:
+        raise ValueError("there is the original's score, and a window of at least 1")
+    best = np.maximum.accumulate(x)
+    gains = tuple(float(after - before) for before, after in pairwise(best))
+    idle = all(gain < min_delta - TIE for gain in gains[-window:])
+    return Convergence(
+        value=len(gains) >= window and idle,
+        n=len(gains),
+        method=f"last {window} gains below {min_delta:g}",
+        gains=gains,
+        best=int(np.argmax(x)),
+    )
+
+
+def accept(differences: Floats, *, rng: np.random.Generator) -> Acceptance:
+    """Decide whether a candidate replaces the incumbent, on the search cases (STATS 16).
+
+    It must gain, with one-sided p <= .10 on at least 20 cases; otherwise the loop would drift on
+    noise: the best of 20 equally good prompts looks 3 points better by luck at 50 cases.
+    """
+    d = bounded(differences, "differences", low=-1, high=1)
+    p = sign_flip(d, rng=rng, side="greater")
+    gain = float(d.mean()) if d.size else None
+    if d.size < FEWEST_SEARCH_CASES:
+        value, reason = False, f"fewer than {FEWEST_SEARCH_CASES} search cases"
+    elif gain is None or gain <= 0:
+        value, reason = False, "no gain"
+    elif p.value > ACCEPTED_P:
+        value, reason = False, "the gain may be luck"
+    else:
+        value, reason = True, "gained"
+    return Acceptance(value, d.size, p.method, gain, p, reason)
+
+
+def verified(holdout_cases: int) -> bool:
+    """Return whether the holdout is large enough to call the improvement verified."""
+    return holdout_cases >= FEWEST_HOLDOUT_CASES
+
+
+def weak_prompts(
+    case_scores: Mapping[str, Sequence[float]], *, rng: np.random.Generator, alpha: float = 0.05
+) -> tuple[Pruned, ...]:
+    """Return the prompts that are shown worse than the best (STATS 7b), never by overlap.
+
+    All have scores of the same cases in one order; p is held against alpha over the number of
+    others, because the best was picked among them.
+    """
+    scores = {
+        name: bounded(case_scores[name], "scores", low=0, high=1) for name in sorted(case_scores)
+    }
+    if len({values.size for values in scores.values()}) > 1:
+        raise ValueError("prompts are compared on the same cases")
+    if len(scores) < 2 or not next(iter(scores.values())).size:
+        return ()
+    best = max(scores, key=lambda name: float(scores[name].mean()))
+    level = alpha / (len(scores) - 1)
+    dropped = []
+    for name, values in scores.items():
+        d = values - scores[best]
+        p = sign_flip(d, rng=rng, side="less")
+        if name != best and p.value <= level:
+            dropped.append(Pruned(name, float(d.mean()), d.size, p.method, p, level))
+    return tuple(dropped)

@@ -1,0 +1,248 @@
+"""How are scores and verdicts said to people?
+
+Scores are 0-1 inside and points out of 100 here; numbers are rounded here and nowhere before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.stats.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.stats.arrays import Range
+    from edison_ci.stats.composite import Weighted
+    from edison_ci.stats.families import FamilyDecision
+    from edison_ci.stats.intervals import DesignEffect, Interval
+    from edison_ci.stats.paired import Difference
+    from edison_ci.stats.power import CasesNeeded, SmallestEffect
+    from edison_ci.stats.sequential import AnytimeDecision
+    from edison_ci.stats.verdicts import GateDecision
+
+_FEW = 30
+_RAREST = 10_000
+
+
+def points(score: float) -> str:
+    """Return a 0-1 score as points out of 100: 81.4, and 100 rather than 100.0."""
+    text = f"{100 * score:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def signed(score: float, *, digits: int = 1) -> str:
+    """Return a change in points with its sign: +1.5, -3.9, and 0 without one."""
+    text = f"{100 * score:+.{digits}f}"
+    return "0" if not text.strip("+-0.") else text
+
+
+def chance(p: float) -> str:
+    """Return a probability as people read it: 0.2%, and below 0.1% as 1 in N.
+
+    Capped at 1 in 10,000, which is as far as random relabelling can tell.
+    """
+    if p >= 0.001:
+        return f"{100 * p:.1f}%".replace(".0%", "%")
+    return f"1 in {min(_RAREST, round(1 / p)) if p > 0 else _RAREST:,}"
+
+
+def cases(n: int) -> str:
+    """Return a number of cases: 1 case, 50 cases."""
+    return f"{n:,} case" if n == 1 else f"{n:,} cases"
+
+
+def score_sentence(score: Interval | None) -> str:
+    """Say a score with its error bar (STATS 4)."""
+    if score is None:
+        return "no case has a score"
+    if score.low is None or score.high is None:
+        return f"{points(score.estimate)} ({cases(score.n)}: no error bar possible)"
+    few = "; few cases: wide margin" if score.n < _FEW else ""
+    if score.method == "all scores equal":
+        if score.estimate < 0.5:
+            could = f"could be as high as {points(_whole(score.high))}"
+        else:
+            could = f"could be as low as {points(_whole(score.low))}"
+        return f"{points(score.estimate)} on all {cases(score.n)} ({could}{few})"
+    return f"{points(score.estimate)} (likely {points(score.low)} to {points(score.high)}{few})"
+
+
+def composite_sentence(
+    score: Interval | None, criteria: Sequence[Weighted], *, missing: int, scores: int
+) -> str:
+    """Say a composite with what it is made of (STATS 2)."""
+    weights = ":".join(f"{criterion.weight:g}" for criterion in criteria)
+    value = "unknown" if score is None else f"{100 * score.estimate:.1f} / 100"
+    said = f"Quality {value} ({len(criteria)} criteria, weights {weights})."
+    return f"{said} {missing:,} of {scores:,} scores missing." if missing else said
+
+
+def cluster_sentence(effect: DesignEffect, *, unit: str = "documents") -> str:
+    """Say what clustered cases are worth (STATS 4.2)."""
+    worth = round(effect.effective_n)
+    said = f"questions come from {effect.clusters} {unit}"
+    if worth < effect.n:
+        said += f": worth about {worth} independent questions, not {effect.n}"
+    return f"{said}; fewer than 10 {unit}: roughly right" if effect.few_clusters else said
+
+
+def pass_sentence(passes: int, rate: Interval | None) -> str:
+    """Say a pass rate (STATS 5)."""
+    if rate is None:
+        return "no case was checked"
+    said = f"{passes:,} of {rate.n:,} passed: {100 * rate.estimate:.0f}%"
+    if rate.low is None or rate.high is None:
+        return f"{said} (1 case: no error bar possible)"
+    return f"{said} ({100 * rate.low:.0f} to {100 * rate.high:.0f})"
+
+
+def change_sentence(change: Difference | None, *, what: str = "Quality") -> str:
+    """Say a difference on the same cases (STATS 6)."""
+    if change is None:
+        return f"{what}: no case to compare."
+    likely = _likely(change.interval)
+    same = "unpaired" if change.method.startswith("unpaired") else "same"
+    return f"{what} changed by {signed(change.value)} points{likely}, {same} {cases(change.n)}."
+
+
+def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
+    """Say what a gate decided, and why (STATS 7)."""
+    if decision.value is None:
+        return _open_end(f"{what} could not be compared.", decision)
+    if decision.kind == "level":
+        return _level(decision, what)
+    if decision.kind == "relative":
+        return _relative(decision, what)
+    if decision.verdict is Verdict.PASS:
+        if decision.worst_plausible is None:
+            return _capital("; ".join(decision.notes)) + "."
+        said = (
+            f"No drop beyond your {points(decision.margin)}-point tolerance: worst plausible "
+            f"change {signed(decision.worst_plausible)} points ({cases(decision.n)})."
+        )
+        real = "small real drop, inside your tolerance"
+        return f"{said} {_capital(real)}." if real in decision.notes else said
+    if decision.verdict is Verdict.FAIL:
+        p = decision.p_adjusted if decision.p_adjusted is not None else 1.0
+        return (
+            f"{what} dropped by {points(-decision.value)} points{_lower(decision.interval)} on "
+            f"the same {cases(decision.n)}. Chance of seeing this by luck: {chance(p)}."
+        )
+    return _open_end(f"Changed by {signed(decision.value)}{_likely(decision.interval)}.", decision)
+
+
+def family_sentence(family: FamilyDecision) -> str:
+    """Say how many comparisons stand out after allowing for their number (STATS 8)."""
+    out = sum(item.p_adjusted is not None and item.p_adjusted <= item.alpha
+              for item in family.items)  # fmt: skip
+    return comparisons_sentence(made=family.n, stand_out=out)
+
+
+def comparisons_sentence(*, made: int, stand_out: int) -> str:
+    """Say how many of many comparisons stand out."""
+    was = "1 comparison was" if made == 1 else f"{made:,} comparisons were"
+    verb = "stands" if stand_out == 1 else "stand"
+    return f"{was} made; after allowing for that, {stand_out or 'none'} {verb} out."
+
+
+def anytime_sentence(decision: AnytimeDecision, *, saved: float | None = None) -> str:
+    """Say how early sampling stopped (STATS 9); `saved` is the share of the cost, if known."""
+    reached = f"{decision.n:,} of {cases(decision.n_max)}"
+    if decision.go_on:
+        return f"Not clear yet after {reached}."
+    if decision.verdict is Verdict.INCONCLUSIVE:
+        return f"Still not clear after {reached} (early-stopping corrected)."
+    said = f"Stopped after {reached}: already clear (early-stopping corrected)."
+    share = decision.saved if saved is None else saved
+    return f"{said} Saved about {100 * share:.0f}% of the cost." if share > 0 else said
+
+
+def planning_sentence(
+    smallest: SmallestEffect, targets: Sequence[tuple[float, CasesNeeded]]
+) -> str:
+    """Say what the cases there are can show, and what finer questions need (STATS 10)."""
+    seen = f"{100 * smallest.value:.0f}"
+    said = f"With {cases(smallest.n)} you can detect changes of about {seen} points or more."
+    asked = [
+        f"{points(target)} points you need {_about(needed.value)}" if not index
+        else f"{points(target)} points {_about(needed.value)}"
+        for index, (target, needed) in enumerate(targets)
+    ]  # fmt: skip
+    return f"{said} For {'; for '.join(asked)}." if asked else said
+
+
+def _about(n: int | None) -> str:
+    return "more cases than any plan" if n is None else f"about {n:,}"
+
+
+def _likely(interval: Range | None) -> str:
+    if interval is None:
+        return " (no error bar possible)"
+    return f" (likely {signed(interval.low)} to {signed(interval.high)})"
+
+
+def _lower(interval: Range | None) -> str:
+    """Say an interval of a drop with the smaller drop first."""
+    if interval is None:
+        return ""
+    if interval.high > 0:
+        return f" (likely {points(interval.high)} higher to {points(-interval.low)} lower)"
+    return f" (likely {_fixed(-interval.high)} to {_fixed(-interval.low)} lower)"
+
+
+def _open_end(said: str, decision: GateDecision) -> str:
+    what = f"{cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few"
+    for note in decision.notes:
+        if "missing" in note or "comparisons" in note:
+            what = note
+    if decision.n_more is None:
+        return f"{said} {_capital(what)}."
+    if decision.n_more_range and None not in decision.n_more_range:
+        low, high = decision.n_more_range
+        more = f"about {low:,} to {high:,}"
+    else:
+        more = f"about {decision.n_more:,}"
+    return f"{said} {_capital(what)}: {more} more would settle it if nothing really changed."
+
+
+def _level(decision: GateDecision, what: str) -> str:
+    value, asked = points(decision.value or 0.0), points(decision.margin)
+    if decision.worst_plausible is None:
+        verb = {Verdict.PASS: "keeps", Verdict.FAIL: "misses"}.get(decision.verdict, "is open at")
+        return f"{what} is {decision.value:g} and {verb} its limit of {decision.margin:g}."
+    if decision.verdict is Verdict.PASS:
+        worst = points(decision.worst_plausible)
+        return f"{what} {value}, worst plausible {worst}: keeps the limit of {asked}."
+    if decision.verdict is Verdict.FAIL:
+        best = points(decision.best_plausible or 0.0)
+        return f"{what} {value}, best plausible {best}: misses the limit of {asked}."
+    said = f"{what} {value}: not clear whether it keeps the limit of {asked}."
+    if decision.n_more is None:
+        return said
+    return f"{said} About {decision.n_more:,} more cases like these would settle it."
+
+
+def _relative(decision: GateDecision, what: str) -> str:
+    change, allowed = f"{100 * (decision.value or 0.0):+.0f}%", f"{100 * decision.margin:g}%"
+    if decision.verdict is Verdict.PASS:
+        worst = decision.worst_plausible
+        bound = "" if worst is None else f", worst plausible {100 * worst:+.0f}%"
+        return f"{what} {change}{bound}: inside the {allowed} that are allowed."
+    if decision.verdict is Verdict.FAIL:
+        p = decision.p_adjusted
+        luck = "" if p is None else f" Chance of seeing this by luck: {chance(p)}."
+        return f"{what} {change}: more than the {allowed} that are allowed.{luck}"
+    return _open_end(f"{what} {change}.", decision)
+
+
+def _fixed(score: float) -> str:
+    return f"{100 * score:.1f}"
+
+
+def _whole(score: float) -> float:
+    return round(score, 2)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

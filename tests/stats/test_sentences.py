@@ -1,0 +1,319 @@
+"""The words of STATS.md, from the records they describe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edison_ci.stats.ab import Comparison, Outcome
+from edison_ci.stats.agreement import Agreement
+from edison_ci.stats.arrays import Range
+from edison_ci.stats.calibration import CorrectedMean, SideBias
+from edison_ci.stats.composite import Weighted
+from edison_ci.stats.convergence import Convergence
+from edison_ci.stats.drift import Alarm, Cusum, DriftReport, Drop
+from edison_ci.stats.families import FamilyDecision
+from edison_ci.stats.gates import decide, identical_outputs
+from edison_ci.stats.intervals import DesignEffect, Interval, mean_interval, pass_interval
+from edison_ci.stats.judge_sentences import (
+    agreement_sentence,
+    correction_sentence,
+    order_sentence,
+    panel_sentence,
+    ranking_sentence,
+    side_sentence,
+    win_sentence,
+)
+from edison_ci.stats.levels import Limit, decide_as_is, decide_pass_level
+from edison_ci.stats.other_metrics import decide_amount
+from edison_ci.stats.paired import Difference, Pairs
+from edison_ci.stats.pairwise import BothOrders, OrderEffect, Preference, WinRate, win_rate
+from edison_ci.stats.panel import panel
+from edison_ci.stats.permutation import PValue
+from edison_ci.stats.power import cases_for_effect, smallest_effect
+from edison_ci.stats.ranking import Placed, Ranking
+from edison_ci.stats.search_sentences import (
+    comparison_sentence,
+    drift_sentence,
+    loop_sentence,
+    value_sentence,
+)
+from edison_ci.stats.sentences import (
+    anytime_sentence,
+    chance,
+    change_sentence,
+    cluster_sentence,
+    comparisons_sentence,
+    composite_sentence,
+    family_sentence,
+    gate_sentence,
+    pass_sentence,
+    planning_sentence,
+    points,
+    score_sentence,
+    signed,
+)
+from edison_ci.stats.sequential import AnytimeDecision
+from edison_ci.stats.trend import Forecast, Trend
+from edison_ci.stats.value import Contender, recommend
+from edison_ci.stats.verdicts import GateDecision, Verdict
+
+P = PValue(0.002, 40, "sign flip", "less", 30, 9_999)
+GATE = GateDecision(
+    verdict=Verdict.FAIL,
+    value=-0.091,
+    n=40,
+    method="",
+    interval=Range(-0.14, -0.042),
+    level=0.95,
+    margin=0.05,
+    worst_plausible=-0.15,
+    best_plausible=-0.05,
+    p=P,
+    p_adjusted=0.002,
+)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+@pytest.mark.parametrize(
+    ("p", "said"),
+    [
+        (0.2, "20%"),
+        (0.002, "0.2%"),
+        (0.0005, "1 in 2,000"),
+        (1e-9, "1 in 10,000"),
+        (0, "1 in 10,000"),
+    ],
+)
+def test_chances(p: float, said: str) -> None:
+    assert chance(p) == said
+
+
+def test_numbers_are_rounded_at_the_end_and_zero_has_no_sign() -> None:
+    assert (points(0.814), points(1.0), points(-0.0001), points(0.05)) == ("81.4", "100", "0", "5")
+    assert (signed(-0.012), signed(0.015), signed(-0.0001)) == ("-1.2", "+1.5", "0")
+
+
+def test_scores() -> None:
+    assert score_sentence(Interval(0.814, 0.769, 0.851, 50, "x")) == "81.4 (likely 76.9 to 85.1)"
+    assert score_sentence(mean_interval([0.814])) == "81.4 (1 case: no error bar possible)"
+    assert score_sentence(mean_interval([1.0] * 10)) == (
+        "100 on all 10 cases (could be as low as 69; few cases: wide margin)"
+    )
+    assert "as high as 31" in score_sentence(mean_interval([0.0] * 10))
+    assert score_sentence(None) == "no case has a score"
+
+
+def test_composites_clusters_and_pass_rates() -> None:
+    criteria = [
+        Weighted(name, weight) for name, weight in zip("abcde", (3, 1, 2, 1, 3), strict=True)
+    ]
+    score = Interval(0.814, 0.7, 0.9, 50, "x")
+    assert composite_sentence(score, criteria, missing=2, scores=250) == (
+        "Quality 81.4 / 100 (5 criteria, weights 3:1:2:1:3). 2 of 250 scores missing."
+    )
+    assert "unknown" in composite_sentence(None, criteria, missing=0, scores=0)
+    effect = DesignEffect(1.7, 24, 8, 14.1, few_clusters=True)
+    assert cluster_sentence(effect).startswith(
+        "questions come from 8 documents: worth about 14 independent questions, not 24"
+    )
+    assert pass_sentence(17, pass_interval(17, 20)) == "17 of 20 passed: 85% (64 to 95)"
+    assert "no error bar" in pass_sentence(1, pass_interval(1, 1))
+    assert pass_sentence(0, None) == "no case was checked"
+
+
+def test_changes() -> None:
+    change = Difference(-0.012, 50, "paired t", Range(-0.039, 0.015), 0.95)
+    assert change_sentence(change) == (
+        "Quality changed by -1.2 points (likely -3.9 to +1.5), same 50 cases."
+    )
+    assert "no error bar" in change_sentence(replace(change, interval=None))
+    assert change_sentence(None) == "Quality: no case to compare."
+
+
+def test_the_three_verdicts() -> None:
+    assert gate_sentence(GATE) == (
+        "Quality dropped by 9.1 points (likely 4.2 to 14.0 lower) on the same 40 cases. "
+        "Chance of seeing this by luck: 0.2%."
+    )
+    passed = replace(GATE, verdict=Verdict.PASS, value=0.001, worst_plausible=-0.029, n=120)
+    assert gate_sentence(passed) == (
+        "No drop beyond your 5-point tolerance: worst plausible change -2.9 points (120 cases)."
+    )
+    unclear = replace(
+        GATE, verdict=Verdict.INCONCLUSIVE, value=-0.01, interval=Range(-0.076, 0.056), n=30,
+        n_more=97,
+    )  # fmt: skip
+    assert gate_sentence(unclear) == (
+        "Changed by -1.0 (likely -7.6 to +5.6). 30 cases are too few: about 97 more would settle "
+        "it if nothing really changed."
+    )
+
+
+def test_verdicts_with_notes_and_without_numbers() -> None:
+    assert "inside your tolerance" in gate_sentence(
+        replace(GATE, verdict=Verdict.PASS, notes=("small real drop, inside your tolerance",))
+    )
+    assert gate_sentence(identical_outputs(5)).startswith("Nothing to compare")
+    none = gate_sentence(decide(Pairs.of([], []), rng=rng()))
+    assert "could not be compared" in none and "about 200 more" in none
+    few = gate_sentence(decide(Pairs.of([0.1, 0.5, 0.9], [0.3, 0.2, 0.9]), rng=rng()))
+    assert " to " in few and "3 cases are too few" in few
+    wide = replace(GATE, interval=Range(-0.2, 0.01))
+    assert "1 higher to 20 lower" in gate_sentence(wide)
+
+
+def test_levels_and_amounts() -> None:
+    assert "keeps the limit of 80" in gate_sentence(
+        decide_pass_level(49, 50, Limit(0.8)), what="Pass rate"
+    )
+    assert "misses" in gate_sentence(decide_pass_level(10, 50, Limit(0.8)))
+    assert "more cases like these" in gate_sentence(decide_pass_level(42, 50, Limit(0.8)))
+    at_limit = gate_sentence(decide_pass_level(40, 50, Limit(0.8)))
+    assert at_limit.endswith("keeps the limit of 80.")
+    assert "keeps its limit" in gate_sentence(decide_as_is(0.01, 50, Limit(0.02, "at_most")))
+    same = gate_sentence(
+        decide_amount(Pairs.of([1, 2, 3] * 20, [1, 2, 3] * 20), rng=rng()), what="Cost"
+    )
+    assert "inside the 10%" in same
+    dear = gate_sentence(
+        decide_amount(Pairs.of([1, 2, 3] * 4, [2, 4, 5] * 4), rng=rng()), what="Cost"
+    )
+    assert dear.startswith("Cost +83%: more than the 10%") and "by luck" in dear
+
+
+def test_families_sampling_and_plans() -> None:
+    assert comparisons_sentence(made=12, stand_out=1) == (
+        "12 comparisons were made; after allowing for that, 1 stands out."
+    )
+    family = FamilyDecision(Verdict.FAIL, (GATE, replace(GATE, p_adjusted=0.4)), 2)
+    assert "1 stands out" in family_sentence(family)
+    decision = AnytimeDecision(
+        Verdict.PASS, 0.0, 80, "", None, 0.95, 0.05, 400, (20, 40, 60, 80), 3.0, 0.0
+    )
+    assert anytime_sentence(decision, saved=0.64) == (
+        "Stopped after 80 of 400 cases: already clear (early-stopping corrected). "
+        "Saved about 64% of the cost."
+    )
+    unclear = replace(decision, verdict=Verdict.INCONCLUSIVE)
+    assert anytime_sentence(unclear).startswith("Not clear yet")
+    assert anytime_sentence(replace(unclear, n=400)).startswith("Still not clear")
+    targets = [(x, cases_for_effect(x, sd=0.20)) for x in (0.05, 0.02)]
+    assert planning_sentence(smallest_effect(50, sd=0.20), targets) == (
+        "With 50 cases you can detect changes of about 8 points or more. For 5 points you need "
+        "about 128; for 2 points about 787."
+    )
+
+
+def test_judges() -> None:
+    table = [[0.9, 0.24 if i < 4 else 0.84, 0.9] for i in range(50)]
+    said = panel_sentence(panel(table), ["A", "B", "C"])
+    assert said.startswith("3 judges, they differ by 50+ points on 4 of 50 cases (listed below).")
+    assert "Judge B is 11 points stricter than the others." in said
+    assert "generous" in panel_sentence(panel([[0.9, 0.5]] * 9), ["A", "B"])
+    alpha = Agreement(0.7, 50, "Krippendorff's alpha, interval", Range(0.6, 0.8), 0.95, 0.62)
+    assert agreement_sentence(alpha) == (
+        "Usable with care (Krippendorff's alpha, interval 0.70, likely 0.60 to 0.80). "
+        "Equal judgments: 62%."
+    )
+    assert "not computable" in agreement_sentence(replace(alpha, value=None))
+
+
+def test_head_to_heads() -> None:
+    order = OrderEffect(0.02, 60, "", None, 0.95, P, 0.81)
+    rate = WinRate(0.38, 60, "", Range(0.28, 0.49), 0.95, Preference.B, P, order, 0, ())
+    assert win_sentence(rate) == (
+        "B preferred in 62% (likely 51 to 72) of 60 cases, ties counted half. "
+        "Judge agreed with itself after swapping on 81%."
+    )
+    assert "No clear preference" in win_sentence(replace(rate, preference=Preference.UNCLEAR))
+    assert "both orders" in win_sentence(win_rate([BothOrders(None, 1)], rng=rng()))
+    assert order_sentence(replace(order, consistency=0.69)) == (
+        "this judge follows position on 3 of 10 cases"
+    )
+    assert order_sentence(order) is None
+
+
+def test_rankings() -> None:
+    def placed(name: str, value: float, best: int, worst: int) -> Placed:
+        interval = Range(value - 45, value + 47)
+        return Placed(name, value, 9, interval, 0.95, best, worst, None, 0.0, "")
+
+    rows = (placed("Prompt C", 1065, 1, 2), placed("Prompt B", 900, 3, 3))
+    ranking = Ranking(rows, 50, "", 0.95, (("a",),), None, None)
+    assert ranking_sentence(ranking) == (
+        "1-2 Prompt C (1065, likely 1020-1112), 3 Prompt B (900, likely 855-947)"
+    )
+    apart = replace(ranking, placed=(), islands=(("a",), ("b", "c")))
+    assert "never compared with each other: a; b, c" in ranking_sentence(apart)
+
+
+def test_corrections() -> None:
+    corrected = CorrectedMean(0.69, 60, "ppi", Range(0.64, 0.74), 0.95, 240, 0.78, 0.8)
+    assert correction_sentence(corrected) == (
+        "Judge says 78. Checked against 60 human labels it is 9 too generous: corrected 69 "
+        "(64 to 74)."
+    )
+    assert "about right" in correction_sentence(replace(corrected, value=0.78))
+    alone = replace(corrected, trust=0.0, method="labels alone: fewer than 20 labels", n=8)
+    assert correction_sentence(alone).startswith("8 human labels say 69 (64 to 74)")
+    assert correction_sentence(replace(corrected, value=None)) == "No human labels."
+    bias = SideBias(0.08, 30, "", None, 0.95, P)
+    assert "judge may favour one side" in (side_sentence(bias) or "")
+    assert side_sentence(replace(bias, p=replace(P, value=0.5))) is None
+
+
+def test_comparisons_and_loops() -> None:
+    found = Comparison(
+        Outcome.B, 0.048, 20, "", Range(0.009, 0.087), 0.95, 0.05, P, None, (1, 2), (3,), 100, None
+    )
+    assert comparison_sentence(found) == (
+        "B is better: +4.8 points (likely +0.9 to +8.7) on 20 cases. 2 cases fixed, 1 broken."
+    )
+    unclear = replace(found, outcome=Outcome.UNCLEAR, n_more=80)
+    assert "About 80 more cases" in comparison_sentence(unclear)
+    assert comparison_sentence(replace(found, value=None)) == "No case to compare."
+    loop = Convergence(True, 6, "", (0.1,) * 6, 3)
+    assert loop_sentence(loop, found) == (
+        "Stopped after 6 rounds: last 3 gained less than 2 points. On 20 unseen cases the new "
+        "prompt is +4.8 (likely +0.9 to +8.7)."
+    )
+    assert "not verified" in loop_sentence(loop, replace(found, n=12))
+    assert "not verified" in loop_sentence(loop, None)
+
+
+def test_drift() -> None:
+    drop = Drop(0.1111, 20, "", None, 0.95, 0.81, 0.72, 0.0005)
+    falling = Trend(-0.006 / 7, 12, "", 0.01, -40)
+    report = DriftReport(Alarm.ALERT, drop, Cusum(0, 12, "", ()), falling, (), 12)
+    forecast = Forecast(28.0, 12, "", Range(21.0, 51.0), 0.95)
+    said = drift_sentence(report, forecast, when=lambda day: f"day {day:.0f}", threshold=0.7)
+    assert said == (
+        "Quality 72, was 81 (5-run reference): -11%, not explained by noise (1 in 2,000). "
+        "Falling about 0.6 points a week; at this pace it reaches 70 around day 28 "
+        "(day 21 to day 51)."
+    )
+    far = replace(forecast, value=None, reason="too far to predict")
+    assert "too far to predict" in drift_sentence(report, far, when=str, threshold=0.7)
+    empty = replace(report, drop=replace(drop, current=None))
+    assert "Nothing to compare" in drift_sentence(empty, when=str)
+
+
+def test_best_value() -> None:
+    best = np.random.default_rng(1).beta(8, 2, 200)
+    near = np.clip(best - 0.004 + np.random.default_rng(2).normal(0, 0.02, 200), 0, 1)
+    said = value_sentence(
+        recommend([Contender("large", best, 1.0), Contender("small-2", near, 0.12)])
+    )
+    assert said.startswith("Use small-2: within 5 points of the best (worst plausible -")
+    assert said.endswith("at 12% of the cost.")
+    far = recommend([Contender("large", best, 1.0), Contender("tiny", best - 0.2, 0.01)])
+    assert value_sentence(far) == (
+        "Use large: no other model is shown to be within 5 points of it. The cheapest choice is "
+        "tiny: 20 points lower at 1% of the cost."
+    )
