@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from edison_ci.checks.child import run_function, run_program
+from edison_ci.checks.evaluation import EvaluationError, Grade, brief, quote
 from edison_ci.checks.options import Check
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.shape import items, short, wrong
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from edison_ci.checks.evaluation import Answered
+    from edison_ci.records import Json
 
 _TARGET = re.compile(r"(?P<file>[^:]+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
 
@@ -25,11 +34,70 @@ def _target(value: str) -> str:
         raise wrong(fault.code, fault.message, fault.hint) from None
 
 
-class Python(Check):
+class _Code(Check):
+    graded: ClassVar[bool] = True
+
+    @property
+    def needs_code(self) -> bool:
+        """Always: what runs is code of the repository."""
+        return True
+
+    @property
+    def blocking(self) -> bool:
+        """Always: the code runs in a process of its own."""
+        return True
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return what the code says."""
+        if answered.root is None:
+            raise EvaluationError("code of the repository is not allowed; add --allow-code")
+        return _grade(self._run(answered.root, _request(answered)))
+
+    def _run(self, root: Path, request: dict[str, Json]) -> Json:
+        raise NotImplementedError
+
+
+def _request(answered: Answered) -> dict[str, Json]:
+    case = answered.case
+    return {
+        "output": answered.text,
+        "expected": case.expected,
+        "case": {
+            "id": case.id,
+            "inputs": dict(case.inputs),
+            "expected": case.expected,
+            "tags": list(case.tags),
+            "difficulty": case.difficulty,
+            "cluster": case.cluster,
+            "metadata": dict(case.metadata),
+            "kind": case.kind,
+        },
+    }
+
+
+def _grade(found: Json) -> Grade:
+    """Return the grade that a number, true, false or a map stands for."""
+    if not isinstance(found, dict):
+        return Grade(_score(found))
+    reason, passed = found.get("reason", ""), found.get("pass")
+    if not (isinstance(reason, str) and isinstance(passed, bool | None)):
+        raise EvaluationError("in the result, reason is not a text or pass is not a boolean")
+    if "score" not in found and passed is None:
+        raise EvaluationError(f"the result has neither score nor pass: {quote(str(found))}")
+    score = _score(found["score"]) if "score" in found else float(bool(passed))
+    return Grade(score, brief(reason), passed)
+
+
+def _score(found: Json) -> float:
+    if not isinstance(found, int | float) or not math.isfinite(found) or not 0 <= found <= 1:
+        raise EvaluationError(f"the result is {quote(str(found))}, not a score from 0 to 1")
+    return float(found)
+
+
+class Python(_Code):
     """A Python function of the repository grades the answer (needs --allow-code)."""
 
     check: ClassVar[str] = "python"
-    graded: ClassVar[bool] = True
     example: ClassVar[str] = "python: checks/tone.py:check"
     value: Annotated[str, Field(max_length=500), AfterValidator(_target)] = Field(
         description="file.py:function",
@@ -46,23 +114,18 @@ class Python(Check):
         """The name of the function."""
         return self.value.rpartition(":")[2]
 
-    @property
-    def needs_code(self) -> bool:
-        """Always: the function is code of the repository."""
-        return True
+    def _run(self, root: Path, request: dict[str, Json]) -> Json:
+        return run_function(root, self.path, self.function, request)
 
 
-class Command(Check):
+class Command(_Code):
     """A program grades the answer, JSON in and out (needs --allow-code)."""
 
     check: ClassVar[str] = "command"
-    graded: ClassVar[bool] = True
     example: ClassVar[str] = "command: [node, checks/grade.js]"
     value: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], items(1, 50)] = Field(
         description="The program and its arguments; no shell."
     )
 
-    @property
-    def needs_code(self) -> bool:
-        """Always: the program may be code of the repository."""
-        return True
+    def _run(self, root: Path, request: dict[str, Json]) -> Json:
+        return run_program(root, self.value, request)

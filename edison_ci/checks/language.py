@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
+from edison_ci.checks.evaluation import EvaluationError, Grade, missing_extra, quote
 from edison_ci.checks.limits import Range
 from edison_ci.checks.options import Check, written
+from edison_ci.checks.prose import flesch
+from edison_ci.records import FinishReason
 from edison_ci.shape import Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edison_ci.checks.evaluation import Answered
+
+_READ = 100_000
+"""Characters that are enough to tell a language, or how easily a text reads."""
+_OPENING = 500
+"""Who declines does so at once; later the same words may be a quotation."""
+
+_DECLINING = (
+    r"\bi (?:can't|cannot|can not|won't|will not|am unable to|am not able to|'m unable to)"
+    r" (?:be able to )?(?:help|assist|answer|comply|fulfil|provide|discuss|engage|do that|support"
+    r"|create|write|generate|continue|share)",
+    r"\bi'm (?:unable|not able|not allowed|not comfortable) (?:to |with )?\w",
+    r"\bi(?:'m| am) (?:so |very |really )?sorry,? but (?:i|as an)\b",
+    r"\bi (?:must|have to|need to) (?:respectfully |politely )?(?:decline|refuse)\b",
+    r"\b(?:against|violates?) (?:my|our|the) (?:\w+ )?(?:guidelines|polic(?:y|ies)|programming)\b",
+    r"\b(?:dabei|damit) kann ich (?:dir |ihnen |euch )?(?:leider )?nicht\b",
+    r"\bich kann (?:dir |ihnen |euch )?(?:dabei |damit )?(?:leider )?nicht (?:helfen|beantw)",
+    r"\bje (?:ne peux pas|ne suis pas en mesure d)",
+    r"\bno puedo (?:ayudar|responder|proporcionar|cumplir)",
+)
+_REFUSAL = re.compile("|".join(_DECLINING))
 
 
 class Refusal(Check):
@@ -17,6 +47,16 @@ class Refusal(Check):
     check: ClassVar[str] = "refusal"
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "not: {refusal: {}}"
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the answer was filtered, or starts with words that decline."""
+        if answered.completion.finish_reason == FinishReason.CONTENT_FILTER:
+            return Grade(1.0, "the provider filtered the answer")
+        opening = answered.text.lstrip()[:_OPENING]
+        found = _REFUSAL.search(opening.lower().replace("\u2019", "'"))
+        if found:
+            return Grade(1.0, f"the answer declines: {quote(found.group())}")
+        return Grade(0.0, "the answer does not decline")
 
 
 _CODE: Any = written(
@@ -31,6 +71,34 @@ class Language(Check):
     example: ClassVar[str] = "language: de"
     value: _CODE = Field(description="ISO 639 code, such as en or de.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if py3langid takes the answer for the language."""
+        wanted, identify = answered.some(self.value), _identifier()
+        if wanted not in identify.labels:
+            raise EvaluationError(f"{quote(wanted)} is not a language that py3langid knows")
+        text = answered.text[:_READ]
+        if not any(character.isalpha() for character in text):
+            return Grade(0.0, "the answer has no words")
+        found = str(identify.classify(text)[0])
+        return Grade.of(found == wanted, f"the answer is in {quote(found)}, not in {wanted!r}")
+
+
+class _Identifier(NamedTuple):
+    """Tells languages apart."""
+
+    classify: Callable[[str], tuple[str, float]]
+    labels: frozenset[str]
+
+
+@cache
+def _identifier() -> _Identifier:
+    try:
+        import py3langid  # an extra, and 0.2 s
+    except ImportError:
+        raise missing_extra("language", "metrics") from None
+    labels = frozenset(str(label) for label, _ in py3langid.rank("language"))
+    return _Identifier(py3langid.classify, labels)
+
 
 Ease = Annotated[float, Field(ge=-100, le=200)]
 
@@ -42,3 +110,10 @@ class Readability(Range):
     example: ClassVar[str] = "readability: {min: 50}"
     min: Ease | None = Field(None, description="Lowest score allowed.")
     max: Ease | None = Field(None, description="Highest score allowed.")
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if 206.835 - 1.015 words/sentences - 84.6 syllables/words is in the range."""
+        ease = flesch(answered.text[:_READ])
+        if ease is None:
+            return Grade(0.0, "the answer has no words")
+        return self._within(ease, f"the reading ease is {ease:.1f}")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from edison_ci.checks.evaluation import Grade, quote, too_long
 from edison_ci.checks.options import Check
+from edison_ci.checks.prose import LONGEST_PROSE, count_sentences, count_words
 from edison_ci.shape import some_of_keys, wrong
+
+if TYPE_CHECKING:
+    from edison_ci.checks.evaluation import Answered
+
+_BYTES_PER_TOKEN = 4
 
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
 
@@ -29,10 +36,23 @@ class Range(Check):
             raise wrong("range", said, "swap them, or leave one out", at=("min",))
         return self
 
+    def _within(self, number: float, what: str) -> Grade:
+        """Return 1 if a number is in the range; `what` says the number in words."""
+        low: Any = getattr(self, "min", None)
+        high: Any = getattr(self, "max", None)
+        if low is not None and number < low:
+            return Grade(0.0, f"{what}; at least {low:,} wanted")
+        if high is not None and number > high:
+            return Grade(0.0, f"{what}; at most {high:,} allowed")
+        return Grade(1.0, what)
+
 
 class _Counted(Range):
     min: Count | None = Field(None, description="Fewest allowed.")
     max: Count | None = Field(None, description="Most allowed.")
+
+    def _counted(self, number: int, noun: str) -> Grade:
+        return self._within(number, f"the answer has {number:,} {noun}{'' if number == 1 else 's'}")
 
 
 class Words(_Counted):
@@ -41,12 +61,20 @@ class Words(_Counted):
     check: ClassVar[str] = "words"
     example: ClassVar[str] = "words: {max: 120}"
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the number of texts between blanks is in the range."""
+        return self._counted(count_words(answered.text), "word")
+
 
 class Chars(_Counted):
     """The answer has a number of characters in this range."""
 
     check: ClassVar[str] = "chars"
     example: ClassVar[str] = "chars: {min: 20, max: 280}"
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the number of characters is in the range, surrounding blanks aside."""
+        return self._counted(len(answered.text.strip()), "character")
 
 
 class Sentences(_Counted):
@@ -55,12 +83,27 @@ class Sentences(_Counted):
     check: ClassVar[str] = "sentences"
     example: ClassVar[str] = "sentences: {max: 3}"
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the number of sentences is in the range."""
+        too_long(answered, self.check, LONGEST_PROSE)
+        return self._counted(count_sentences(answered.text), "sentence")
+
 
 class Tokens(_Counted):
     """The answer has a number of output tokens in this range."""
 
     check: ClassVar[str] = "tokens"
     example: ClassVar[str] = "tokens: {max: 500}"
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the provider's count, or else bytes / 4, is in the range."""
+        tokens = answered.completion.tokens_out
+        if tokens is not None:
+            return self._counted(tokens, "token")
+        size = len(answered.completion.text.encode("utf-8", "surrogatepass"))
+        tokens = -(-size // _BYTES_PER_TOKEN)
+        said = f"the answer has about {tokens:,} tokens (estimated, the provider gave no count)"
+        return self._within(tokens, said)
 
 
 class Latency(Check):
@@ -71,6 +114,13 @@ class Latency(Check):
     example: ClassVar[str] = "latency: {max_ms: 2000}"
     max_ms: int = Field(ge=1, le=3_600_000, description="Most milliseconds allowed.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the call took no longer."""
+        took = answered.completion.latency_ms
+        if took <= self.max_ms:
+            return Grade(1.0, f"the answer took {took:,} ms")
+        return Grade(0.0, f"the answer took {took:,} ms; at most {self.max_ms:,} ms allowed")
+
 
 class Cost(Check):
     """The answer cost at most this much."""
@@ -79,6 +129,13 @@ class Cost(Check):
     main: ClassVar[str | None] = "max_usd"
     example: ClassVar[str] = "cost: {max_usd: 0.01}"
     max_usd: float = Field(ge=0, le=1_000, description="Most dollars allowed.")
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the call cost no more."""
+        cost = f"${answered.cost_microusd / 1e6:.6f}"
+        if answered.cost_microusd <= round(self.max_usd * 1e6):
+            return Grade(1.0, f"the answer cost {cost}")
+        return Grade(0.0, f"the answer cost {cost}; at most ${self.max_usd:g} allowed")
 
 
 class FinishReason(Check):
@@ -89,3 +146,10 @@ class FinishReason(Check):
     value: Literal["stop", "length", "content_filter", "tool_calls", "other"] = Field(
         "stop", description="The reason."
     )
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the model stopped for the reason."""
+        found = answered.completion.finish_reason
+        if found == self.value:
+            return Grade(1.0, f"the model stopped for {self.value}")
+        return Grade(0.0, f"the model stopped for {quote(found)}, not for {self.value}")

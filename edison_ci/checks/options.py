@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import InitErrorDetails
 
+    from edison_ci.checks.evaluation import Answered, Grade
+
 MAX_NESTING = 10
 
 
@@ -79,6 +81,19 @@ class Check(Shape):
     def needs_code(self) -> bool:
         """Whether evaluating it runs code from the repository."""
         return any(part.needs_code for part in self.parts())
+
+    @property
+    def blocking(self) -> bool:
+        """Whether evaluating it may wait for a process, so that it belongs in a thread."""
+        return any(part.blocking for part in self.parts())
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return the grade of an answer.
+
+        Raises MissingValueError when the case lacks what an argument needs, and any other
+        exception when the check itself cannot say.
+        """
+        raise NotImplementedError(f"the check {self.check!r} has no evaluate()")
 
 
 def _templates(value: Any) -> Iterator[Template]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from edison_ci.checks.evaluation import Grade, quote
 from edison_ci.checks.options import (
     Check,
     SomeText,
@@ -15,12 +15,40 @@ from edison_ci.checks.options import (
     TemplateTexts,
     expected_output,
 )
+from edison_ci.checks.patterns import MAX_PATTERN, analysed, find
 from edison_ci.shape import wrong
 
 if TYPE_CHECKING:
+    from edison_ci.checks.evaluation import Answered
     from edison_ci.templating import Template
 
-_MAX_PATTERN = 5_000
+
+_SHOWN = 40
+_MOST_LISTED = 3
+
+
+def _folded(texts: list[str], *, ignore_case: bool) -> list[str]:
+    return [text.casefold() for text in texts] if ignore_case else texts
+
+
+def _listed(texts: list[str]) -> str:
+    shown = ", ".join(quote(text, _SHOWN) for text in texts[:_MOST_LISTED])
+    more = len(texts) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _found(there: bool, wanted: str) -> Grade:
+    if there:
+        return Grade(1.0, f"{quote(wanted)} is in the answer")
+    return Grade(0.0, f"{quote(wanted)} is not in the answer")
+
+
+def _missing(check: ContainsAny | ContainsAll, answered: Answered) -> tuple[list[str], list[str]]:
+    """Return the texts of a check, and those of them that the answer lacks."""
+    wanted = answered.texts(check.value)
+    (text,) = _folded([answered.text], ignore_case=check.ignore_case)
+    folded = _folded(wanted, ignore_case=check.ignore_case)
+    return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
 
 
 class Equals(Check):
@@ -31,6 +59,14 @@ class Equals(Check):
     value: TemplateText = expected_output("The text; the expected output by default.")
     ignore_case: bool = Field(False, description="Whether case does not matter.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if both texts are the same without surrounding blanks."""
+        wanted, found = answered.render(self.value).strip(), answered.text.strip()
+        same = wanted == found or (self.ignore_case and wanted.casefold() == found.casefold())
+        if same:
+            return Grade(1.0, f"the answer is {quote(wanted)}")
+        return Grade(0.0, f"the answer is {quote(found)}, not {quote(wanted)}")
+
 
 class Contains(Check):
     """The answer contains this text."""
@@ -39,6 +75,11 @@ class Contains(Check):
     example: ClassVar[str] = 'contains: "{{ expected }}"'
     value: SomeText = expected_output("The text; the expected output by default.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the text is in the answer."""
+        wanted = answered.some(self.value)
+        return _found(wanted in answered.text, wanted)
+
 
 class Icontains(Check):
     """The answer contains this text, whatever the case of its letters."""
@@ -46,6 +87,11 @@ class Icontains(Check):
     check: ClassVar[str] = "icontains"
     example: ClassVar[str] = "icontains: thank you"
     value: SomeText = expected_output("The text; the expected output by default.")
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the text is in the answer, both with their case folded."""
+        wanted = answered.some(self.value)
+        return _found(wanted.casefold() in answered.text.casefold(), wanted)
 
 
 class ContainsAny(Check):
@@ -56,6 +102,13 @@ class ContainsAny(Check):
     value: TemplateTexts = Field(description="The texts.")
     ignore_case: bool = Field(False, description="Whether case does not matter.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if one of the texts is in the answer."""
+        wanted, missing = _missing(self, answered)
+        if len(missing) < len(wanted):
+            return Grade(1.0, f"{quote(next(t for t in wanted if t not in missing))} is there")
+        return Grade(0.0, f"none of {_listed(wanted)} is in the answer")
+
 
 class ContainsAll(Check):
     """The answer contains all of these texts."""
@@ -65,6 +118,13 @@ class ContainsAll(Check):
     value: TemplateTexts = Field(description="The texts.")
     ignore_case: bool = Field(False, description="Whether case does not matter.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if all of the texts are in the answer."""
+        _, missing = _missing(self, answered)
+        if missing:
+            return Grade(0.0, f"the answer lacks {_listed(missing)}")
+        return Grade(1.0, "all texts are in the answer")
+
 
 class StartsWith(Check):
     """The answer starts with this text."""
@@ -72,6 +132,14 @@ class StartsWith(Check):
     check: ClassVar[str] = "starts_with"
     example: ClassVar[str] = "starts_with: Dear"
     value: SomeText = Field(description="The text.")
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the answer starts with the text, blanks before it aside."""
+        wanted, text = answered.some(self.value), answered.text
+        if text.startswith(wanted) or text.lstrip().startswith(wanted):
+            return Grade(1.0, f"the answer starts with {quote(wanted)}")
+        start = quote(text.lstrip()[:_SHOWN], _SHOWN)
+        return Grade(0.0, f"the answer starts with {start}, not with {quote(wanted)}")
 
 
 class EndsWith(Check):
@@ -81,16 +149,22 @@ class EndsWith(Check):
     example: ClassVar[str] = "ends_with: Kind regards"
     value: SomeText = Field(description="The text.")
 
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the answer ends with the text, blanks after it aside."""
+        wanted, text = answered.some(self.value), answered.text
+        if text.endswith(wanted) or text.rstrip().endswith(wanted):
+            return Grade(1.0, f"the answer ends with {quote(wanted)}")
+        end = quote(text.rstrip()[-_SHOWN:], _SHOWN)
+        return Grade(0.0, f"the answer ends with {end}, not with {quote(wanted)}")
+
 
 def _pattern(value: Template) -> Template:
-    if len(value.source) > _MAX_PATTERN:
-        said = f"the pattern has {len(value.source):,} characters; at most {_MAX_PATTERN:,}"
+    if len(value.source) > MAX_PATTERN:
+        said = f"the pattern has {len(value.source):,} characters; at most {MAX_PATTERN:,}"
         raise wrong("regex", said, "use several checks")
     if value.is_constant:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what a later Python may read differently
-                re.compile(value.source)
+            analysed(value.source)
         except (re.error, RecursionError, OverflowError) as error:
             hint = "a backslash needs single quotes: '\\d+'"
             raise wrong("regex", f"not a valid pattern: {error}", hint) from None
@@ -104,6 +178,19 @@ class Regex(Check):
     example: ClassVar[str] = "regex: '(?i)order number'"
     value: Annotated[SomeText, AfterValidator(_pattern)] = Field(description="The pattern.")
 
+    @property
+    def blocking(self) -> bool:
+        """Unless the pattern is known to take no longer than reading the answer."""
+        return not (self.value.is_constant and analysed(self.value.source).is_linear)
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the pattern matches somewhere."""
+        pattern = answered.some(self.value)
+        found = find(pattern, answered.text)
+        if found is None:
+            return Grade(0.0, f"nothing in the answer matches {quote(pattern)}")
+        return Grade(1.0, f"{quote(found)} matches {quote(pattern)}")
+
 
 class OneOf(Check):
     """The answer is one of these texts, surrounding blanks aside."""
@@ -112,3 +199,12 @@ class OneOf(Check):
     example: ClassVar[str] = "one_of: [yes, no, unsure]"
     value: TemplateTexts = Field(description="The texts.")
     ignore_case: bool = Field(False, description="Whether case does not matter.")
+
+    def evaluate(self, answered: Answered) -> Grade:
+        """Return 1 if the answer is one of the texts without surrounding blanks."""
+        wanted = [text.strip() for text in answered.texts(self.value)]
+        found = answered.text.strip()
+        folded = _folded([found, *wanted], ignore_case=self.ignore_case)
+        if folded[0] in folded[1:]:
+            return Grade(1.0, f"the answer is {quote(found)}")
+        return Grade(0.0, f"the answer is {quote(found)}, not one of {_listed(wanted)}")

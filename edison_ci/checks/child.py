@@ -1,0 +1,227 @@
+"""What does code of the repository say about an answer, when it may say nothing else?
+
+Each evaluation has a process of its own, in a session of its own, without the keys and settings of
+this one, with a home that is deleted afterwards. It ends with its whole session after five seconds.
+`child_entry` takes away the rest from the inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from edison_ci.checks.evaluation import EvaluationError, plain, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from edison_ci.records import Json
+
+LIMIT_S = 5.0
+_MOST_SAID = 1_000_000
+_MOST_KEPT = 10_000
+"""Of what is written to standard error."""
+_BLOCK = 65_536
+_GLANCE_S = 0.1
+_MOST_MEMORY = 256 << 20
+_SESSION, _RESIDENT = 3, 21
+"""Fields of /proc/PID/stat, counted from the one after the name."""
+_SET_DUMPABLE = 4
+_ENTRY = Path(__file__).with_name("child_entry.py")
+
+
+class _Said(NamedTuple):
+    """What a child wrote, and how it ended."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+def run_function(root: Path, path: str, function: str, request: Mapping[str, Json]) -> Json:
+    """Return what a function of a file returns; raises EvaluationError."""
+    file = (root / path).resolve()
+    if not file.is_relative_to(root.resolve()) or not file.is_file():
+        raise EvaluationError(f"{path} is not a file of the project")
+    return _run(["python", str(file), function], root, request, f"{path}:{function}")
+
+
+def run_program(root: Path, command: Sequence[str], request: Mapping[str, Json]) -> Json:
+    """Return what a program writes; raises EvaluationError."""
+    return _run(["command", *command], root, request, command[0])
+
+
+def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: str) -> Json:
+    name = plain(name[:100])
+    _hide()
+    command = [sys.executable, "-I", str(_ENTRY), *arguments]
+    with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
+        child = _Child(command, root, environment(home))
+        try:
+            said = child.talk(json.dumps(request).encode())
+        except EvaluationError as error:
+            raise EvaluationError(f"{name} was stopped: {error}") from None
+        finally:
+            child.end()
+    if said.code != 0:
+        lines = said.err.decode("utf-8", "replace").strip().splitlines()
+        last = quote(lines[-1], 150) if lines else "without a word"
+        raise EvaluationError(f"{name} ended with {_ending(said.code)}: {last}")
+    try:
+        found: Json = json.loads(said.out, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        shown = quote(said.out[:200].decode("utf-8", "replace"))
+        raise EvaluationError(f"{name} gave {shown}, which is not JSON") from None
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def environment(home: str) -> dict[str, str]:
+    """Return all the environment that code of the repository sees."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "HOME": home,
+        "TMPDIR": home,
+    }
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
+
+
+def resident(session: int) -> int:
+    """Return the bytes of memory that the processes of a session use; 0 where nothing tells."""
+    pages = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_bytes().rpartition(b")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[_SESSION]) == session:
+            pages += int(fields[_RESIDENT])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _too_slow() -> EvaluationError:
+    return EvaluationError(f"it took longer than {LIMIT_S:g} s")
+
+
+class _Child:
+    """A running child and what it has written so far."""
+
+    def __init__(self, command: list[str], root: Path, env: dict[str, str]) -> None:
+        self._weighed_at = time.monotonic()
+        self._ends_at = self._weighed_at + LIMIT_S
+        self._process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._out, self._err = bytearray(), bytearray()
+
+    def talk(self, request: bytes) -> _Said:
+        """Hand over the request and return what the child wrote, or raise EvaluationError."""
+        process = self._process
+        rest = memoryview(request)
+        with selectors.DefaultSelector() as pipes:
+            for pipe, event, name in (
+                (process.stdin, selectors.EVENT_WRITE, "in"),
+                (process.stdout, selectors.EVENT_READ, "out"),
+                (process.stderr, selectors.EVENT_READ, "err"),
+            ):
+                if pipe is not None:
+                    os.set_blocking(pipe.fileno(), False)
+                    pipes.register(pipe, event, name)
+            while pipes.get_map():
+                ready = pipes.select(min(self._left(), _GLANCE_S))
+                self._weigh()
+                if not ready and process.poll() is not None:
+                    break  # somebody it left behind holds the pipes
+                for key, _ in ready:
+                    rest = self._step(key, rest, pipes)
+        try:
+            code = process.wait(self._left())
+        except subprocess.TimeoutExpired:
+            raise _too_slow() from None
+        return _Said(code, bytes(self._out), bytes(self._err))
+
+    def _weigh(self) -> None:
+        """Refuse a child that uses too much memory."""
+        now = time.monotonic()
+        if now < self._weighed_at + _GLANCE_S:
+            return
+        self._weighed_at = now
+        if resident(self._process.pid) > _MOST_MEMORY:
+            raise EvaluationError(f"it used more than {_MOST_MEMORY >> 20} MB")
+
+    def _left(self) -> float:
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            raise _too_slow()
+        return left
+
+    def _step(
+        self, key: selectors.SelectorKey, rest: memoryview, pipes: selectors.BaseSelector
+    ) -> memoryview:
+        """Write or read a block; return what is left to write."""
+        pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]  # only pipes are registered
+        if key.data == "in":
+            try:
+                rest = rest[os.write(pipe.fileno(), rest[:_BLOCK]) :]
+            except BrokenPipeError:  # a child may answer without reading all
+                rest = rest[:0]
+            if not rest:
+                pipes.unregister(pipe)
+                pipe.close()
+            return rest
+        block = os.read(pipe.fileno(), _BLOCK)
+        if not block:
+            pipes.unregister(pipe)
+        elif key.data == "out":
+            self._out += block
+            if len(self._out) > _MOST_SAID:
+                raise EvaluationError(f"it wrote more than {_MOST_SAID:,} bytes")
+        else:
+            self._err = (self._err + block)[-_MOST_KEPT:]
+        return rest
+
+    def end(self) -> None:
+        """End the child and everything that is left of its session."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+@cache
+def _hide() -> None:
+    """Make the environment of this process, where the keys are, unreadable for its children."""
+    import ctypes  # only for those who run code
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

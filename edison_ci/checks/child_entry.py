@@ -1,0 +1,125 @@
+"""What does the child process of a code check do before and after the code of the repository?
+
+This file runs on its own (`python -I child_entry.py ...`), so it imports nothing of the package. It
+takes away what the code does not need: the network and other processes where the kernel allows it,
+much memory, much processor time, large files and core dumps. Then it becomes the program,
+or calls the function and writes what it returns.
+
+    child_entry.py command PROGRAM ARGUMENT...
+    child_entry.py python FILE FUNCTION
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+_ADDRESSES = 256 << 20
+_DATA = 1 << 30
+_CPU_S = 5
+_FILE = 16 << 20
+_PROCESSES = 64
+_DIE_WITH_PARENT = 1
+_NAMESPACES = 0x10000000 | 0x40000000 | 0x20000000  # user, network, processes
+
+
+def isolate() -> bool:
+    """Leave the network and the other processes behind; return whether that was allowed.
+
+    In a namespace of its own the first process takes all others with it when it ends, also those
+    that left their session, and /proc does not show it the environment of others.
+    """
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if not hasattr(system, "unshare") or system.unshare(_NAMESPACES) != 0:
+        return False
+    with contextlib.suppress(OSError):
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+    for _ in range(2):  # the first process of a namespace is deaf to most signals: not the code's
+        child = os.fork()
+        if child != 0:
+            _wait(child)
+        system.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    return True
+
+
+def _wait(child: int) -> NoReturn:
+    """Hold nothing but the place, and end as the child ends."""
+    for file in (0, 1, 2):
+        os.close(file)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def limit(memory: tuple[int, int], *, isolated: bool) -> None:
+    """Bound what the code may use; `memory` is a kind of memory and how much of it.
+
+    Processes can be counted only where those of the user's other programs do not count as well.
+    """
+    for kind, most in (
+        memory,
+        (resource.RLIMIT_CPU, _CPU_S),
+        (resource.RLIMIT_FSIZE, _FILE),
+        (resource.RLIMIT_CORE, 0),
+        *([(resource.RLIMIT_NPROC, _PROCESSES)] if isolated else []),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # a limit that is lower already
+            resource.setrlimit(kind, (most, most))
+
+
+def call(file: str, function: str) -> None:
+    """Call the function with the request on standard input and write its result."""
+    import importlib.util
+    import json
+
+    result = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what the code prints is not its result
+    request = json.load(sys.stdin)
+    sys.path.append(str(Path.cwd()))  # last, so that nothing of Python is shadowed
+    spec = importlib.util.spec_from_file_location("edison_check", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, function)(request["output"], request["expected"], request["case"])
+    json.dump(found, result, default=_number)
+    result.close()
+
+
+def _number(value: Any) -> float:
+    """Return a number of a library, such as numpy's, as a plain one."""
+    return float(value)
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the arguments say."""
+    isolated = False
+    with contextlib.suppress(OSError, ImportError):
+        isolated = isolate()
+    if arguments[0] == "command":
+        # Programs such as Node.js reserve far more than they use; `child` watches what they use.
+        limit((resource.RLIMIT_DATA, _DATA), isolated=isolated)
+        os.execvp(arguments[1], arguments[1:])
+    limit((resource.RLIMIT_AS, _ADDRESSES), isolated=isolated)
+    call(*arguments[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

