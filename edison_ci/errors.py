@@ -5,7 +5,9 @@
     ├── ConfigError           2     files of the project are invalid; carries every problem found
     ├── ProjectNotFound       2     no edison.yaml here or above
     ├── BusyError             2     the experiment is being run by another process
-    └── StoreError            3     the results file could not be read or written
+    ├── RoleError             2     whoever asks has no role that allows it
+    ├── StoreError            3     the results file could not be read or written
+    └── CallFailed            3     a model did not answer
 
 A failed gate is a decision, not an exception. Whatever is not an `EdisonError` is a bug and ends
 in `ExitCode.BUG`.
@@ -136,11 +138,25 @@ class BusyError(EdisonError):
     code = "busy"
 
 
+class RoleError(EdisonError):
+    """Whoever asks has no role that allows it."""
+
+    exit_code = ExitCode.INVALID
+    code = "role"
+
+
 class StoreError(EdisonError):
     """The results file could not be read or written; what was stored before is safe."""
 
     exit_code = ExitCode.NOT_MEASURED
     code = "store"
+
+
+class CallFailed(EdisonError):
+    """A model did not answer, and nothing else can be shown instead."""
+
+    exit_code = ExitCode.NOT_MEASURED
+    code = "call"
 
 
 class ConfigError(EdisonError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
 
@@ -76,7 +77,7 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """One call to a model. Two requests with the same address would get the same kind of answer."""
 
@@ -90,7 +91,7 @@ class Request:
     response_format: Json = None
     draw: int = 0
 
-    @property
+    @cached_property
     def address(self) -> str:
         """Return the name of the call: sha256 over everything that decides the answer."""
         identity = [

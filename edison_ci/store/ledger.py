@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci.errors import StoreError
@@ -19,6 +20,9 @@ from edison_ci.records import Completion, FinishReason, canonical_json
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,12 @@ class Booking:
     newer_than: str | None = None
     """A stored answer from this time on is taken instead; None takes none."""
 
+    @property
+    def experiment(self) -> str | None:
+        """The experiment whose budget it counts against, if it counts against one."""
+        named = (s.removeprefix("experiment:") for s in self.scopes if s.startswith("experiment:"))
+        return next(named, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -76,6 +86,8 @@ class Refused:
 
     cap: Cap
     booked: int
+    in_flight: tuple[str, ...] = ()
+    """Processes whose calls are on their way, and may turn out cheaper than booked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,7 @@ class Settlement:
 
     completion: Completion
     cost_microusd: int
-    cost_kind: Literal["billed", "estimated"]
+    cost_kind: Literal["billed", "estimated", "replayed"]
     now: str
     http_status: int | None = None
 
@@ -134,17 +146,49 @@ def settle(
             "state = 'settled', cost_microusd = ?, done_at = ?, http_status = ?",
             (settlement.cost_microusd, settlement.now, settlement.http_status),
         )
-        take = connection.execute(
-            "select coalesce(max(take) + 1, 0) from answer where address = ?", (address,)
-        ).fetchone()[0]
+        take = _next_take(connection, address)
         _insert_answer(connection, address, take, attempt, settlement)
         tokens = 0
         if completion.tokens_in is not None and completion.tokens_out is not None:
             tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
         _adjust(connection, booking, settlement.cost_microusd - booking.est_microusd, tokens)
-        return int(take)
+        return take
 
     return operation
+
+
+def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connection], int]:
+    """Return the operation that stores an answer from a recording, once; it yields the take.
+
+    Nothing is booked: the money was spent by whoever made the recording.
+    """
+
+    def operation(connection: sqlite3.Connection) -> int:
+        completion, address = settlement.completion, booking.address
+        tools = canonical_json(completion.tool_calls) if completion.tool_calls else None
+        known = connection.execute(
+            "select a.take from answer a join answer_text t using (address, take) "
+            "where a.address = ? and a.cost_kind = 'replayed' and t.sha256 = ? "
+            "and a.cost_microusd = ?",
+            (address, text_hash(completion.text, tools), settlement.cost_microusd),
+        ).fetchone()
+        if known is not None:
+            return int(known[0])
+        attempt = _book(connection, replace(booking, est_microusd=0, est_tokens=0, scopes=()))
+        _close(connection, attempt, "state = 'settled', cost_microusd = 0", ())
+        take = _next_take(connection, address)
+        _insert_answer(connection, address, take, attempt, settlement)
+        return take
+
+    return operation
+
+
+def _next_take(connection: sqlite3.Connection, address: str) -> int:
+    return int(
+        connection.execute(
+            "select coalesce(max(take) + 1, 0) from answer where address = ?", (address,)
+        ).fetchone()[0]
+    )
 
 
 def release(
@@ -199,19 +243,38 @@ def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.C
     return operation
 
 
+_ANSWER = (
+    "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
+    "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
+    "from answer a join answer_text t using (address, take) where a.address = ? "
+)
+
+
 def newest_answer(
     connection: sqlite3.Connection, address: str, *, since: str = ""
 ) -> Stored | None:
-    """Return the newest stored answer of a call, if it is new enough and its text is whole."""
+    """Return the newest stored answer of a call, if it is new enough and its text is whole.
+
+    Answers from a recording are not reused: whoever wrote it may have written anything.
+    """
     row = connection.execute(
-        "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
-        "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
-        "from answer a join answer_text t using (address, take) "
-        "where a.address = ? and a.created_at >= ? order by a.take desc limit 1",
+        f"{_ANSWER} and a.created_at >= ? and a.cost_kind <> 'replayed' "
+        "order by a.take desc limit 1",
         (address, since),
     ).fetchone()
-    if row is None or row[11] != text_hash(row[9], row[10]):
-        return None  # a text that was tampered with is bought again
+    return None if row is None else _stored(row)
+
+
+def answer_at(connection: sqlite3.Connection, address: str, take: int | None) -> Stored | None:
+    """Return one take of a call, if it is stored and its text is whole."""
+    row = connection.execute(f"{_ANSWER} and a.take = ?", (address, take)).fetchone()
+    return None if row is None else _stored(row)
+
+
+def _stored(row: tuple[Any, ...]) -> Stored | None:
+    if row[11] != text_hash(row[9], row[10]):
+        logger.warning("a stored answer was tampered with and is not used")
+        return None
     completion = Completion(
         text=row[9],
         finish_reason=FinishReason(row[1]),
@@ -244,19 +307,29 @@ def booked(connection: sqlite3.Connection, cap: Cap, today: str) -> tuple[int, i
 def _refusal(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> Refused | None:
     spent, tokens = booked(connection, cap, booking.now[:10])
     if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
-        return Refused(cap, spent)
+        return Refused(cap, spent, _in_flight(connection, booking, cap))
     if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
-        return Refused(cap, tokens)
+        return Refused(cap, tokens, _in_flight(connection, booking, cap))
     return None
+
+
+def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tuple[str, ...]:
+    own = cap.scope == f"run:{booking.run_id}"
+    rows = connection.execute(
+        "select distinct owner from attempt where state = 'reserved' and (run_id = ? or not ?)",
+        (booking.run_id, own),
+    )
+    return tuple(owner for (owner,) in rows)
 
 
 def _book(connection: sqlite3.Connection, booking: Booking) -> int:
     row = connection.execute(
-        "insert into attempt (address, run_id, model, phase, state, est_microusd, est_tokens, "
-        "owner, sent_at) values (?, ?, ?, ?, 'reserved', ?, ?, ?, ?)",
+        "insert into attempt (address, run_id, experiment, model, phase, state, est_microusd, "
+        "est_tokens, owner, sent_at) values (?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?)",
         (
             booking.address,
             booking.run_id,
+            booking.experiment,
             booking.model,
             booking.phase,
             booking.est_microusd,

@@ -14,7 +14,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING
 
-from edison_ci.errors import BusyError
+from edison_ci.errors import BusyError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,16 +23,29 @@ if TYPE_CHECKING:
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
+@contextlib.contextmanager
+def before_any_call(what: Path) -> Iterator[None]:
+    """Turn a refusal of the disk into words; what is done here comes before the first call."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {what}: {error.strerror}",
+            hint="nothing was asked of any model; is there room, and who may write there?",
+        ) from None
+
+
 class Owner:
     """This process, while it holds its lock."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self.id = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
-        self._descriptor = os.open(
-            self._path(self.id), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644
-        )
+        with before_any_call(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                self._path(self.id), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644
+            )
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def close(self) -> None:
@@ -69,9 +82,10 @@ def is_alive(folder: Path, owner: str) -> bool:
 @contextlib.contextmanager
 def only_one(folder: Path, experiment: str, run_id: str, *, wait: bool = False) -> Iterator[None]:
     """Hold the experiment, so that no second run of it starts on this database."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"experiment-{_SAFE.sub('_', experiment)}.lock"
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    with before_any_call(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -81,8 +95,9 @@ def only_one(folder: Path, experiment: str, run_id: str, *, wait: bool = False) 
                 f"{experiment} is being run already, as {other or 'another run'}",
                 hint="wait for it with --wait, or stop it with: edison cancel",
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, run_id.encode(), 0)
+        with before_any_call(path):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, run_id.encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
 MOVES: dict[str, frozenset[str]] = {
     "PENDING": frozenset({"EXECUTING", "CANCELLED"}),
@@ -25,6 +25,8 @@ MOVES: dict[str, frozenset[str]] = {
     "CANCELLED": frozenset(),
 }
 """From each status, where a run may go next."""
+RESTING = frozenset({"COMPLETED", "CANCELLED", "FAILED", "PAUSED"})
+"""Statuses in which no process works on a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class NewRun:
     trigger: str
     plan_hash: str
     snapshot: str
+    labels: dict[str, str]
+    """Prompt ids and their labels, such as v3."""
     cells_planned: int
     simulated: bool
     partial: bool
@@ -54,13 +58,27 @@ class Run:
     verdict: str | None
     plan_hash: str
     snapshot: str
+    labels: dict[str, str]
     cells_planned: int
     complete: bool
     simulated: bool
     partial: bool
     stopped_by: str | None
+    reused: int
+    owner: str | None
     created_at: str
     finished_at: str | None
+
+    @property
+    def moving(self) -> bool:
+        """Whether a process is, or should be, at work on it."""
+        return self.status not in RESTING
+
+    def as_seen(self, *, alive: bool) -> Run:
+        """Return the run as it really is: one whose process died is paused."""
+        if alive or not self.moving:
+            return self
+        return replace(self, status="PAUSED", stopped_by="killed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +92,15 @@ class Part:
     weight: float
     status: str
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """An answer of a judge or grader that a cell rests on."""
+
+    model: str
+    address: str
+    take: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +123,12 @@ class CellRow:
     error: str | None = None
     reason: str | None = None
     parts: tuple[Part, ...] = field(default=())
+    judgments: tuple[Judgment, ...] = field(default=())
 
 
 _COLUMNS = (
-    "id, experiment, trigger, status, verdict, plan_hash, snapshot, cells_planned, complete, "
-    "simulated, partial, stopped_by, created_at, finished_at"
+    "id, experiment, trigger, status, verdict, plan_hash, snapshot, labels, cells_planned, "
+    "complete, simulated, partial, stopped_by, reused, owner, created_at, finished_at"
 )
 
 
@@ -109,15 +137,16 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
 
     def operation(connection: sqlite3.Connection) -> None:
         connection.execute(
-            "insert into run (id, experiment, trigger, status, plan_hash, snapshot, cells_planned,"
-            " simulated, partial, owner, created_at) "
-            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?)",
+            "insert into run (id, experiment, trigger, status, plan_hash, snapshot, labels, "
+            "cells_planned, simulated, partial, owner, created_at) "
+            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.experiment,
                 run.trigger,
                 run.plan_hash,
                 run.snapshot,
+                json.dumps(run.labels, sort_keys=True),
                 run.cells_planned,
                 run.simulated,
                 run.partial,
@@ -142,8 +171,8 @@ def move_run(
         if status not in MOVES[current[0]]:
             raise StoreError(f"a run cannot go from {current[0]} to {status}")
         values = {"status": status, **changes}
-        if status in ("COMPLETED", "FAILED", "CANCELLED", "PAUSED"):
-            values["finished_at"] = now
+        values["finished_at"] = now if status in RESTING else None
+        values["wanted"] = None
         assignments = ", ".join(f"{name} = ?" for name in values)
         connection.execute(f"update run set {assignments} where id = ?", (*values.values(), run_id))
         data = {"from": current[0], "to": status}
@@ -152,40 +181,72 @@ def move_run(
     return operation
 
 
-def finish_cell(cell: CellRow) -> Callable[[sqlite3.Connection], None]:
-    """Return the operation that stores a finished cell with its parts, over an earlier failure."""
+def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that stores finished cells with their parts, over earlier failures."""
 
     def operation(connection: sqlite3.Connection) -> None:
-        connection.execute("delete from part where cell_id = ?", (cell.id,))
-        connection.execute(
-            "insert or replace into cell values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                cell.id,
-                cell.run_id,
-                cell.side,
-                cell.prompt,
-                cell.version,
-                cell.model,
-                cell.case_id,
-                cell.draw,
-                cell.address,
-                cell.take,
-                cell.status,
-                cell.composite,
-                cell.passed,
-                cell.error,
-                cell.reason,
-            ),
+        # A cell that failed before has neither parts nor judgments, so nothing is left behind.
+        connection.executemany(
+            "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, draw, "
+            "address, take, status, composite, passed, error, reason) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    cell.id,
+                    cell.run_id,
+                    cell.side,
+                    cell.prompt,
+                    cell.version,
+                    cell.model,
+                    cell.case_id,
+                    cell.draw,
+                    cell.address,
+                    cell.take,
+                    cell.status,
+                    cell.composite,
+                    cell.passed,
+                    cell.error,
+                    cell.reason,
+                )
+                for cell in cells
+            ],
         )
         connection.executemany(
-            "insert into part values (?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into part values (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (cell.id, p.name, p.kind, p.score, p.passed, p.weight, p.status, p.reason)
+                for cell in cells
                 for p in cell.parts
             ],
         )
+        connection.executemany(
+            "insert or ignore into judgment values (?, ?, ?, ?)",
+            [(cell.id, j.model, j.address, j.take) for cell in cells for j in cell.judgments],
+        )
 
     return operation
+
+
+def want(run_id: str, what: str | None) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that asks the process at work on a run to pause or cancel it."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        connection.execute("update run set wanted = ? where id = ?", (what, run_id))
+
+    return operation
+
+
+def wanted(connection: sqlite3.Connection, run_id: str) -> str | None:
+    """Return what was asked of a run meanwhile."""
+    row = connection.execute("select wanted from run where id = ?", (run_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+def note_event(
+    run_id: str, kind: str, data: dict[str, Any], now: str
+) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that writes an event."""
+    return lambda connection: add_event(connection, run_id, kind, data, now)
 
 
 def add_event(
@@ -228,23 +289,69 @@ def cell_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]
     return dict(rows.fetchall())
 
 
+def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
+    """Return a cell of a run by id or as CASE@MODEL#DRAW (draw 0 when left out)."""
+    where, values = "id = ?", (wanted,)
+    if "@" in wanted:
+        case_id, _, rest = wanted.rpartition("@")
+        model, _, draw = rest.partition("#")
+        where = "case_id = ? and model = ? and draw = ?"
+        values = (case_id, model, draw or "0")  # type: ignore[assignment]  # three of them
+    row = connection.execute(
+        "select id, run_id, side, prompt, version, model, case_id, draw, address, take, status, "
+        f"composite, passed, error, reason from cell where run_id = ? and {where} limit 1",
+        (run_id, *values),
+    ).fetchone()
+    if row is None:
+        hint = "write 12 hex digits, or CASE@MODEL#DRAW"
+        raise UsageError(f"run {run_id} has no cell {wanted!r}", hint=hint)
+    parts = connection.execute(
+        "select name, kind, score, passed, weight, status, reason from part where cell_id = ?",
+        (row[0],),
+    )
+    cell = list(row)
+    cell[12] = _flag(cell[12])
+    return replace(CellRow(*cell), parts=tuple(_part(list(part)) for part in parts))
+
+
+def _part(values: list[Any]) -> Part:
+    values[3] = _flag(values[3])
+    return Part(*values)
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
 def is_done(connection: sqlite3.Connection, cell_id: str) -> bool:
     """Whether a cell is finished and was no error."""
     row = connection.execute("select status from cell where id = ?", (cell_id,)).fetchone()
     return row is not None and row[0] != "error"
 
 
-def scores(
-    connection: sqlite3.Connection, run_id: str
-) -> Iterator[tuple[str, str, float | None, int | None]]:
-    """Yield prompt, model, composite and pass of every cell of a run."""
-    yield from connection.execute(
-        "select prompt, model, composite, passed from cell where run_id = ?", (run_id,)
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a run."""
+
+    seq: int
+    time: str
+    run_id: str
+    type: str
+    data: dict[str, Any]
+
+
+def events(connection: sqlite3.Connection, run_id: str, *, after: int = 0) -> list[Event]:
+    """Return the events of a run that came after another, oldest first."""
+    rows = connection.execute(
+        "select seq, time, run_id, type, data from event where run_id = ? and seq > ? order by seq",
+        (run_id, after),
     )
+    return [Event(seq, time, run, kind, json.loads(data)) for seq, time, run, kind, data in rows]
 
 
 def _run(row: tuple[Any, ...]) -> Run:
     values = list(row)
-    for index in (8, 9, 10):
+    values[7] = json.loads(values[7])
+    for index in (9, 10, 11):
         values[index] = bool(values[index])
     return Run(*values)

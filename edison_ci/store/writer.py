@@ -8,13 +8,15 @@ operation is a function of the connection; whoever submitted it hears of it only
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from edison_ci.errors import StoreError
 from edison_ci.store.database import open_database, translated
@@ -25,9 +27,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
-_Job = tuple[Operation[Any], "Future[Any]"]
+Done = Union["Future[Any]", "asyncio.Future[Any]"]
+_Job = tuple[Operation[Any], Done]
 
 MAX_BATCH = 200
+PATIENCE = 3
+"""How many times the busy time-out is waited for a file that another program holds."""
+
+logger = logging.getLogger(__name__)
 
 
 def _attempted(operation: Operation[T], connection: sqlite3.Connection) -> T | Exception:
@@ -42,6 +49,45 @@ def _attempted(operation: Operation[T], connection: sqlite3.Connection) -> T | E
         result = error
     connection.execute("release one")
     return result
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin to write; answers in flight are worth waiting for longer than anything else is."""
+    for left in reversed(range(PATIENCE)):
+        try:
+            connection.execute("begin immediate")
+        except sqlite3.OperationalError as error:
+            if not left or "locked" not in str(error):
+                raise
+            logger.warning("another program holds the results file; still waiting for it")
+        else:
+            return
+
+
+def _deliver(batch: list[_Job], outcomes: list[Any]) -> None:
+    """Hand out results; a loop is woken once for a whole batch, which costs more than most jobs."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for (_, done), outcome in zip(batch, outcomes, strict=True):
+        if isinstance(done, asyncio.Future):
+            by_loop.setdefault(done.get_loop(), []).append((done, outcome))
+        else:
+            _resolve(done, outcome)
+    for loop, pairs in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left to tell
+            loop.call_soon_threadsafe(_resolve_all, pairs)
+
+
+def _resolve_all(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for done, outcome in pairs:
+        if not done.done():
+            _resolve(done, outcome)
+
+
+def _resolve(done: Done, outcome: Any) -> None:
+    if isinstance(outcome, Exception):
+        done.set_exception(outcome)
+    else:
+        done.set_result(outcome)
 
 
 class Writer:
@@ -75,15 +121,27 @@ class Writer:
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Queue an operation; its result comes once it is durable."""
-        if os.getpid() != self._process:
-            raise StoreError("a forked process may not write", hint="open the results file anew")
         done: Future[T] = Future()
-        self._queue.put((operation, done))
+        # Whoever waits may be cancelled; what was submitted is written all the same.
+        done.set_running_or_notify_cancel()
+        self.enqueue(operation, done)
+        return done
+
+    def begin(self, operation: Operation[T]) -> asyncio.Future[T]:
+        """Queue an operation from within an event loop; its result comes once it is durable."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.enqueue(operation, done)
         return done
 
     async def write(self, operation: Operation[T]) -> T:
         """Wait until an operation is durable and return its result."""
-        return await asyncio.wrap_future(self.submit(operation))
+        return await self.begin(operation)
+
+    def enqueue(self, operation: Operation[Any], done: Done) -> None:
+        """Queue an operation; `done` gets its result, or why it failed."""
+        if os.getpid() != self._process:
+            raise StoreError("a forked process may not write", hint="open the results file anew")
+        self._queue.put((operation, done))
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -129,12 +187,11 @@ class Writer:
                 hint="nothing more was written; put the file back and resume",
             )
         if self._broken is not None:
-            for _, done in batch:
-                done.set_exception(self._broken)
+            _deliver(batch, [self._broken] * len(batch))
             return
         outcomes: list[Any] = []
         try:
-            connection.execute("begin immediate")
+            _begin(connection)
             outcomes = [_attempted(operation, connection) for operation, _ in batch]
             connection.execute("commit")
             self.commits += 1
@@ -142,14 +199,8 @@ class Writer:
             self._roll_back(connection)
             # A failed write or fsync is final: the file's state is no longer known to us.
             self._broken = translated(error, self._path)
-            for _, done in batch:
-                done.set_exception(self._broken)
-            return
-        for (_, done), outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                done.set_exception(outcome)
-            else:
-                done.set_result(outcome)
+            outcomes = [self._broken] * len(batch)
+        _deliver(batch, outcomes)
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         try:

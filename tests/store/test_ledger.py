@@ -114,7 +114,7 @@ def test_a_call_that_does_not_fit_the_budget_is_refused(db: sqlite3.Connection) 
     for letter in "bc":
         reserved(db, replace(CALL, address=letter * 64))
     outcome = reserve(replace(CALL, address="d" * 64))(db)
-    assert outcome == Refused(BUDGET, 800)
+    assert outcome == Refused(BUDGET, 800, ("me",))
     assert spent(db) == (800, 200)
 
 
@@ -122,7 +122,7 @@ def test_a_token_limit_refuses_too(db: sqlite3.Connection) -> None:
     limit = Cap("run:r1", None, tokens=150, name="stop.max_total_tokens")
     reserved(db, replace(CALL, caps=(limit,)))
     outcome = reserve(replace(CALL, address="b" * 64, caps=(limit,)))(db)
-    assert outcome == Refused(limit, 100)
+    assert outcome == Refused(limit, 100, ("me",))
 
 
 def test_a_rolling_budget_forgets_what_is_older_than_its_days(db: sqlite3.Connection) -> None:

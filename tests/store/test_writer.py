@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.database import APPLICATION_ID, migrations, open_database, open_reader
+from edison_ci.store.database import migrations, open_database, open_reader
+from edison_ci.store.header import APPLICATION_ID
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -153,3 +156,29 @@ def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(StoreError, match=r"malformed|corrupt|database"):
         open_database(path)
+
+
+def test_what_is_written_stays_after_another_process_came_and_went(tmp_path: Path) -> None:
+    """Opening a reader must not take the writer's lock off the file.
+
+    If it did, the other process would take itself for the last one and remove the log that the
+    writer goes on writing to: everything after it would be lost.
+    """
+    path = tmp_path / "results.db"
+    look = [sys.executable, "-c", _LOOK, str(path)]
+    with Writer(path) as writer:
+        writer.submit(lambda c: c.execute("create table t (x int) strict")).result()
+        open_reader(path).close()
+        reader = open_reader(path)
+        assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "0\n"
+        writer.submit(lambda c: c.execute("insert into t values (1)")).result()
+        assert reader.execute("select count(*) from t").fetchone() == (1,)
+        assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "1\n"
+        reader.close()
+    assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+_LOOK = (
+    "import sqlite3, sys; connection = sqlite3.connect(sys.argv[1]); "
+    "print(connection.execute('select count(*) from t').fetchone()[0]); connection.close()"
+)

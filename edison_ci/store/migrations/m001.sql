@@ -1,41 +1,44 @@
 -- Runs, cells, answers and the money they cost. Times are ISO-8601 UTC, money is integer
 -- micro-dollars, scores are 0-1. Big texts are kept apart from the numbers that tables show.
 
-create table run (
+create table run (                          -- one evaluation of one experiment
   id            text primary key,
   experiment    text not null,
-  trigger       text not null,
-  status        text not null,
-  verdict       text,
-  plan_hash     text not null,
+  trigger       text not null,              -- who started it: cli, schedule, ...
+  status        text not null,              -- PENDING, EXECUTING, JUDGING, ..., COMPLETED, FAILED
+  verdict       text,                       -- pass, fail, inconclusive, error, skipped; null before
+  plan_hash     text not null,              -- of everything the result depends on
   snapshot      text not null,              -- JSON: what was planned, to explain a changed plan
+  labels        text not null default '{}', -- JSON: prompt id to its label, such as v3
   cells_planned integer not null,
+  reused        integer not null default 0, -- answers that were in store already
   complete      integer not null default 0 check (complete in (0, 1)),
   simulated     integer not null default 0 check (simulated in (0, 1)),
   partial       integer not null default 0 check (partial in (0, 1)),
-  stopped_by    text,
-  owner         text,
+  stopped_by    text,                       -- budget, signal or person, if it was stopped
+  owner         text,                       -- the process that runs it
+  wanted        text,                       -- pause or cancel, asked for by another process
   created_at    text not null,
   finished_at   text
 ) strict;
 create index run_by_experiment on run (experiment, created_at);
 
-create table cell (
+create table cell (                         -- one case, with one prompt and model
   id         text primary key,              -- 12 hex
   run_id     text not null references run (id),
-  side       text not null,
+  side       text not null,                 -- head, or base with --against
   prompt     text not null,
   version    text not null,                 -- hash of the prompt
-  model      text not null,
+  model      text not null,                 -- model and its own parameters
   case_id    text not null,
-  draw       integer not null,
-  address    text not null,
+  draw       integer not null,              -- 0, 1, ... of the same call
+  address    text not null,                 -- names the call
   take       integer,                       -- with the address: the answer; null without one
-  status     text not null,
-  composite  real,
-  passed     integer,
-  error      text,
-  reason     text,
+  status     text not null,                 -- ok, malformed, error, blocked, skipped
+  composite  real,                          -- weighted mean of its parts; null if one broke
+  passed     integer,                       -- 1, 0 or null
+  error      text,                          -- class of the error
+  reason     text,                          -- in words
   unique (run_id, side, prompt, model, case_id, draw)
 ) strict;
 create index cell_by_case on cell (case_id);
@@ -44,26 +47,36 @@ create index cell_by_run on cell (run_id, model, status);
 create table part (                         -- what a cell's composite is made of
   cell_id text not null references cell (id),
   name    text not null,
-  kind    text not null,                    -- check, criterion, grader
-  score   real,
+  kind    text not null,                    -- check, rubric, criterion, grader
+  score   real,                             -- null if it was skipped or broke
   passed  integer,
   weight  real not null,
-  status  text not null,
-  reason  text not null default '',
-  primary key (cell_id, name)
+  status  text not null,                    -- ok, skipped, error
+  reason  text not null default '',         -- in words; may quote the answer
+  primary key (cell_id, kind, name)
+) strict, without rowid;
+
+create table judgment (                     -- which answers of judges and graders a cell rests on
+  cell_id text not null references cell (id),
+  model   text not null,
+  address text not null,
+  take    integer not null,
+  primary key (cell_id, model, address, take)
 ) strict, without rowid;
 
 create table attempt (                      -- one try at a call, booked before it is sent
   id            integer primary key,
-  address       text not null,
-  run_id        text not null,
+  address       text not null,              -- names the call
+  run_id        text not null,              -- or what else it was for, such as try-...
+  experiment    text,                       -- null: that of the run
   model         text not null,
-  phase         text not null,
+  phase         text not null,              -- generate, judge, ...
+  -- reserved: on its way; released: not charged; unknown: perhaps charged, counted as estimated
   state         text not null check (state in ('reserved', 'settled', 'released', 'unknown')),
-  est_microusd  integer not null,
-  cost_microusd integer,
-  est_tokens    integer not null,
-  owner         text not null,
+  est_microusd  integer not null,           -- the most it can cost
+  cost_microusd integer,                    -- what it did cost; null while open
+  est_tokens    integer not null,           -- the most it can use
+  owner         text not null,              -- the process that made it
   sent_at       text not null,
   done_at       text,
   http_status   integer,
@@ -73,27 +86,27 @@ create index attempt_open on attempt (address) where state = 'reserved';
 create index attempt_by_run on attempt (run_id, state);
 
 create table answer (                       -- append-only: nothing paid for is overwritten
-  address       text not null,
-  take          integer not null,
-  attempt       integer not null references attempt (id),
+  address       text not null,              -- sha256 of all that decides the answer
+  take          integer not null,           -- 0 and up, when the call was made again
+  attempt       integer not null references attempt (id), -- the one that was paid
   finish_reason text not null,
-  tokens_in     integer,
+  tokens_in     integer,                    -- null if the provider did not say
   tokens_out    integer,
-  cached_in     integer not null default 0,
+  cached_in     integer not null default 0, -- of these, cached by the provider
   latency_ms    integer not null,
   cost_microusd integer not null,
-  cost_kind     text not null,              -- billed, estimated
-  served_model  text not null,
+  cost_kind     text not null,              -- billed, estimated, replayed
+  served_model  text not null,              -- as the provider names it
   created_at    text not null,
   primary key (address, take)
 ) strict, without rowid;
 
-create table answer_text (
+create table answer_text (                  -- what an answer said; gone after a time
   address    text not null,
   take       integer not null,
   text       text not null,
-  tool_calls text,
-  sha256     text not null,
+  tool_calls text,                          -- JSON
+  sha256     text not null,                 -- of text and tool calls
   primary key (address, take)
 ) strict, without rowid;
 
@@ -102,17 +115,179 @@ begin select raise(abort, 'answers are append-only'); end;
 
 create table booked (                       -- running totals of every budget, by scope and day
   scope    text not null,                   -- run:ID, experiment:NAME, project
-  day      text not null,                   -- UTC date; '' for a run
-  microusd integer not null default 0,
+  day      text not null,                   -- UTC date on which the call was sent
+  microusd integer not null default 0,      -- settled, and estimates of what is open
   tokens   integer not null default 0,
   primary key (scope, day)
 ) strict, without rowid;
 
-create table event (
+create table event (                        -- what happened in a run, for watchers
   seq    integer primary key autoincrement,
   time   text not null,
   run_id text not null,
-  type   text not null,
-  data   text not null
+  type   text not null,                     -- status:changed, run:progress, ...
+  data   text not null                      -- JSON
 ) strict;
 create index event_by_run on event (run_id, seq);
+
+create trigger answer_stays before delete on answer
+begin select raise(abort, 'answers are append-only'); end;
+create unique index answer_by_attempt on answer (attempt);
+
+create table audit (                        -- who changed what; append-only, each row sealed
+  seq      integer primary key autoincrement,
+  time     text not null,
+  actor    text not null,                   -- login, e-mail address or name
+  known_by text not null,                   -- how the actor is known: web, github, git, nobody
+  action   text not null,                   -- such as gc or cache clear; "refused: ..." if refused
+  entity   text not null,                   -- what it was done to
+  before   text,                            -- JSON
+  after    text,                            -- JSON
+  run_id   text,
+  host     text not null,
+  sha256   text not null                    -- over the hash of the row before and this row
+) strict;
+create trigger audit_is_kept before update on audit
+begin select raise(abort, 'the audit is append-only'); end;
+create trigger audit_stays before delete on audit
+begin select raise(abort, 'the audit is append-only'); end;
+
+-- Sums of finished runs, so that no page has to add up cells. Written again when a run ends again.
+
+create table rollup_run (                   -- a side of a run, over all prompts and models
+  run_id           text not null references run (id),
+  side             text not null,
+  cells            integer not null,        -- finished, one way or another
+  ok               integer not null,
+  malformed        integer not null,
+  error            integer not null,
+  blocked          integer not null,
+  skipped          integer not null,
+  composite        real,                    -- mean over cases of the mean over draws
+  composite_low    real,                    -- interval, and how it was made; null if nobody did
+  composite_high   real,
+  composite_n      integer not null,        -- cases that have a composite
+  composite_method text,
+  pass_rate        real,
+  pass_low         real,
+  pass_high        real,
+  pass_n           integer not null,        -- cases that passed or failed
+  pass_method      text,
+  answers          integer not null,        -- different answers that the cells point to
+  bought           integer not null,        -- of these, bought by this run
+  cost_microusd    integer not null,        -- of those bought; judges and lost calls are apart
+  saved_microusd   integer not null,        -- of the others: what reuse saved
+  tokens_in        integer not null,
+  tokens_out       integer not null,
+  latency_p50_ms   integer,
+  latency_p95_ms   integer,                 -- null under 60 answers
+  primary key (run_id, side)
+) strict, without rowid;
+
+create table rollup_model (                 -- a prompt with a model
+  run_id           text not null references run (id),
+  side             text not null,
+  prompt           text not null,
+  model            text not null,
+  version          text not null,           -- hash of the prompt
+  cells            integer not null,        -- the other columns are those of rollup_run
+  ok               integer not null,
+  malformed        integer not null,
+  error            integer not null,
+  blocked          integer not null,
+  skipped          integer not null,
+  composite        real,
+  composite_low    real,
+  composite_high   real,
+  composite_n      integer not null,
+  composite_method text,
+  pass_rate        real,
+  pass_low         real,
+  pass_high        real,
+  pass_n           integer not null,
+  pass_method      text,
+  answers          integer not null,
+  bought           integer not null,
+  cost_microusd    integer not null,
+  saved_microusd   integer not null,
+  tokens_in        integer not null,
+  tokens_out       integer not null,
+  latency_p50_ms   integer,
+  latency_p95_ms   integer,
+  primary key (run_id, side, prompt, model)
+) strict, without rowid;
+
+create table rollup_part (                  -- a check, criterion or grader with a prompt and model
+  run_id  text not null references run (id),
+  side    text not null,
+  prompt  text not null,
+  model   text not null,
+  name    text not null,
+  kind    text not null,                    -- check, rubric, criterion, grader
+  n       integer not null,                 -- cells with a score
+  mean    real,
+  min     real,
+  max     real,
+  sd      real,                             -- of the scores of cells; null under 2
+  passed  integer not null,
+  failed  integer not null,
+  errors  integer not null,
+  skipped integer not null,
+  bins    text not null,                    -- JSON: how many scores in each tenth from 0 to 1
+  primary key (run_id, side, prompt, model, kind, name)
+) strict, without rowid;
+
+create table rollup_spending (              -- what a run spent, its judges and lost calls included
+  run_id        text not null references run (id),
+  day           text not null,              -- UTC date
+  model         text not null,
+  phase         text not null,              -- generate, judge, ...
+  calls         integer not null,           -- answered
+  released      integer not null,           -- failed and not charged
+  unknown       integer not null,           -- perhaps charged; counted at their estimate
+  cost_microusd integer not null,
+  tokens_in     integer not null,
+  tokens_out    integer not null,
+  primary key (run_id, day, model, phase)
+) strict, without rowid;
+
+-- Views for people who ask with SQL. Columns are added, not renamed.
+
+create view results as                      -- one row for each cell, with its answer
+select r.experiment, c.run_id, r.created_at as run_started, r.simulated, c.id as cell, c.side,
+  c.prompt, c.version, c.model, c.case_id, c.draw, c.status, c.composite, c.passed, c.error,
+  c.reason, a.cost_microusd, a.tokens_in, a.tokens_out, a.latency_ms, a.finish_reason,
+  a.served_model, t.text
+from cell c
+join run r on r.id = c.run_id
+left join answer a on a.address = c.address and a.take = c.take
+left join answer_text t on t.address = c.address and t.take = c.take;
+
+create view spending as                     -- what was spent by day, experiment, model and phase
+select substr(t.sent_at, 1, 10) as day, coalesce(t.experiment, r.experiment) as experiment,
+  t.model, t.phase,
+  sum(t.state = 'settled') as calls, sum(t.state = 'unknown') as unknown,
+  sum(case t.state when 'settled' then t.cost_microusd when 'released' then 0
+      else t.est_microusd end) as cost_microusd,
+  coalesce(sum(a.tokens_in), 0) as tokens_in, coalesce(sum(a.tokens_out), 0) as tokens_out
+from attempt t
+left join run r on r.id = t.run_id
+left join answer a on a.attempt = t.id
+group by 1, 2, 3, 4;
+
+create view latest_runs as                  -- the newest run of each experiment
+select r.experiment, r.id as run_id, r.trigger, r.status, r.verdict, r.complete, r.simulated,
+  r.partial, r.stopped_by, r.cells_planned, r.created_at, r.finished_at,
+  (select coalesce(sum(b.microusd), 0) from booked b where b.scope = 'run:' || r.id)
+    as cost_microusd
+from run r
+where r.rowid = (select l.rowid from run l where l.experiment = r.experiment
+                 order by l.created_at desc, l.rowid desc limit 1);
+
+create view failed_checks as                -- every part of a grade that failed or broke
+select r.experiment, c.run_id, c.side, c.prompt, c.model, c.case_id, c.draw, p.name, p.kind,
+  p.status, p.score, p.reason, c.id as cell
+from part p
+join cell c on c.id = p.cell_id
+join run r on r.id = c.run_id
+where p.passed = 0 or p.status = 'error';

@@ -1,0 +1,194 @@
+"""Is the results file whole, and does the money in it add up?"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.store.audit import verify_audit
+from edison_ci.store.ledger import text_hash
+from edison_ci.store.pointers import pointing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MOST = 20
+"""How many problems of one kind are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One thing that was looked at."""
+
+    what: str
+    about: str
+    count: int
+    """How many were looked at."""
+    problems: tuple[str, ...] = ()
+    """The first of them in words."""
+    more: int = 0
+    """How many problems are not named."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def check_database(connection: sqlite3.Connection) -> list[Checked]:
+    """Look at everything; what cannot be read is a problem of its own."""
+    return [
+        _looked("file", "pages and indexes", lambda: _file(connection)),
+        _looked("references", "rows that name others", lambda: _references(connection)),
+        _looked("ledger", "totals against attempts", lambda: _ledger(connection)),
+        _looked("answers", "answers against attempts", lambda: _answers(connection)),
+        _looked("texts", "checksums of answers", lambda: _texts(connection)),
+        _looked("audit", "the chain of changes", lambda: _audit(connection)),
+    ]
+
+
+Found = tuple[int, "Iterator[str]"]
+
+
+def _looked(what: str, about: str, look: Callable[[], Found]) -> Checked:
+    named: list[str] = []
+    count = more = 0
+    try:
+        count, problems = look()
+        for problem in problems:
+            if len(named) < MOST:
+                named.append(problem)
+            else:
+                more += 1
+    except sqlite3.Error as error:
+        named.append(f"cannot be read: {error}")
+    return Checked(what, about, count, tuple(named), more)
+
+
+def _file(connection: sqlite3.Connection) -> Found:
+    pages = _number(connection, "pragma page_count")
+    rows = connection.execute(f"pragma integrity_check({10 * MOST})")
+    return pages, (text for (text,) in rows if text != "ok")
+
+
+def _references(connection: sqlite3.Connection) -> Found:
+    tables = "select count(*) from sqlite_schema where type = 'table' and name not like 'sqlite_%'"
+    rows = connection.execute("pragma foreign_key_check")
+    broken = (
+        f"{table}{'' if rowid is None else f' row {rowid}'} names a {parent} that is not there"
+        for table, rowid, parent, _ in rows
+    )
+    return _number(connection, tables), broken
+
+
+# What each attempt counts for: its cost once it is settled, nothing if it was not charged, its
+# estimate while its fate is open. Tokens that the provider did not tell count as estimated.
+_COUNTED = """
+with counted as (
+  select substr(t.sent_at, 1, 10) as day, t.run_id,
+    coalesce(t.experiment, r.experiment) as experiment,
+    case t.state when 'settled' then t.cost_microusd when 'released' then 0
+         else t.est_microusd end as microusd,
+    case t.state when 'settled' then coalesce(a.tokens_in + a.tokens_out, t.est_tokens)
+         when 'released' then 0 else t.est_tokens end as tokens
+  from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id
+)
+"""
+_DUE = f"""{_COUNTED}
+select 'project', day, sum(microusd), sum(tokens) from counted group by day
+union all
+select 'run:' || run_id, day, sum(microusd), sum(tokens) from counted group by run_id, day
+union all
+select 'experiment:' || experiment, day, sum(microusd), sum(tokens)
+from counted where experiment is not null group by experiment, day
+"""
+# Calls of no run (`try`, `assist`) may count for an experiment without saying for which.
+_LOOSE = f"""{_COUNTED}
+select day, sum(microusd), sum(tokens) from counted where experiment is null group by day
+"""
+
+_Sum = tuple[int, int]
+"""Micro-dollars and tokens."""
+
+
+def _ledger(connection: sqlite3.Connection) -> Found:
+    booked = _sums(connection, "select scope, day, microusd, tokens from booked")
+    due = _sums(connection, _DUE)
+    loose = {day: (microusd, tokens) for day, microusd, tokens in connection.execute(_LOOSE)}
+    return len(booked), _wrong_totals(booked, due, loose)
+
+
+def _sums(connection: sqlite3.Connection, sql: str) -> dict[tuple[str, str], _Sum]:
+    return {(scope, day): (money, tokens) for scope, day, money, tokens in connection.execute(sql)}
+
+
+def _wrong_totals(
+    booked: dict[tuple[str, str], _Sum], due: dict[tuple[str, str], _Sum], loose: dict[str, _Sum]
+) -> Iterator[str]:
+    left = dict(loose)
+    for scope, day in sorted(booked.keys() | due.keys()):
+        kind = scope.partition(":")[0]
+        if kind not in ("project", "run", "experiment"):
+            continue  # a total of something we know nothing about
+        has, should = booked.get((scope, day), (0, 0)), due.get((scope, day), (0, 0))
+        over = (has[0] - should[0], has[1] - should[1])
+        room = left.get(day, (0, 0)) if kind == "experiment" else (0, 0)
+        if all(0 <= more <= most for more, most in zip(over, room, strict=True)):
+            if any(over):
+                left[day] = (room[0] - over[0], room[1] - over[1])
+            continue
+        yield (
+            f"{scope} on {day}: booked {has[0]:,} micro-dollars and {has[1]:,} tokens, "
+            f"attempts say {should[0]:,} and {should[1]:,}"
+        )
+
+
+_ANSWERS = """
+select 'attempt ' || t.id || ' is settled, but its answer is missing'
+from attempt t left join answer a on a.attempt = t.id
+where t.state = 'settled' and a.attempt is null
+union all
+select 'the answer of attempt ' || t.id || ' is there, but the attempt is ' || t.state
+from answer a join attempt t on t.id = a.attempt where t.state <> 'settled'
+union all
+select 'attempt ' || t.id || ' cost ' || t.cost_microusd || ', its answer ' || a.cost_microusd
+from answer a join attempt t on t.id = a.attempt
+where t.state = 'settled' and a.cost_microusd <> t.cost_microusd
+"""
+
+
+def _answers(connection: sqlite3.Connection) -> Found:
+    missing = (
+        "union all select 'take ' || take || ' of ' || substr(address, 1, 12) || ' is used, but is "
+        f"not there' from (select * from ({pointing(connection)}) except "
+        "select address, take from answer)"
+    )
+    rows = connection.execute(_ANSWERS + missing)
+    return _number(connection, "select count(*) from answer"), (text for (text,) in rows)
+
+
+def _texts(connection: sqlite3.Connection) -> Found:
+    return _number(connection, "select count(*) from answer_text"), _bad_texts(connection)
+
+
+def _bad_texts(connection: sqlite3.Connection) -> Iterator[str]:
+    rows = connection.execute(
+        "select t.address, t.take, t.text, t.tool_calls, t.sha256, a.address from answer_text t "
+        "left join answer a on a.address = t.address and a.take = t.take"
+    )
+    for address, take, text, tool_calls, sha256, answer in rows:
+        name = f"{address[:12]} take {take}"
+        if sha256 != text_hash(text, tool_calls):
+            yield f"the text of {name} is not what was stored; it will be bought again"
+        if answer is None:
+            yield f"the text of {name} has no answer"
+
+
+def _audit(connection: sqlite3.Connection) -> Found:
+    chain = verify_audit(connection)
+    return chain.rows, iter([chain.problem] if chain.problem else [])
+
+
+def _number(connection: sqlite3.Connection, sql: str) -> int:
+    return int(connection.execute(sql).fetchone()[0])

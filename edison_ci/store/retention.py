@@ -1,0 +1,142 @@
+"""Which texts are old enough to go?
+
+Texts go, numbers stay: answers keep tokens, cost and time, cells and parts keep their scores, sums
+are not touched. Spared are runs that are younger, the newest complete run of each experiment (what
+others are compared with), and cells that a person graded or set aside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.records import canonical_json
+from edison_ci.store.pointers import columns, pointing
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+GRADED = ("grade", "manual_grade")
+"""Tables whose `cell_id` spares a cell, once they exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """From when on texts are kept, and which cases are kept anyway."""
+
+    cutoff: str
+    """ISO-8601 UTC; what is older goes."""
+    quarantined: tuple[tuple[str, str], ...] = ()
+    """Experiment and case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What went, or would go."""
+
+    texts: int = 0
+    size_bytes: int = 0
+    reasons: int = 0
+    """Reasons of checks and judges, which quote answers."""
+    events: int = 0
+    """Progress of runs that are long over."""
+    spared_texts: int = 0
+    """Old texts that something still needs."""
+
+
+def collectable(connection: sqlite3.Connection, retention: Retention) -> Collected:
+    """Return what `collect` would take away."""
+    spared, values = _spared(connection, retention.quarantined), _values(retention)
+    size = "length(cast(text as blob)) + coalesce(length(cast(tool_calls as blob)), 0)"
+    texts = connection.execute(
+        f"select count(*), coalesce(sum({size}), 0) from answer_text "
+        f"where (address, take) in ({_old_answers(connection, spared)})",
+        values,
+    ).fetchone()
+    old = connection.execute(
+        "select count(*) from answer_text where (address, take) in "
+        "(select address, take from answer where created_at < :cutoff)",
+        values,
+    ).fetchone()[0]
+    cells = f"cell where reason is not null and id in ({_old_cells(spared)})"
+    parts = f"part where reason <> '' and cell_id in ({_old_cells(spared)})"
+    return Collected(
+        texts=texts[0],
+        size_bytes=texts[1],
+        reasons=_count(connection, cells, values) + _count(connection, parts, values),
+        events=_count(connection, f"event where {_OLD_EVENTS}", values),
+        spared_texts=old - texts[0],
+    )
+
+
+def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
+    """Take away old texts, in the transaction at hand."""
+    found = collectable(connection, retention)
+    spared, values = _spared(connection, retention.quarantined), _values(retention)
+    connection.execute(
+        f"delete from answer_text where (address, take) in ({_old_answers(connection, spared)})",
+        values,
+    )
+    chosen = _old_cells(spared)
+    connection.execute(
+        f"update part set reason = '' where reason <> '' and cell_id in ({chosen})", values
+    )
+    connection.execute(
+        f"update cell set reason = null where reason is not null and id in ({chosen})", values
+    )
+    connection.execute(f"delete from event where {_OLD_EVENTS}", values)
+    return found
+
+
+_OLD_EVENTS = (
+    "type like '%:progress' and run_id in "
+    "(select id from run where coalesce(finished_at, created_at) < :cutoff)"
+)
+
+
+def _spared(connection: sqlite3.Connection, quarantined: Iterable[tuple[str, str]]) -> str:
+    """Return SQL for the ids of cells that are kept whole."""
+    newest = (
+        "r.rowid = (select n.rowid from run n where n.experiment = r.experiment and n.complete = 1"
+        "{0} order by n.created_at desc, n.rowid desc limit 1)"
+    )
+    runs = f"r.created_at >= :cutoff or {newest.format('')}"
+    # A filtered or simulated run never serves as a base for others, so it must not push one out.
+    runs += f" or {newest.format(' and n.partial = 0 and n.simulated = 0')}"
+    parts = [f"select c.id from cell c join run r on r.id = c.run_id where {runs}"]
+    if quarantined:
+        parts.append(
+            "select c.id from cell c join run r on r.id = c.run_id "
+            "join json_each(:quarantined) q on json_extract(q.value, '$[0]') = r.experiment "
+            "and json_extract(q.value, '$[1]') = c.case_id"
+        )
+    known = columns(connection)
+    parts += [
+        f"select cell_id from {table}" for table in GRADED if "cell_id" in known.get(table, ())
+    ]
+    return " union ".join(parts)
+
+
+def _old_answers(connection: sqlite3.Connection, spared: str) -> str:
+    # Not `not in`: SQLite would look through all of them for each answer that is not there.
+    return (
+        "select address, take from answer where created_at < :cutoff "
+        f"except select * from ({pointing(connection, cells=spared)})"
+    )
+
+
+def _old_cells(spared: str) -> str:
+    return (
+        "select c.id from cell c join run r on r.id = c.run_id "
+        f"where r.created_at < :cutoff except select * from ({spared})"
+    )
+
+
+def _values(retention: Retention) -> dict[str, str]:
+    pairs = [list(pair) for pair in retention.quarantined]
+    return {"cutoff": retention.cutoff, "quarantined": canonical_json(pairs)}
+
+
+def _count(connection: sqlite3.Connection, rest: str, values: dict[str, str]) -> int:
+    return int(connection.execute(f"select count(*) from {rest}", values).fetchone()[0])

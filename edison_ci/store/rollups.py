@@ -1,0 +1,181 @@
+"""What do the cells of a run add up to?
+
+Pages show these sums, so that none of them has to add up cells. They are written when a run ends,
+and again whenever it ends again. The unit is the case: draws of a case are averaged before cases
+are. Intervals come from whoever knows statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable
+
+P95_FROM = 60
+"""Answers below which a 95th percentile says nothing."""
+_CACHE_KIB = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An estimate with its interval, for a prompt with a model, or for a whole side of a run."""
+
+    side: str
+    prompt: str
+    """Empty, like `model`, for the whole side."""
+    model: str
+    metric: Literal["composite", "pass_rate"]
+    estimate: float
+    low: float
+    high: float
+    n: int
+    method: str
+
+
+def write_rollups(
+    run_id: str, *, intervals: Iterable[Measured] = ()
+) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that adds up the cells and attempts of a run."""
+    measured = tuple(intervals)
+
+    def operation(connection: sqlite3.Connection) -> None:
+        usual = connection.execute("pragma cache_size").fetchone()[0]
+        connection.execute(f"pragma cache_size = -{_CACHE_KIB}")
+        try:
+            _write(connection, run_id, measured)
+        finally:
+            connection.execute(f"pragma cache_size = {usual}")
+
+    return operation
+
+
+def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
+    for table in ("rollup_run", "rollup_model", "rollup_part", "rollup_spending"):
+        connection.execute(f"delete from {table} where run_id = ?", (run_id,))
+    connection.create_function("root", 1, _root, deterministic=True)
+    for statement in (_RUN, _MODEL, _PART, _SPENDING):
+        connection.execute(statement, {"run": run_id, "p95_from": P95_FROM})
+    for one in measured:
+        _set_interval(connection, run_id, one)
+
+
+def _root(value: float | None) -> float | None:
+    """Not every SQLite was built with `sqrt`."""
+    return None if value is None else math.sqrt(value)
+
+
+def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) -> None:
+    column = "composite" if one.metric == "composite" else "pass"
+    estimate = "composite" if one.metric == "composite" else "pass_rate"
+    whole = not one.prompt and not one.model
+    table = "rollup_run" if whole else "rollup_model"
+    where = "" if whole else " and prompt = :prompt and model = :model"
+    connection.execute(
+        f"update {table} set {estimate} = :estimate, {column}_low = :low, {column}_high = :high, "
+        f"{column}_n = :n, {column}_method = :method "
+        f"where run_id = :run and side = :side{where}",
+        {
+            "estimate": one.estimate,
+            "low": one.low,
+            "high": one.high,
+            "n": one.n,
+            "method": one.method,
+            "run": run_id,
+            "side": one.side,
+            "prompt": one.prompt,
+            "model": one.model,
+        },
+    )
+
+
+def _sums(table: str, keys: tuple[str, ...], *, version: bool) -> str:
+    """Return the statement that fills a table, one row for each value of the keys."""
+    by = ", ".join(keys)
+    same = " and ".join(f"{{0}}.{key} = counted.{key}" for key in keys)
+    extra = ", max(version) as version" if version else ""
+    return f"""
+with counted as (
+  select {by}{extra}, count(*) as cells, sum(status = 'ok') as ok,
+    sum(status = 'malformed') as malformed, sum(status = 'error') as error,
+    sum(status = 'blocked') as blocked, sum(status = 'skipped') as skipped
+  from cell where run_id = :run group by {by}
+), cases as (
+  select {by}, avg(composite) as composite, avg(passed) as passed
+  from cell where run_id = :run and status in ('ok', 'malformed', 'blocked')
+  group by side, prompt, model, case_id
+), scored as (
+  select {by}, avg(composite) as composite, count(composite) as composite_n,
+    avg(passed) as pass_rate, count(passed) as pass_n
+  from cases group by {by}
+), used as (
+  select distinct {", ".join(f"c.{key}" for key in keys)}, a.address, a.take, a.latency_ms,
+    a.cost_microusd, coalesce(a.tokens_in, 0) as tokens_in, coalesce(a.tokens_out, 0) as tokens_out,
+    t.run_id = :run as bought
+  from cell c join answer a on a.address = c.address and a.take = c.take
+  join attempt t on t.id = a.attempt
+  where c.run_id = :run
+), ranked as (
+  select *, row_number() over (partition by {by} order by latency_ms) as place,
+    count(*) over (partition by {by}) as of
+  from used
+), answered as (
+  select {by}, count(*) as answers, sum(bought) as bought,
+    sum(bought * cost_microusd) as cost_microusd,
+    sum((1 - bought) * cost_microusd) as saved_microusd,
+    sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out,
+    min(case when place * 100 >= of * 50 then latency_ms end) as p50,
+    case when of >= :p95_from
+      then min(case when place * 100 >= of * 95 then latency_ms end) end as p95
+  from ranked group by {by}
+)
+insert into {table} (run_id, {by}{", version" if version else ""}, cells, ok, malformed, error,
+  blocked, skipped, composite, composite_n, pass_rate, pass_n, answers, bought, cost_microusd,
+  saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms)
+select :run, {", ".join(f"counted.{key}" for key in keys)}{", version" if version else ""}, cells,
+  ok, malformed, error, blocked, skipped, composite, coalesce(composite_n, 0), pass_rate,
+  coalesce(pass_n, 0), coalesce(answers, 0), coalesce(bought, 0), coalesce(cost_microusd, 0),
+  coalesce(saved_microusd, 0), coalesce(tokens_in, 0), coalesce(tokens_out, 0), p50, p95
+from counted
+left join scored on {same.format("scored")}
+left join answered on {same.format("answered")}
+"""
+
+
+_RUN = _sums("rollup_run", ("side",), version=False)
+_MODEL = _sums("rollup_model", ("side", "prompt", "model"), version=True)
+
+# The variance is taken around the mean, in a second pass: sums of squares lose digits.
+_PART = """
+with graded as (
+  select c.side, c.prompt, c.model, p.name, p.kind, p.score, p.passed, p.status,
+    avg(p.score) over (partition by c.side, c.prompt, c.model, p.kind, p.name) as mean,
+    min(9, cast(p.score * 10 as integer)) as bin
+  from cell c join part p on p.cell_id = c.id where c.run_id = :run
+)
+insert into rollup_part (run_id, side, prompt, model, name, kind, n, mean, min, max, sd, passed,
+  failed, errors, skipped, bins)
+select :run, side, prompt, model, name, kind, count(score), avg(score), min(score), max(score),
+  case when count(score) > 1
+    then root(sum((score - mean) * (score - mean)) / (count(score) - 1)) end,
+  count(case when passed = 1 then 1 end), count(case when passed = 0 then 1 end),
+  sum(status = 'error'), sum(status = 'skipped'),
+  json_array(sum(bin is 0), sum(bin is 1), sum(bin is 2), sum(bin is 3), sum(bin is 4),
+    sum(bin is 5), sum(bin is 6), sum(bin is 7), sum(bin is 8), sum(bin is 9))
+from graded group by side, prompt, model, kind, name
+"""
+
+_SPENDING = """
+insert into rollup_spending (run_id, day, model, phase, calls, released, unknown, cost_microusd,
+  tokens_in, tokens_out)
+select :run, substr(t.sent_at, 1, 10), t.model, t.phase, sum(t.state = 'settled'),
+  sum(t.state = 'released'), sum(t.state in ('unknown', 'reserved')),
+  sum(case t.state when 'settled' then t.cost_microusd when 'released' then 0
+      else t.est_microusd end),
+  coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0)
+from attempt t left join answer a on a.attempt = t.id
+where t.run_id = :run group by 2, 3, 4
+"""

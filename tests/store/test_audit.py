@@ -1,0 +1,124 @@
+"""The record of changes only grows, and whoever touches it is noticed."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.store.audit import START, AuditEntry, add_audit, audited, read_audit, verify_audit
+from edison_ci.store.database import open_database
+from edison_ci.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENTRY = AuditEntry(
+    "2026-11-15T12:00:00Z", "ada", "github", "gc", "results", {"texts": 2}, {"texts": 0}, host="h"
+)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = open_database(tmp_path / "results.db")
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def five(db: sqlite3.Connection) -> sqlite3.Connection:
+    for _ in range(5):
+        add_audit(db, ENTRY)
+    return db
+
+
+def test_rows_are_numbered_and_read_back_newest_first(five: sqlite3.Connection) -> None:
+    rows = read_audit(five)
+    assert [row.seq for row in rows] == [5, 4, 3, 2, 1]
+    assert rows[0].entry == ENTRY
+    assert len(read_audit(five, limit=2)) == 2
+
+
+def test_an_untouched_chain_is_whole(five: sqlite3.Connection) -> None:
+    chain = verify_audit(five)
+    assert (chain.rows, chain.broken) == (5, None)
+    assert chain.newest == read_audit(five, limit=1)[0].sha256
+
+
+def test_an_empty_chain_is_whole(db: sqlite3.Connection) -> None:
+    chain = verify_audit(db)
+    assert (chain.rows, chain.newest, chain.broken) == (0, START, None)
+
+
+@pytest.mark.parametrize(
+    "sql", ["update audit set actor = 'bo'", "delete from audit where seq = 2"], ids=str.split
+)
+def test_rows_can_be_neither_changed_nor_deleted(five: sqlite3.Connection, sql: str) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        five.execute(sql)
+
+
+COLUMNS = ["time", "actor", "known_by", "action", "entity", "before", "after", "run_id", "host"]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_changed_value_is_found(five: sqlite3.Connection, column: str) -> None:
+    five.execute("drop trigger audit_is_kept")
+    five.execute(f"update audit set {column} = 'forged' where seq = 3")
+    chain = verify_audit(five)
+    assert (chain.broken, chain.problem, chain.rows) == (3, "row 3 was changed", 2)
+
+
+@pytest.mark.parametrize("seq", [1, 3, 5])
+def test_a_missing_row_is_found_at_the_end_too(five: sqlite3.Connection, seq: int) -> None:
+    five.execute("drop trigger audit_stays")
+    five.execute("delete from audit where seq = ?", (seq,))
+    chain = verify_audit(five)
+    assert (chain.broken, chain.problem) == (seq, f"row {seq} is missing")
+
+
+def test_two_rows_that_changed_places_are_found(five: sqlite3.Connection) -> None:
+    five.execute("drop trigger audit_is_kept")
+    add_audit(five, AuditEntry("t", "bo", "git", "clear", host="h"))
+    for old, new in ((5, 99), (6, 5), (99, 6)):
+        five.execute("update audit set seq = ? where seq = ?", (new, old))
+    assert verify_audit(five).broken == 5
+
+
+def test_a_replaced_row_is_found_though_no_trigger_fires(five: sqlite3.Connection) -> None:
+    five.execute("insert or replace into audit select 2, time, 'bo', known_by, action, entity, "
+                 "before, after, run_id, host, sha256 from audit where seq = 2")  # fmt: skip
+    assert verify_audit(five).broken == 2
+
+
+def test_secrets_are_cut_out(db: sqlite3.Connection) -> None:
+    key = "sk-ant-" + "a" * 40
+    add_audit(db, AuditEntry("t", "ada", "git", "set", key, {"key": key}, [key], host="h"))
+    (row,) = read_audit(db)
+    assert key not in str(row)
+    assert row.entry.before == {"key": "sk-a..."}
+    assert verify_audit(db).broken is None
+
+
+def test_a_name_that_is_no_text_is_stored(db: sqlite3.Connection) -> None:
+    add_audit(db, AuditEntry("t", "Andr\udce9", "git", "gc", host="h"))
+    assert read_audit(db)[0].entry.actor == "Andr\\udce9"
+    assert verify_audit(db).broken is None
+
+
+def test_a_row_is_added_through_the_writer_and_a_failure_leaves_no_gap(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+
+    def fail(connection: sqlite3.Connection) -> None:
+        add_audit(connection, ENTRY)
+        raise ValueError("no")
+
+    with Writer(path) as writer:
+        assert writer.submit(audited(ENTRY)).result() == 1
+        with pytest.raises(ValueError, match="no"):
+            writer.submit(fail).result()
+        assert writer.submit(audited(ENTRY)).result() == 2
+    with sqlite3.connect(path) as connection:
+        assert verify_audit(connection).broken is None

@@ -1,0 +1,180 @@
+"""Sums are right, and are made anew when a run ends again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import statistics
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docs.sample import Sample, build
+from edison_ci.store.database import open_database
+from edison_ci.store.rollups import P95_FROM, Measured, write_rollups
+from edison_ci.store.runs import CellRow, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FIRST, SECOND = "20261114T090000-aaaaaa", "20261115T090000-bbbbbb"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    build(tmp_path / "results.db")
+    connection = open_database(tmp_path / "results.db")
+    connection.row_factory = sqlite3.Row
+    yield connection
+    connection.close()
+
+
+def one(db: sqlite3.Connection, sql: str, *values: str) -> dict[str, Any]:
+    (row,) = db.execute(sql, values).fetchall()
+    return dict(row)
+
+
+def test_a_model_has_its_cells_scores_and_money(db: sqlite3.Connection) -> None:
+    row = one(db, "select * from rollup_model where run_id = ? and model = 'small'", FIRST)
+    assert (row["cells"], row["ok"], row["composite_n"], row["version"]) == (2, 2, 2, "da045f29")
+    assert row["composite"] == pytest.approx(0.55)
+    assert row["pass_rate"] == 0.5
+    assert (row["answers"], row["bought"], row["cost_microusd"]) == (2, 2, 2 * (49 + 41))
+    assert row["composite_low"] is None
+
+
+def test_what_was_reused_is_saved_and_not_spent(db: sqlite3.Connection) -> None:
+    first = one(db, "select * from rollup_run where run_id = ?", FIRST)
+    second = one(db, "select * from rollup_run where run_id = ?", SECOND)
+    assert second["bought"] == second["cost_microusd"] == 0
+    assert second["saved_microusd"] == first["cost_microusd"] > 0
+
+
+def test_lost_calls_are_in_the_spending_at_their_estimate(db: sqlite3.Connection) -> None:
+    row = one(db, "select * from rollup_spending where run_id = ?", SECOND)
+    assert (row["calls"], row["released"], row["unknown"], row["cost_microusd"]) == (0, 1, 1, 900)
+
+
+def test_the_spending_of_all_runs_is_what_was_booked(db: sqlite3.Connection) -> None:
+    spent = one(db, "select sum(cost_microusd) as s from rollup_spending")["s"]
+    assert spent == one(db, "select sum(microusd) as s from booked where scope = 'project'")["s"]
+    assert spent == one(db, "select sum(cost_microusd) as s from spending")["s"]
+
+
+def test_a_part_has_its_distribution(db: sqlite3.Connection) -> None:
+    sql = "select * from rollup_part where run_id = ? and model = 'small' and name = 'polite'"
+    row = one(db, sql, FIRST)
+    assert (row["n"], row["passed"], row["failed"], row["min"], row["max"]) == (2, 1, 1, 0.2, 0.9)
+    assert row["sd"] == pytest.approx(statistics.stdev([0.2, 0.9]))
+    assert json.loads(row["bins"]) == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_intervals_are_taken_from_whoever_made_them(db: sqlite3.Connection) -> None:
+    measured = [
+        Measured("head", "support-reply", "small", "pass_rate", 0.5, 0.1, 0.9, 2, "Wilson"),
+        Measured("head", "", "", "composite", 0.7, 0.6, 0.8, 4, "t"),
+    ]
+    write_rollups(FIRST, intervals=measured)(db)
+    row = one(db, "select * from rollup_model where run_id = ? and model = 'small'", FIRST)
+    assert (row["pass_low"], row["pass_high"], row["pass_method"]) == (0.1, 0.9, "Wilson")
+    assert row["composite_low"] is None
+    whole = one(db, "select * from rollup_run where run_id = ?", FIRST)
+    assert (whole["composite"], whole["composite_low"], whole["composite_method"]) == (
+        0.7,
+        0.6,
+        "t",
+    )
+
+
+def test_writing_them_again_changes_nothing(db: sqlite3.Connection) -> None:
+    tables = ("rollup_model", "rollup_part", "rollup_spending")
+    before = [db.execute(f"select * from {t}").fetchall() for t in tables]
+    write_rollups(FIRST)(db)
+    assert [db.execute(f"select * from {t}").fetchall() for t in tables] == before
+
+
+def cell(number: int, case: str, draw: int, status: str, score: float | None) -> CellRow:
+    passed = None if score is None else score >= 0.5
+    return CellRow(
+        f"{number:012x}",
+        FIRST,
+        "base",
+        "p",
+        "v",
+        "m",
+        case,
+        draw,
+        "f" * 64,
+        None,
+        status,
+        score,
+        passed,
+    )
+
+
+def test_draws_are_averaged_before_cases(db: sqlite3.Connection) -> None:
+    sample = Sample(db)
+    for draw, score in enumerate((1.0, 1.0, 1.0)):
+        sample.finish(cell(draw, "easy", draw, "ok", score))
+    sample.finish(cell(9, "hard", 0, "malformed", 0.0))
+    sample.finish(cell(10, "none", 0, "error", None))
+    write_rollups(FIRST)(db)
+    row = one(db, "select * from rollup_run where run_id = ? and side = 'base'", FIRST)
+    assert (row["composite"], row["composite_n"], row["pass_rate"]) == (0.5, 2, 0.5)
+    assert (row["cells"], row["ok"], row["malformed"], row["error"]) == (5, 3, 1, 1)
+    assert (row["answers"], row["latency_p50_ms"]) == (0, None)
+
+
+def test_a_part_without_scores_has_no_mean(db: sqlite3.Connection) -> None:
+    broken = cell(1, "easy", 0, "ok", None)
+    part = Part("odd", "check", None, None, 1.0, "error", "boom")
+    Sample(db).finish(replace(broken, parts=(part,)))
+    write_rollups(FIRST)(db)
+    row = one(db, "select * from rollup_part where name = 'odd'")
+    assert (row["n"], row["mean"], row["sd"], row["errors"]) == (0, None, None, 1)
+
+
+@pytest.mark.parametrize(("count", "p95"), [(P95_FROM - 1, None), (P95_FROM, 57), (100, 95)])
+def test_percentiles_are_those_of_the_answers_used(
+    db: sqlite3.Connection, count: int, p95: int | None
+) -> None:
+    sample = Sample(db)
+    for number in range(1, count + 1):
+        address = f"{number:064x}"
+        db.execute(
+            "insert into attempt (id, address, run_id, model, phase, state, est_microusd, "
+            "cost_microusd, est_tokens, owner, sent_at) "
+            "values (?, ?, ?, 'm', 'generate', 'settled', 1, 1, 1, 'o', '2026-11-14')",
+            (1000 + number, address, FIRST),
+        )
+        db.execute(
+            "insert into answer values (?, 0, ?, 'stop', 1, 1, 0, ?, 1, 'billed', 'm', 't')",
+            (address, 1000 + number, number),
+        )
+        sample.finish(
+            CellRow(
+                f"x{number:011x}", FIRST, "base", "p", "v", "m", f"c{number}", 0, address, 0, "ok"
+            )
+        )
+    write_rollups(FIRST)(db)
+    row = one(db, "select * from rollup_model where run_id = ? and side = 'base'", FIRST)
+    assert row["latency_p50_ms"] == (count + 1) // 2
+    assert row["latency_p95_ms"] == p95
+
+
+def test_every_view_can_be_read(db: sqlite3.Connection) -> None:
+    views = [name for (name,) in db.execute("select name from sqlite_schema where type = 'view'")]
+    assert set(views) == {"results", "spending", "latest_runs", "failed_checks"}
+    assert [len(db.execute(f"select * from {view}").fetchall()) for view in sorted(views)] == [
+        4,
+        1,
+        8,
+        3,
+    ]
+    assert one(db, "select run_id from latest_runs") == {"run_id": SECOND}
+    text = one(
+        db, "select text from results where run_id = ? and model = 'small' and not passed", FIRST
+    )
+    assert text == {"text": "No."}
