@@ -1,65 +1,251 @@
-"""Who answers the requests of a model?"""
+"""Who answers the requests of a model?
+
+The one place that knows all providers. Keys are read here, by the names that the model gives, and
+go nowhere but into the adapter of that model.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import os
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
-from edison_ci.contracts import CallError, ErrorKind, Provider
+from edison_ci.config.model_rules import OFFLINE
+from edison_ci.config.registry_rules import service_of
+from edison_ci.config.trust import TrustFile, origin
+from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
-from edison_ci.providers.sim.faults import Fault, breakage, broken, failure
-from edison_ci.providers.sim.generator import generate
-from edison_ci.providers.sim.options import SimOptions
-from edison_ci.providers.sim.scripted import echo
-from edison_ci.providers.sim.seeds import stream
+from edison_ci.plugins import Registry
+from edison_ci.providers.anthropic import VERSION, Anthropic
+from edison_ci.providers.litellm_bridge import (
+    ENVIRONMENT,
+    NO_KEY,
+    LitellmBridge,
+    Target,
+    arguments_of,
+)
+from edison_ci.providers.openai_compatible import OpenAICompatible, dialect_of
+from edison_ci.providers.replay import open_replay
+from edison_ci.providers.transport import Service, Transport, is_loopback, proxy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Mapping
 
     from edison_ci.config.models import Model
-    from edison_ci.records import Completion, Request
+    from edison_ci.contracts import Provider
+    from edison_ci.documents.files import Tree
+
+_LATER = Registry("edison_ci.providers", {"sim": "edison_ci.providers.simulated:simulated"})
+_AWS = {
+    "access_key_id": "aws_access_key_id",
+    "secret_access_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
+}
 
 
-class SimulatedProvider:
-    """The simulator behind the contract of a provider: it waits, fails and answers as told."""
+def provider_for(
+    model: Model,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    offline: bool = False,
+    tree: Tree | None = None,
+    trust: TrustFile | None = None,
+) -> Provider:
+    """Return the adapter of a model; raises UsageError when it could not answer a single call.
 
-    def __init__(
-        self, options: SimOptions, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
-        self._options, self._sleep = options, sleep
-        self._attempts: Counter[str] = Counter()
-
-    async def complete(self, request: Request) -> Completion:
-        """Return a simulated answer, or raise a simulated error."""
-        if self._options.error_rate > 0:
-            attempt = self._attempts[request.address]
-            self._attempts[request.address] += 1
-            fault = failure(request, self._options, attempt=attempt)
-            if fault is not None:
-                raise _error(fault)
-        completion = echo(request) if request.model == "echo" else generate(request, self._options)
-        if self._options.latency_ms > 0:
-            await self._sleep(completion.latency_ms / 1000)
-        how = breakage(request, self._options)
-        if how is None:
-            return completion
-        rng = stream(request.address, self._options.seed, "broken")
-        return replace(completion, text=broken(completion.text, how, rng))
-
-
-def _error(fault: Fault) -> CallError:
-    return CallError(
-        ErrorKind(fault.kind), fault.message, retry_after_s=fault.retry_after_s, charged=False
-    )
+    With `offline` a model that is not on this machine is refused. Files of the project are read
+    from `tree`, the working directory unless given. With `trust` every key is checked against it;
+    without, those that go to an address from the environment, which no validation has seen, have
+    to be a known vendor's.
+    """
+    if model.provider in OFFLINE:
+        return _offline(model, tree)
+    reading = _Reading(model, environ, trust)
+    address = reading.address()
+    if offline and not is_loopback(address):
+        raise UsageError(
+            f"model {model.name!r} is at {_shown(address)}, and --offline forbids to go there",
+            hint="use a simulated model, or a recording: --replay FILE",
+        )
+    keys = reading.keys(address)
+    return _ONLINE[model.provider](_Asked(model, address, keys, environ))
 
 
-def provider_for(model: Model) -> Provider:
-    """Return the adapter of a model's provider."""
-    if model.provider == "sim" and model.model in ("small", "large", "echo"):
-        return SimulatedProvider(SimOptions.from_mapping(model.options))
+def _offline(model: Model, tree: Tree | None) -> Provider:
+    tree = tree or WorkingTree(Path())
+    if model.provider == "replay" and model.store is not None:
+        return open_replay(model.store, tree)
+    simulated: Provider | None = None
+    if model.provider == "sim":
+        # Most runs need no simulator, and it takes longer to load than all the rest.
+        simulated = _LATER.load("sim")(model.model, model.options, tree)
+    if simulated is not None:
+        return simulated
     raise UsageError(
         f"model {model.name!r}: answers of {model.provider}/{model.model} cannot be had yet",
         hint="use a simulated model: {provider: sim, model: small}",
     )
+
+
+# --- addresses and keys ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A model with its address and keys."""
+
+    model: Model
+    address: str
+    keys: Mapping[str, str]
+    environ: Mapping[str, str]
+
+    @property
+    def key(self) -> str | None:
+        """The key of a service that takes one."""
+        return self.keys.get("api_key")
+
+    def transport(self, path: str, headers: Mapping[str, str]) -> Transport:
+        """Return the way to a path below the address."""
+        url = self.address.rstrip("/") + path
+        return Transport(
+            Service(
+                url=url,
+                headers={"User-Agent": "edison-ci", **headers},
+                secrets=tuple(self.keys.values()),
+                timeout_s=self.model.limits.timeout_s,
+                proxy=proxy_for(url, self.environ),
+                ca_file=self.environ.get("SSL_CERT_FILE") or None,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads what a model names from the environment."""
+
+    model: Model
+    environ: Mapping[str, str]
+    trust: TrustFile | None
+
+    def address(self) -> str:
+        """Return the address that the model's calls go to."""
+        name = self.model.base_url_env
+        if name is None:
+            return service_of(self.model) or ""
+        address = self._value(name, "its address")
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise UsageError(
+                f"model {self.model.name!r}: the variable {name} does not hold an address",
+                hint=f"set {name} to https://host:port/path",
+            )
+        return address
+
+    def keys(self, address: str) -> dict[str, str]:
+        """Return the keys by field; one that may not go to this address is refused."""
+        trust = self.trust
+        if trust is None and self.model.base_url_env is not None:
+            trust = TrustFile()
+        found = {}
+        for field, name in self.model.keys.items():
+            if trust is not None and not trust.allows(name, address):
+                raise UsageError(
+                    f"model {self.model.name!r} would send {name} to {_shown(address)}",
+                    hint=f"allow it in .edison/trust.yaml: {{env: {name}, "
+                    f'hosts: ["{_shown(address)}"]}}',
+                )
+            value = self._value(name, "a key").strip()
+            if self.model.provider != "vertex" and not (value.isascii() and value.isprintable()):
+                raise UsageError(
+                    f"model {self.model.name!r}: the variable {name} holds no key",
+                    hint="it has characters that no key has; set it again",
+                )
+            found[field] = value
+        return found
+
+    def _value(self, name: str, what: str) -> str:
+        value = self.environ.get(name, "")
+        if not value.strip() and self.environ is os.environ:
+            value = ENVIRONMENT.hidden.get(name, "")
+        if not value.strip():
+            raise UsageError(
+                f"model {self.model.name!r} needs {what} in the variable {name}, which is not set",
+                hint=f"set {name}, or use a model that needs none",
+            )
+        return value
+
+
+def _shown(address: str) -> str:
+    try:
+        return origin(address) if address else "a host that is not known"
+    except ValueError:
+        return "a host that is not known"
+
+
+# --- the services ---------------------------------------------------------------------------------
+
+
+def _chat(asked: _Asked) -> Provider:
+    """OpenAI, and whoever speaks its protocol at an address of their own."""
+    headers = {"Authorization": f"Bearer {asked.key}"} if asked.key else {}
+    organization = asked.model.options.get("organization")
+    if asked.model.provider == "openai" and organization:
+        headers["OpenAI-Organization"] = str(organization)
+    transport = asked.transport("/chat/completions", headers)
+    return OpenAICompatible(transport, dialect_of(asked.model.provider, asked.model.model))
+
+
+def _azure(asked: _Asked) -> Provider:
+    options = asked.model.options
+    deployment = quote(str(options["deployment"]), safe="")
+    root = "" if asked.address.rstrip("/").endswith("/openai") else "/openai"
+    path = f"{root}/deployments/{deployment}/chat/completions?api-version={options['api_version']}"
+    transport = asked.transport(path, {"api-key": asked.key} if asked.key else {})
+    return OpenAICompatible(transport, dialect_of("azure", asked.model.model))
+
+
+def _anthropic(asked: _Asked) -> Provider:
+    path = "/messages" if asked.address.rstrip("/").endswith("/v1") else "/v1/messages"
+    key = {"x-api-key": asked.key} if asked.key else {}
+    return Anthropic(asked.transport(path, {"anthropic-version": VERSION, **key}))
+
+
+def _bridge(asked: _Asked, prefix: str = "") -> Provider:
+    if find_spec("litellm") is None:
+        raise UsageError(
+            f"model {asked.model.name!r} needs litellm, which is not installed",
+            hint='install it: pip install "edison-ci[litellm]"',
+        )
+    model, options = asked.model, arguments_of(asked.model.options)
+    arguments: dict[str, Any]
+    if model.provider == "bedrock":
+        keys = {_AWS.get(field, field): value for field, value in asked.keys.items()}
+        arguments = {**keys, "aws_region_name": options["region"]}
+    elif model.provider == "vertex":
+        arguments = {"vertex_project": options["project"], "vertex_location": options["location"]}
+        if asked.keys:
+            arguments["vertex_credentials"] = next(iter(asked.keys.values()))
+    else:
+        arguments = {**options, "api_key": NO_KEY, **asked.keys}
+        if model.endpoint:
+            arguments["api_base"] = asked.address
+    name = f"{prefix}{model.model.removeprefix(prefix)}"
+    return LitellmBridge(
+        Target(name, arguments, tuple(asked.keys.values()), model.limits.timeout_s)
+    )
+
+
+_ONLINE: dict[str, Callable[[_Asked], Provider]] = {
+    "openai": _chat,
+    "openai_compatible": _chat,
+    "ollama": _chat,
+    "azure": _azure,
+    "anthropic": _anthropic,
+    "vertex": partial(_bridge, prefix="vertex_ai/"),
+    "bedrock": partial(_bridge, prefix="bedrock/"),
+    "litellm": _bridge,
+}

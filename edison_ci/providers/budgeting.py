@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError, Provider
+from edison_ci.records import canonical_json
 from edison_ci.store.ledger import (
     Booking,
     Cap,
@@ -19,18 +22,32 @@ from edison_ci.store.ledger import (
     lose,
     reclaim,
     release,
+    replay,
     reserve,
     settle,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from concurrent.futures import Future
 
+    from edison_ci.providers.replay import ReplayProvider
     from edison_ci.records import Completion, Request
+    from edison_ci.store.ledger import Outcome
     from edison_ci.store.writer import Writer
+
+logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _DEFAULT_MAX_TOKENS = 4096
+
+
+def is_other_model(asked: str, served: str) -> bool:
+    """Whether the model that answered is another; a dated or tagged name is the same one's."""
+    wanted = asked.rpartition("/")[2].lower().removesuffix("-latest")
+    name = served.rpartition("/")[2].lower()
+    more = name.removeprefix(wanted)
+    return bool(name) and (more == name or more[:1].isalnum())
 
 
 class BudgetExhausted(Exception):
@@ -89,6 +106,26 @@ class Paid:
     cost_microusd: int
 
 
+class Replayed:
+    """Answers from a recording; what they cost was paid by whoever recorded them."""
+
+    def __init__(self, recording: ReplayProvider, purse: Purse, *, model: str) -> None:
+        self._recording, self._purse, self._model = recording, purse, model
+
+    async def answer(self, request: Request) -> Paid:
+        """Return the recorded answer; raises Unrecorded."""
+        completion = await self._recording.complete(request)
+        recorded = self._recording.recorded(request)
+        cost = recorded.cost_microusd if recorded is not None else 0
+        now, purse = self._purse.now(), self._purse
+        booking = Booking(
+            request.address, purse.run_id, self._model, "replay", 0, 0, purse.owner, now, ()
+        )
+        settlement = Settlement(completion, cost, "replayed", now)
+        take = await purse.writer.write(replay(booking, settlement))
+        return Paid(completion, take, False, cost)
+
+
 class Budgeted:
     """Sends a call only after it is booked, and stores its answer with its price."""
 
@@ -97,12 +134,13 @@ class Budgeted:
     ) -> None:
         self._inner, self._purse = inner, purse
         self._model, self._phase, self._price = model, phase, price
+        self._served: set[str] = set()
 
     async def buy(self, request: Request, *, newer_than: str | None) -> Paid:
         """Return an answer that is stored; raises CallError or BudgetExhausted."""
         booking = self._booking(request, newer_than)
         while True:
-            outcome = await self._purse.writer.write(reserve(booking))
+            outcome = await self._reserved(booking)
             if isinstance(outcome, Stored):
                 return Paid(outcome.completion, outcome.take, False, outcome.cost_microusd)
             if isinstance(outcome, Reserved):
@@ -110,15 +148,35 @@ class Budgeted:
             if isinstance(outcome, Elsewhere):
                 await self._wait_for(outcome)
                 # Whoever makes this call has made it for us as well.
-                booking = self._booking(request, newer_than or booking.now)
+                since = booking.now if newer_than is None else newer_than
+                booking = self._booking(request, since)
                 continue
             await self._wait_for_money(outcome)
+
+    async def _reserved(self, booking: Booking) -> Outcome:
+        pending = self._purse.writer.submit(reserve(booking))
+        try:
+            return await asyncio.wrap_future(pending)
+        except asyncio.CancelledError:
+            pending.add_done_callback(partial(self._unsent, booking))
+            raise
+
+    def _unsent(self, booking: Booking, reserved: Future[Outcome]) -> None:
+        """Release a call whose caller gave up before it was sent."""
+        outcome = reserved.result() if reserved.exception() is None else None
+        if isinstance(outcome, Reserved):
+            said, purse = "given up before it was sent", self._purse
+            purse.writer.submit(release(booking, outcome.attempt, now=purse.now(), error=said))
 
     async def _send(self, request: Request, booking: Booking, attempt: int) -> Paid:
         purse = self._purse
         purse.in_flight += 1
         try:
             completion = await self._inner.complete(request)
+        except asyncio.CancelledError:
+            # Its bytes may have left. Nobody waits for this: the process may be about to end.
+            purse.writer.submit(lose(attempt, now=purse.now(), error="given up while in flight"))
+            raise
         except CallError as error:
             close = lose(attempt, now=purse.now(), error=str(error), http_status=error.status)
             if not error.charged:
@@ -129,9 +187,18 @@ class Budgeted:
             raise
         finally:
             purse.arrived()
+        self._notice(request.model, completion.served_model)
         settlement = self._settlement(booking, completion)
         take = await purse.writer.write(settle(booking, attempt, settlement))
         return Paid(completion, take, True, settlement.cost_microusd)
+
+    def _notice(self, asked: str, served: str) -> None:
+        """Warn once of each other model that answers; the answer is kept with its name."""
+        if served not in self._served:
+            self._served.add(served)
+            if is_other_model(asked, served):
+                told = {"model": self._model, "asked": asked, "served": served}
+                logger.warning("another model answers than was asked for", extra=told)
 
     def _settlement(self, booking: Booking, completion: Completion) -> Settlement:
         tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
@@ -152,6 +219,8 @@ class Budgeted:
     def _booking(self, request: Request, newer_than: str | None) -> Booking:
         # A token is at least one byte, so the bytes of the prompt are the most it can cost.
         tokens_in = sum(len(m.content.encode()) + 8 for m in request.messages)
+        for told in (request.tools, request.response_format):
+            tokens_in += len(canonical_json(told).encode()) if told else 0
         most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
         price = self._price
@@ -178,6 +247,10 @@ class Budgeted:
         await purse.sleep(_POLL_S)
 
     async def _wait_for_money(self, refused: Refused) -> None:
-        if self._purse.in_flight == 0:
+        purse = self._purse
+        if purse.in_flight > 0:
+            await purse.settled.wait()
+        elif any(purse.is_alive(owner) for owner in refused.in_flight):
+            await purse.sleep(_POLL_S)
+        else:
             raise BudgetExhausted(refused)
-        await self._purse.settled.wait()

@@ -7,12 +7,12 @@ adds one thing and knows nothing of the others; `build_lane` stacks them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budgeting import Budgeted, Paid
-from edison_ci.providers.resilience import Breaker, Clock, retrying
+from edison_ci.providers.resilience import Breaker, Clock, retrying, wish_is_too_long
 from edison_ci.providers.throttling import Bucket, Concurrency
 from edison_ci.store.ledger import newest_answer
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.records import Request
+
+
+DEADLINE_TIMEOUTS = 10
+"""A cell is given up after so many times the time-out of one attempt."""
 
 
 class Answering(Protocol):
@@ -40,15 +44,21 @@ class LaneLimits:
     attempts: int = 3
     timeout_s: float = 60.0
 
+    @property
+    def deadline_s(self) -> float:
+        """How long a cell is tried; pauses that the provider asks for included."""
+        return DEADLINE_TIMEOUTS * self.timeout_s
+
 
 class Bought:
     """The innermost step: book, send, store."""
 
-    def __init__(self, budgeted: Budgeted, newer_than: str | None) -> None:
-        self._budgeted, self._newer_than = budgeted, newer_than
+    def __init__(self, budgeted: Budgeted, breaker: Breaker, newer_than: str | None) -> None:
+        self._budgeted, self._breaker, self._newer_than = budgeted, breaker, newer_than
 
     async def answer(self, request: Request) -> Paid:
         """Return the answer that was bought, or one that came into the store meanwhile."""
+        self._breaker.refuse_closed()  # it may have been closed while this call waited its turn
         return await self._budgeted.buy(request, newer_than=self._newer_than)
 
 
@@ -71,7 +81,7 @@ class Throttled:
         except CallError as error:
             if error.kind is ErrorKind.RATE_LIMIT:
                 self.places.too_many()
-                if error.retry_after_s:
+                if error.retry_after_s and not wish_is_too_long(error):
                     until = self._clock.monotonic() + error.retry_after_s
                     self._not_before = max(self._not_before, until)
             raise
@@ -84,8 +94,7 @@ class Throttled:
         return paid
 
     async def _room(self, request: Request) -> float:
-        left = self._not_before - self._clock.monotonic()
-        if left > 0:
+        while (left := self._not_before - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
         if self._requests is not None:
             await self._requests.take(1)
@@ -106,11 +115,14 @@ class Guarded:
 
     async def answer(self, request: Request) -> Paid:
         """Pass on unless the lane is closed; tell the breaker how it went."""
-        await self.breaker.wait()
+        probe = await self.breaker.wait()
         try:
             paid = await self._inner.answer(request)
         except CallError as error:
-            self.breaker.failed(error)
+            self.breaker.failed(error, probe=probe)
+            raise
+        except BaseException:
+            self.breaker.abandoned(probe=probe)
             raise
         self.breaker.succeeded()
         return paid
@@ -119,16 +131,26 @@ class Guarded:
 class Retrying:
     """Tries again what failed on the way."""
 
-    def __init__(self, inner: Answering, attempts: int, clock: Clock) -> None:
-        self._inner, self._attempts, self._clock = inner, attempts, clock
+    def __init__(self, inner: Answering, limits: LaneLimits, clock: Clock) -> None:
+        self._inner, self._limits, self._clock = inner, limits, clock
         self.retried = 0
 
     async def answer(self, request: Request) -> Paid:
         """Return the first answer that comes, after at most so many attempts."""
-        async for attempt in retrying(self._attempts, self._clock):
+        # Nearly every call succeeds at once, and the loop costs as much as the call's own work.
+        try:
+            return await self._inner.answer(request)
+        except CallError as error:
+            if not error.retried:
+                raise
+            first = error
+        limits = self._limits
+        loop = retrying(limits.attempts, self._clock, deadline_s=limits.deadline_s)
+        async for attempt in loop:
             with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    self.retried += 1
+                if attempt.retry_state.attempt_number == 1:
+                    raise first
+                self.retried += 1
                 return await self._inner.answer(request)
         raise AssertionError("the retry loop ends by returning or raising")
 
@@ -171,6 +193,27 @@ class Cached:
             del self._in_flight[address]
 
 
+@dataclass(slots=True)
+class Tally:
+    """What the lanes of a run have brought."""
+
+    bought: int = 0
+    reused: int = 0
+    cost_microusd: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def add(self, paid: Paid) -> None:
+        """Count an answer."""
+        if paid.bought:
+            self.bought += 1
+            self.cost_microusd += paid.cost_microusd
+        else:
+            self.reused += 1
+        self.tokens_in += paid.completion.tokens_in or 0
+        self.tokens_out += paid.completion.tokens_out or 0
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A model's stack, and the parts of it that a runner looks at."""
@@ -179,10 +222,13 @@ class Lane:
     retries: Retrying
     breaker: Breaker
     throttle: Throttled
+    tally: Tally = field(default_factory=Tally)
 
     async def answer(self, request: Request) -> Paid:
         """Return the answer to a request."""
-        return await self.top.answer(request)
+        paid = await self.top.answer(request)
+        self.tally.add(paid)
+        return paid
 
 
 def build_lane(
@@ -193,7 +239,7 @@ def build_lane(
     newer_than: str | None,
 ) -> Lane:
     """Return the whole stack over a budgeted adapter."""
-    throttle = Throttled(Bought(budgeted, newer_than), limits, clock)
     breaker = Breaker(clock)
-    retries = Retrying(Guarded(throttle, breaker), limits.attempts, clock)
+    throttle = Throttled(Bought(budgeted, breaker, newer_than), limits, clock)
+    retries = Retrying(Guarded(throttle, breaker), limits, clock)
     return Lane(Cached(retries, reader, newer_than), retries, breaker, throttle)

@@ -7,11 +7,12 @@ breaker and probed after a growing pause; a wrong key or an empty account closes
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from edison_ci.contracts import FATAL, CallError, ErrorKind
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LONGEST_PAUSE_S = 30.0
 LONGEST_RETRY_AFTER_S = 120.0
+LONGEST_STORM_S = 300.0
+"""A lane that hears nothing but "too many" for so long takes no more calls."""
 FAILURES_TO_OPEN = 5
 FIRST_PROBE_S = 60.0
 LAST_PROBE_S = 480.0
@@ -51,6 +54,11 @@ class Clock:
         return cls(time.monotonic, asyncio.sleep, random.Random())
 
 
+def wish_is_too_long(error: CallError) -> bool:
+    """Whether a provider asks for more time than a run waits."""
+    return (error.retry_after_s or 0) > LONGEST_RETRY_AFTER_S
+
+
 class Breaker:
     """Opens after failures in a row, lets a probe through after a pause, closes on successes."""
 
@@ -61,26 +69,36 @@ class Breaker:
         self._pause_s = FIRST_PROBE_S
         self._open_until: float | None = None
         self._probing = False
+        self._refused_since: float | None = None
         self._bad_request: tuple[str, int] = ("", 0)
         self.closed_for: str | None = None
         """Why the lane takes no more calls in this run."""
 
-    async def wait(self) -> None:
-        """Return when a call may be made; raises LaneClosed when none may."""
+    async def wait(self) -> bool:
+        """Return when a call may be made, and whether it is a probe; raises LaneClosed."""
         while True:
-            if self.closed_for is not None:
-                raise LaneClosed(self.closed_for)
+            self.refuse_closed()
             if self._open_until is None:
-                return
+                return False
             left = self._open_until - self._clock.monotonic()
             if left <= 0 and not self._probing:
                 self._probing = True
-                return
+                return True
             await self._clock.sleep(max(left, 0.05))
+
+    def refuse_closed(self) -> None:
+        """Raise LaneClosed if the lane takes no more calls."""
+        if self.closed_for is not None:
+            raise LaneClosed(self.closed_for)
+
+    def abandoned(self, *, probe: bool) -> None:
+        """Take into account that a call ended without a word; another may probe."""
+        if probe:
+            self._probing = False
 
     def succeeded(self) -> None:
         """Take a success into account."""
-        self._failures, self._bad_request = 0, ("", 0)
+        self._failures, self._bad_request, self._refused_since = 0, ("", 0), None
         self._probing = False
         if self._open_until is not None:
             self._successes += 1
@@ -88,9 +106,10 @@ class Breaker:
             if self._successes >= SUCCESSES_TO_CLOSE:
                 self._open_until, self._pause_s = None, FIRST_PROBE_S
 
-    def failed(self, error: CallError) -> None:
-        """Take a failure into account."""
-        self._probing = False
+    def failed(self, error: CallError, *, probe: bool | None = None) -> None:
+        """Take a failure into account; unless told, it is the probe's if one is out."""
+        probe = self._probing if probe is None else probe
+        self.abandoned(probe=probe)
         if error.kind in FATAL:
             self.closed_for = str(error)
         elif error.kind is ErrorKind.BAD_REQUEST:
@@ -100,23 +119,49 @@ class Breaker:
             if count >= SAME_BAD_REQUESTS:
                 self.closed_for = str(error)
         elif error.kind is ErrorKind.RATE_LIMIT:
-            if (error.retry_after_s or 0) > LONGEST_RETRY_AFTER_S:
-                self.closed_for = f"{error} (retry after {error.retry_after_s:.0f} s)"
-        elif error.retried:
-            self._count()
+            self._refused(error)
+        elif error.retried and (probe or self._open_until is None):
+            # What was on its way when the breaker opened says nothing new.
+            self._count(error)
 
-    def _count(self) -> None:
+    def _refused(self, error: CallError) -> None:
+        now = self._clock.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        if wish_is_too_long(error):
+            self.closed_for = f"{error} (retry after {error.retry_after_s:.0f} s)"
+        elif now - self._refused_since > LONGEST_STORM_S:
+            self.closed_for = f"{error} (for {LONGEST_STORM_S / 60:.0f} minutes)"
+
+    def _count(self, error: CallError) -> None:
         self._failures += 1
         self._successes = 0
         if self._open_until is not None:
+            if self._pause_s >= LAST_PROBE_S:
+                self.closed_for = f"{error} (and so did every probe for a quarter of an hour)"
             self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
             self._open_until = self._clock.monotonic() + self._pause_s
         elif self._failures >= FAILURES_TO_OPEN:
             self._open_until = self._clock.monotonic() + self._pause_s
 
 
-def retrying(attempts: int, clock: Clock) -> AsyncRetrying:
-    """Return the one retry loop: full jitter, and never sooner than the provider asks."""
+def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:
+    """Return the one retry loop: full jitter, and never sooner than the provider asks.
+
+    After the deadline no further attempt begins. Being told to come back later is no attempt: only
+    the deadline and the breaker end that.
+    """
+    start, refusals = clock.monotonic(), 0
+
+    def stop(state: RetryCallState) -> bool:
+        nonlocal refusals
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, CallError) and error.kind is ErrorKind.RATE_LIMIT:
+            if wish_is_too_long(error):
+                return True
+            refusals += 1
+        tried = state.attempt_number - refusals
+        return tried >= attempts or clock.monotonic() - start > deadline_s
 
     def pause(state: RetryCallState) -> float:
         outcome = state.outcome.exception() if state.outcome else None
@@ -125,7 +170,7 @@ def retrying(attempts: int, clock: Clock) -> AsyncRetrying:
         return max(asked or 0.0, clock.random.uniform(0, longest))
 
     return AsyncRetrying(
-        stop=stop_after_attempt(attempts),
+        stop=stop,
         wait=pause,
         sleep=clock.sleep,
         retry=retry_if_exception(lambda e: isinstance(e, CallError) and e.retried),

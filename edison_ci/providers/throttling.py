@@ -65,7 +65,11 @@ class Concurrency:
         while self._taken >= int(self.limit):
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
-            await place
+            try:
+                await place
+            except asyncio.CancelledError:
+                self._wake()  # the place may have been given to this one already
+                raise
         self._taken += 1
 
     def leave(self) -> None:

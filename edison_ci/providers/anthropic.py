@@ -1,0 +1,153 @@
+"""How is a model asked over the Messages protocol of Anthropic?
+
+The system message stands apart, `max_tokens` must be there, and there is no JSON mode: an answer of
+a given form is had by a tool that the model must call, whose arguments are then the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.providers.replies import (
+    Usage,
+    bad_reply,
+    count,
+    name_of,
+    parsed,
+    storable,
+    storable_json,
+    tool_call,
+    usage_of,
+)
+from edison_ci.records import Completion, FinishReason, canonical_json
+
+if TYPE_CHECKING:
+    from edison_ci.providers.transport import Transport
+    from edison_ci.records import Json, Request
+
+VERSION = "2023-06-01"
+"""Of the protocol; sent as `anthropic-version`."""
+FORM = "answer"
+"""Name of the tool that stands for the form of an answer."""
+_DEFAULT_MAX_TOKENS = 4096
+_FINISH = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "refusal": FinishReason.CONTENT_FILTER,
+}
+_RENAMED = {"stop": "stop_sequences"}
+
+
+class Anthropic:
+    """A model behind the Messages endpoint."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer, or raise CallError."""
+        asked = body_of(request)
+        body = json.dumps(asked, ensure_ascii=False).encode()
+        reply = await self._transport.post(body)
+        value = parsed(reply.body, self._transport.scrub)
+        formed = (asked.get("tool_choice") or {}).get("name") == FORM
+        return completion_of(value, reply.latency_ms, formed=formed)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+
+def body_of(request: Request) -> dict[str, Any]:
+    """Return the body of a request: what it says, and `max_tokens`."""
+    params = dict(request.params)
+    extra = params.pop("extra", None)
+    body: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
+    body["model"] = request.model
+    body["max_tokens"] = params.pop("max_tokens", _DEFAULT_MAX_TOKENS)
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    if system:
+        body["system"] = system
+    body["messages"] = [
+        {"role": m.role, "content": m.content} for m in request.messages if m.role != "system"
+    ]
+    for name, value in params.items():
+        body[_RENAMED.get(name, name)] = value
+    schema = _schema(request.response_format)
+    if request.tools:
+        body["tools"] = tools_of(request.tools)
+    elif schema is not None and "thinking" not in body and "output_config" not in body:
+        # A model that thinks cannot be made to call a tool; its prompt has to ask for the form.
+        form = "The form of the answer. Give the whole answer through this tool."
+        body["tools"] = [{"name": FORM, "description": form, "input_schema": schema}]
+        body["tool_choice"] = {"type": "tool", "name": FORM}
+    return body
+
+
+def tools_of(tools: Json) -> list[Any]:
+    """Return tools as the protocol writes them: the schema is called `input_schema`."""
+    written: list[Any] = []
+    for tool in tools if isinstance(tools, list) else []:
+        inner = tool.get("function", tool) if isinstance(tool, dict) else {}
+        if isinstance(inner, dict):
+            schema = inner.get("input_schema") or inner.get("parameters") or {"type": "object"}
+            kept = {key: inner[key] for key in ("name", "description") if key in inner}
+            written.append({**kept, "input_schema": schema})
+    return written
+
+
+def _schema(wanted: Json) -> Json:
+    """Return the schema of an object that the answer must have, if there is one."""
+    if not isinstance(wanted, dict) or wanted.get("type") in ("text", "json_object"):
+        return None
+    if wanted.get("type") == "json_schema":
+        inner = wanted.get("json_schema")
+        wanted = inner.get("schema") if isinstance(inner, dict) else None
+    is_object = isinstance(wanted, dict) and wanted.get("type") == "object"
+    return wanted if is_object else None
+
+
+def completion_of(value: dict[str, Any], latency_ms: int, *, formed: bool = False) -> Completion:
+    """Return the answer in a reply, or raise CallError when there is none.
+
+    Of an answer that was `formed` by a tool the arguments are the text.
+    """
+    content = value.get("content")
+    if not isinstance(content, list):
+        raise bad_reply("has no answer in it")
+    blocks = [block for block in content if isinstance(block, dict)]
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    text = "".join(text for text in texts if isinstance(text, str))
+    reason = _FINISH.get(str(value.get("stop_reason")), FinishReason.OTHER)
+    if formed and calls:
+        text = canonical_json(storable_json(calls[0].get("input")))
+        reason = FinishReason.STOP if reason is FinishReason.TOOL_CALLS else reason
+        calls = []
+    usage = _usage(value.get("usage"))
+    return Completion(
+        text=storable(text),
+        finish_reason=reason,
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cached_in=usage.cached_in,
+        latency_ms=latency_ms,
+        served_model=name_of(value.get("model")),
+        tool_calls=[tool_call(c.get("name"), c.get("input")) for c in calls] if calls else None,
+    )
+
+
+def _usage(usage: object) -> Usage:
+    """Return what was used; Anthropic counts cached tokens apart from the others."""
+    if not isinstance(usage, dict):
+        return Usage(None, None)
+    fresh = count(usage.get("input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens") or 0)
+    read = count(usage.get("cache_read_input_tokens") or 0)
+    if fresh is None or written is None or read is None:
+        return Usage(None, None)
+    return usage_of(fresh + written + read, usage.get("output_tokens"), read)

@@ -1,0 +1,161 @@
+"""How is a model asked over the chat completions protocol of OpenAI?
+
+Spoken by OpenAI, Azure, Ollama, vLLM and many others: one body, one reply; what differs are the
+address and the headers (`adapters.py`) and the name of one parameter.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.providers.replies import (
+    Usage,
+    bad_reply,
+    name_of,
+    parsed,
+    storable,
+    tool_call,
+    usage_of,
+)
+from edison_ci.records import Completion, FinishReason
+
+if TYPE_CHECKING:
+    from edison_ci.providers.transport import Transport
+    from edison_ci.records import Json, Request
+
+_TAKES_MAX_TOKENS = re.compile(r"(?:ft:)?(?:gpt-3|gpt-4|chatgpt-4)")
+"""Older models of OpenAI; all others want `max_completion_tokens`."""
+_REASONS = re.compile(r"(?:^|[^a-z0-9])(?:o[1-9]|gpt-?[5-9])(?![0-9])")
+"""A deployment's name that tells of a model which wants `max_completion_tokens`."""
+_FINISH = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+}
+_FORMATS = frozenset({"text", "json_object", "json_schema"})
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What one service does in its own way."""
+
+    limit: str = "max_tokens"
+    """Name of the parameter for the longest answer."""
+    names_model: bool = True
+    """Whether the body names the model; Azure's address does."""
+
+
+def dialect_of(provider: str, model: str) -> Dialect:
+    """Return the dialect of a provider for a model."""
+    if provider == "openai":
+        old = _TAKES_MAX_TOKENS.match(model) is not None
+        return Dialect(limit="max_tokens" if old else "max_completion_tokens")
+    if provider == "azure":
+        new = _REASONS.search(model.lower()) is not None
+        return Dialect("max_completion_tokens" if new else "max_tokens", names_model=False)
+    return Dialect()
+
+
+class OpenAICompatible:
+    """A model behind a chat completions endpoint."""
+
+    def __init__(self, transport: Transport, dialect: Dialect | None = None) -> None:
+        self._transport = transport
+        self._dialect = dialect or Dialect()
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer, or raise CallError."""
+        body = json.dumps(body_of(request, self._dialect), ensure_ascii=False).encode()
+        reply = await self._transport.post(body)
+        return completion_of(parsed(reply.body, self._transport.scrub), reply.latency_ms)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+
+def body_of(request: Request, dialect: Dialect) -> dict[str, Any]:
+    """Return the body of a request: what it says, and nothing that it does not say."""
+    params = dict(request.params)
+    extra = params.pop("extra", None)
+    body: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
+    if dialect.names_model:
+        body["model"] = request.model
+    body["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
+    if "max_completion_tokens" in body:
+        params.pop("max_tokens", None)
+    for name, value in params.items():
+        body[dialect.limit if name == "max_tokens" else name] = value
+    if request.tools:
+        body["tools"] = tools_of(request.tools)
+    if request.response_format is not None:
+        body["response_format"] = format_of(request.response_format)
+    return body
+
+
+def tools_of(tools: Json) -> list[Any]:
+    """Return tools as the protocol wraps them; a tool that is wrapped stays as it is."""
+    wrapped: list[Any] = []
+    for tool in tools if isinstance(tools, list) else []:
+        is_wrapped = isinstance(tool, dict) and "function" in tool
+        wrapped.append(tool if is_wrapped else {"type": "function", "function": tool})
+    return wrapped
+
+
+def format_of(wanted: Json) -> Json:
+    """Return the form of the answer: a JSON Schema is wrapped, a format stays as it is."""
+    if isinstance(wanted, dict) and wanted.get("type") in _FORMATS:
+        return wanted
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted}}
+
+
+def completion_of(value: dict[str, Any], latency_ms: int) -> Completion:
+    """Return the answer in a reply, or raise CallError when there is none."""
+    choices = value.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise bad_reply("has no answer in it")
+    calls = message.get("tool_calls")
+    usage = _usage(value.get("usage"))
+    return Completion(
+        text=storable(_text(message)),
+        finish_reason=_FINISH.get(str(choice.get("finish_reason")), FinishReason.OTHER),
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cached_in=usage.cached_in,
+        latency_ms=latency_ms,
+        served_model=name_of(value.get("model")),
+        tool_calls=_calls(calls) if isinstance(calls, list) and calls else None,
+    )
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str) and content:
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(text for text in texts if isinstance(text, str))
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _calls(calls: list[Any]) -> Json:
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
+    return [tool_call(f.get("name"), f.get("arguments")) for f in functions if isinstance(f, dict)]
+
+
+def _usage(usage: object) -> Usage:
+    if not isinstance(usage, dict):
+        return Usage(None, None)
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    if cached is None:
+        cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name for it
+    return usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
