@@ -1,0 +1,257 @@
+"""What does a judge's reply say, and may it be believed?
+
+Reading is tolerant: fences, prose and thinking around the JSON do not matter. Validation is not: a
+score off its scale, of no number, of a criterion nobody asked for, or one of two answers is a
+failure with a reason, never a zero.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault, shortened
+from edison_ci.records import FinishReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from edison_ci.config.rubric import Criterion, Scale
+    from edison_ci.records import Completion, Json
+
+MAX_REPLY = 100_000
+"""Characters of a reply; a longer one is no verdict."""
+MAX_REASON = 1_000
+FLAGS = ("policy", "pii", "toxicity", "jailbreak")
+TOLERANCE = 1e-9
+"""A score may miss its scale by so much: it may be a sum of floats."""
+
+_MOST_OBJECTS = 20
+_MOST_LOOSE = 4
+"""Braces that open nothing; each of them costs a look at the whole reply."""
+_STRUCTURE = re.compile(r'\\.|["{}]', re.DOTALL)
+_END_OF_THINKING = ("</thinking>", "</think>")
+
+
+class Missing(StrEnum):
+    """Why there is no score (STATS.md section 1)."""
+
+    JUDGE_ERROR = "judge_error"
+    OUT_OF_RANGE = "out_of_range"
+    REFUSED_TO_JUDGE = "refused_to_judge"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A score or verdict that is not there, and why."""
+
+    kind: Missing
+    reason: str
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Value]):
+    """What a reply came to: a value, or a failure, or a value with something wrong in it."""
+
+    value: Value | None
+    failure: Failure | None = None
+    """The first thing that is wrong; None for a reply without fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One score of one judge."""
+
+    raw: float
+    """On the criterion's scale."""
+    share: float
+    """From 0 (worst) to 1 (best), whichever way the scale runs."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one judge says of one answer."""
+
+    scores: Mapping[str, Scored]
+    missing: Mapping[str, Failure] = field(default_factory=dict)
+    """Criteria whose score cannot be used."""
+    flags: tuple[str, ...] = ()
+
+
+def failed_call(error: CallError) -> Failure:
+    """Return the failure that stands for a call without an answer."""
+    kinds = {
+        ErrorKind.TIMEOUT: Missing.TIMEOUT,
+        ErrorKind.CONTENT_FILTER: Missing.REFUSED_TO_JUDGE,
+    }
+    return Failure(kinds.get(error.kind, Missing.JUDGE_ERROR), shortened(str(error)))
+
+
+# --- finding the JSON -----------------------------------------------------------------------------
+
+
+def without_thinking(text: str) -> str:
+    """Return what a reply says after the judge has finished thinking aloud."""
+    for tag in _END_OF_THINKING:
+        text = text.rpartition(tag)[2]
+    return text.strip()
+
+
+def reply_object(completion: Completion, key: str) -> dict[str, Json] | Failure:
+    """Return the one JSON object of a reply that has this key."""
+    if len(completion.text) > MAX_REPLY:
+        return _bad(f"the reply has {len(completion.text):,} characters")
+    text = without_thinking(completion.text)
+    answers: list[dict[str, Json]] = []
+    fault = ""
+    for candidate in _objects(text):
+        try:
+            value = parse_json(candidate)
+        except Fault as problem:
+            if f'"{key}"' in candidate:
+                fault = problem.message
+            continue
+        if isinstance(value, dict) and key in value:
+            answers.append(value)
+    if len(answers) + bool(fault) > 1:
+        return _bad("the reply holds more than one answer")
+    if fault:
+        return _bad(fault)
+    return answers[0] if answers else _nothing(completion, key)
+
+
+def _nothing(completion: Completion, key: str) -> Failure:
+    if completion.finish_reason is FinishReason.CONTENT_FILTER:
+        return Failure(Missing.REFUSED_TO_JUDGE, "the provider filtered the reply")
+    if completion.finish_reason is FinishReason.LENGTH:
+        return _bad("the reply was cut off at max_tokens")
+    if not completion.text.strip():
+        return _bad("the reply is empty")
+    return _bad(f"the reply holds no JSON object with {key!r}")
+
+
+def _objects(text: str) -> Iterator[str]:
+    """Yield each outermost {...} of a text, in time that grows with its length only."""
+    start, loose = text.find("{"), 0
+    for _ in range(_MOST_OBJECTS):
+        if start < 0 or loose > _MOST_LOOSE:
+            return
+        end = _end_of_object(text, start)
+        if end is None:  # a brace in prose, or an answer cut off
+            start, loose = text.find("{", start + 1), loose + 1
+            continue
+        yield text[start:end]
+        start = text.find("{", end)
+
+
+def _end_of_object(text: str, start: int) -> int | None:
+    depth, quoted = 0, False
+    for found in _STRUCTURE.finditer(text, start):
+        token = found.group()
+        if token == '"':
+            quoted = not quoted
+        elif not quoted and token in "{}":
+            depth += 1 if token == "{" else -1
+            if depth == 0:
+                return found.end()
+    return None
+
+
+# --- validating -----------------------------------------------------------------------------------
+
+
+def read_verdict(completion: Completion, criteria: Sequence[Criterion]) -> Outcome[Verdict]:
+    """Return what a pointwise judge says."""
+    reply = reply_object(completion, "scores")
+    if isinstance(reply, Failure):
+        return Outcome(None, reply)
+    entries = _by_criterion(reply["scores"], criteria)
+    if isinstance(entries, Failure):
+        return Outcome(None, entries)
+    scores: dict[str, Scored] = {}
+    missing: dict[str, Failure] = {}
+    for criterion in criteria:
+        found = _entry(entries, criterion)
+        if isinstance(found, Failure):
+            missing[criterion.name] = found
+        else:
+            scores[criterion.name] = found
+    flags, fault = _flags(reply.get("flags", []))
+    failure = next(iter(missing.values()), fault)
+    if not scores:
+        return Outcome(None, failure)
+    return Outcome(Verdict(scores, missing, flags), failure)
+
+
+def _by_criterion(scores: Json, criteria: Sequence[Criterion]) -> dict[str, Json] | Failure:
+    """Return the entries by slug: case and blanks of a name do not matter, other names do."""
+    if not isinstance(scores, dict):
+        return _bad("scores is not an object")
+    known = {criterion.slug for criterion in criteria}
+    entries: dict[str, Json] = {}
+    for name, entry in scores.items():
+        slug = "-".join(name.lower().split())
+        if slug not in known:
+            return _bad("the reply scores a criterion that was not asked for")
+        if slug in entries:
+            return _bad("the reply scores a criterion twice")
+        entries[slug] = entry
+    return entries
+
+
+def _entry(entries: Mapping[str, Json], criterion: Criterion) -> Scored | Failure:
+    if criterion.slug not in entries:
+        return _bad(f"{criterion.name} has no score")
+    entry = entries[criterion.slug]
+    if not isinstance(entry, dict) or "score" not in entry:
+        return _bad(f"the entry of {criterion.name} is no object with a score")
+    raw = on_scale(entry["score"], criterion.scale, criterion.name)
+    if isinstance(raw, Failure):
+        return raw
+    share = share_of(raw, criterion.scale)
+    return Scored(raw, 1 - share if criterion.lower_is_better else share, reason_of(entry))
+
+
+def on_scale(value: Json, scale: Scale, what: str) -> float | Failure:
+    """Return a score that is a number of the scale; nothing is clipped."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return _bad(f"the score of {what} is not a number")
+    if not scale.min - TOLERANCE <= value <= scale.max + TOLERANCE:
+        said = f"the score of {what} is not between {scale.min:g} and {scale.max:g}"
+        return Failure(Missing.OUT_OF_RANGE, said)
+    return min(max(float(value), scale.min), scale.max)
+
+
+def share_of(raw: float, scale: Scale) -> float:
+    """Return a score as a share of its scale."""
+    share = (raw - scale.min) / (scale.max - scale.min)
+    assert math.isfinite(share)
+    return share
+
+
+def reason_of(entry: Mapping[str, Json]) -> str:
+    """Return the reason of an entry; a judge may leave it out."""
+    reason = entry.get("reason", "")
+    return shortened(reason.strip(), MAX_REASON) if isinstance(reason, str) else ""
+
+
+def _flags(value: Json) -> tuple[tuple[str, ...], Failure | None]:
+    named = value if isinstance(value, list) else []
+    known = tuple(flag for flag in FLAGS if flag in named)
+    if isinstance(value, list) and all(flag in FLAGS for flag in named):
+        return known, None
+    return known, _bad(f"flags is not a list of {', '.join(FLAGS)}")
+
+
+def _bad(reason: str) -> Failure:
+    return Failure(Missing.JUDGE_ERROR, reason)

@@ -1,0 +1,1 @@
+"""Screens on texts: personal data, jailbreaks and secrets, found without a model."""

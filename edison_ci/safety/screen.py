@@ -1,0 +1,91 @@
+"""May this text be shown, and is anything in it worth a second look?"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from edison_ci.documents.secret_text import secrets_in
+from edison_ci.safety.jailbreak import jailbreaks
+from edison_ci.safety.pii import personal_data, redact_pii
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Finding", "Screened", "redact_pii", "screen"]
+
+Action = Literal["block", "flag", "off"]
+Status = Literal["block", "flag", "ok"]
+
+MOST = 20
+"""Findings of a kind that are told."""
+
+
+class Actions(Protocol):
+    """What an experiment does about each kind."""
+
+    @property
+    def pii(self) -> Action:
+        """Personal data."""
+
+    @property
+    def jailbreak(self) -> Action:
+        """Signs of a jailbreak."""
+
+    @property
+    def secrets(self) -> Action:
+        """Keys and tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a screen found; of personal data it says the kind only."""
+
+    kind: str
+    """pii, jailbreak or secrets."""
+    what: str
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What all screens say of a text."""
+
+    status: Status
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that were found, for `safety.KIND`."""
+        return frozenset(finding.kind for finding in self.findings)
+
+    @property
+    def reason(self) -> str:
+        """What was found, in words."""
+        said = dict.fromkeys(f"{finding.kind}: {finding.what}" for finding in self.findings)
+        return "; ".join(said)
+
+
+def screen(text: str, actions: Actions) -> Screened:
+    """Return what the screens find that are switched on, and the strictest thing to do about it."""
+    findings = tuple(
+        Finding(kind, what, action)
+        for kind, finder, action in (
+            ("pii", _pii, actions.pii),
+            ("jailbreak", jailbreaks, actions.jailbreak),
+            ("secrets", _secrets, actions.secrets),
+        )
+        if action != "off"
+        for what in itertools.islice(finder(text), MOST)
+    )
+    done = {finding.action for finding in findings}
+    return Screened("block" if "block" in done else "flag" if done else "ok", findings)
+
+
+def _pii(text: str) -> Iterator[str]:
+    return (found.what for found in personal_data(text))
+
+
+def _secrets(text: str) -> Iterator[str]:
+    return (fault.message.removeprefix("this looks like ") for fault in secrets_in(text))

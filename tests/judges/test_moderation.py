@@ -1,0 +1,45 @@
+"""A screen by a model is a number, a threshold and what a hit does."""
+
+from __future__ import annotations
+
+import pytest
+
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.judges.asking import Judge
+from edison_ci.judges.briefing import brief
+from edison_ci.judges.moderation import Action, Moderator
+from tests.judges.bench import Scripted, model, user_message
+
+
+def moderator(action: Action = "block", threshold: float = 0.7) -> Moderator:
+    return Moderator(Judge.of(model()), brief("toxicity"), action, threshold)
+
+
+@pytest.mark.parametrize(
+    ("score", "action", "expected"),
+    [(0.9, "block", "block"), (0.7, "flag", "flag"), (0.69, "block", "off"), (0.0, "flag", "off")],
+)
+async def test_a_hit_does_what_the_experiment_says(
+    score: float, action: Action, expected: str
+) -> None:
+    ask = Scripted(f'{{"reason": "rude", "score": {score}}}')
+    found = await moderator(action).screen("You fool.", ask)
+    assert (found.kind, found.action, found.score) == ("toxicity", expected, score)
+    assert "You fool." in user_message(ask.asked[0][1])
+
+
+@pytest.mark.parametrize("reply", ["fine", '{"score": 7}', '{"score": true}', ""])
+async def test_a_reply_that_is_no_use_is_neither_a_hit_nor_clean(reply: str) -> None:
+    found = await moderator().screen("Hello.", Scripted(reply, reply))
+    assert (found.action, found.score) == ("off", None)
+    assert found.failure is not None
+
+
+async def test_a_call_without_an_answer_is_a_failure() -> None:
+    found = await moderator().screen("Hello.", Scripted(CallError(ErrorKind.QUOTA, "none left")))
+    assert found.failure is not None
+
+
+def test_kinds_have_instructions_of_their_own() -> None:
+    texts = {brief(kind).message() for kind in ("pointwise", "pairwise", "moderation", "toxicity")}
+    assert len(texts) == 4
