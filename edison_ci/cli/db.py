@@ -1,0 +1,156 @@
+"""edison db: is the results file whole, up to date and copied?"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.terminal import BAD, GOOD, Ink, Terminal, counted
+from edison_ci.config.load import find_root
+from edison_ci.errors import ExitCode
+from edison_ci.operate.actors import Role
+from edison_ci.operate.housekeeping import upgrade
+from edison_ci.operate.site import Site, site_at
+from edison_ci.store.checking import Checked, check_database
+from edison_ci.store.copies import back_up
+from edison_ci.store.database import open_reader, version_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.group(cls=EdisonGroup)
+def db() -> None:
+    """Check, upgrade and back up the results.
+
+    Examples:
+      edison db check
+      edison db backup --keep 30
+    """
+
+
+@db.command(cls=EdisonCommand)
+@click.pass_obj
+def check(state: State) -> None:
+    """Check that the results are whole and add up.
+
+    Looks at every page and index of the file, at rows that name others, at the totals of every
+    budget against the attempts they are made of, at answers and the checksums of their texts, and
+    at the chain of the audit. Changes nothing. Ends with 3 when something is wrong.
+
+    Examples:
+      edison db check
+      edison db check --json
+    """
+    terminal, site = Terminal(state), _site(state)
+    with closing(open_reader(site.results)) as connection:
+        version, checks = version_of(connection), check_database(connection)
+    ok = all(found.ok for found in checks)
+    if terminal.json:
+        terminal.document(
+            {
+                "ok": ok,
+                "path": site.file.results,
+                "version": version,
+                "size_bytes": site.results.stat().st_size,
+                "checks": [_as_json(found) for found in checks],
+            }
+        )
+    for found in checks:
+        _show(terminal, found)
+    if not ok:
+        terminal.note("Next: restore a backup, or report this if no disk is to blame")
+        raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
+
+
+@db.command("upgrade", cls=EdisonCommand)
+@click.pass_obj
+def upgrade_file(state: State) -> None:
+    """Bring the results file up to date with this version.
+
+    Needs the file for itself: no experiment may be running. A copy is made first; the change
+    happens in one transaction, so that it is done or not done. Commands that write do the same by
+    themselves; commands that only read ask for it.
+
+    Examples:
+      edison db upgrade
+    """
+    terminal, site = Terminal(state), _site(state)
+    done = upgrade(site)
+    copy = None if done.copy is None else _relative(done.copy, site.root)
+    if terminal.json:
+        versions = {"from": done.before, "to": done.after}
+        terminal.document({"path": site.file.results, **versions, "backup": copy})
+    if done.before == done.after:
+        terminal.result(f"{site.file.results} is up to date (version {done.after})")
+    else:
+        terminal.result(f"{site.file.results}: version {done.before} to {done.after}")
+        terminal.result(f"as it was before: {copy}")
+
+
+@db.command(cls=EdisonCommand)
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="How many of the newest backups to keep.",
+)
+@click.pass_obj
+def backup(state: State, keep: int) -> None:
+    """Copy the results to .edison/backups.
+
+    The copy is one whole file of everything stored so far; runs go on meanwhile. To restore one,
+    remove results.db, results.db-wal and results.db-shm, then copy it to results.db.
+
+    Examples:
+      edison db backup
+      edison db backup --keep 7 --json
+    """
+    terminal, site = Terminal(state), _site(state)
+    site.require(Role.VIEWER, "db backup")
+    made = back_up(site.results, site.backups, stamp=f"{site.clock():%Y%m%dT%H%M%SZ}", keep=keep)
+    path = _relative(made.path, site.root)
+    if terminal.json:
+        terminal.document(
+            {
+                "path": path,
+                "size_bytes": made.size_bytes,
+                "sha256": made.sha256,
+                "removed": list(made.removed),
+            }
+        )
+    terminal.result(f"wrote {path} ({made.size_bytes:,} bytes)")
+    if made.removed:
+        terminal.result(f"removed {counted(len(made.removed), 'older backup')}")
+
+
+def _site(state: State) -> Site:
+    return site_at(state.entered(find_root(state.folder)))
+
+
+def _show(terminal: Terminal, found: Checked) -> None:
+    word = Ink("ok  ", GOOD) if found.ok else Ink("fail", BAD)
+    terminal.result(word, f"  {found.what.ljust(10)}  {found.about} ({found.count:,})")
+    for problem in found.problems:
+        terminal.result(f"        {problem}")
+    if found.more:
+        terminal.result(f"        and {found.more:,} more")
+
+
+def _as_json(found: Checked) -> dict[str, Any]:
+    return {
+        "check": found.what,
+        "ok": found.ok,
+        "count": found.count,
+        "problems": list(found.problems),
+        "more": found.more,
+    }
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()

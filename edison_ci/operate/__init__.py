@@ -1,0 +1,1 @@
+"""Looking after a project: who may do what, and keeping its results in order."""

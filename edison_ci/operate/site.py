@@ -1,0 +1,103 @@
+"""Which files does housekeeping work on, and who is doing it?"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edison_ci import times
+from edison_ci.config.project_files import ProjectFiles, only_errors
+from edison_ci.documents.files import WorkingTree
+from edison_ci.errors import ConfigError, EdisonError, RoleError
+from edison_ci.operate.actors import Actor, Role, git_identity, identify, refuse_below, role_of
+from edison_ci.store.audit import AuditEntry, write_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.config.quarantine import QuarantineFile
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A project of which only edison.yaml need be valid."""
+
+    root: Path
+    file: ProjectFile
+    clock: Callable[[], dt.datetime] = times.now
+
+    @property
+    def results(self) -> Path:
+        """The results file."""
+        return self.root / self.file.results
+
+    @property
+    def locks(self) -> Path:
+        """The folder of locks."""
+        return self.root / ".edison" / "locks"
+
+    @property
+    def backups(self) -> Path:
+        """The folder of backups."""
+        return self.root / ".edison" / "backups"
+
+    def quarantine(self) -> QuarantineFile:
+        """Return the cases that are set aside; an invalid file is an error."""
+        files = ProjectFiles(WorkingTree(self.root))
+        found = files.quarantine()
+        if only_errors(files.problems):
+            raise ConfigError(only_errors(files.problems))
+        return found
+
+    def now(self) -> str:
+        """Return the time as it is stored."""
+        return times.stamp(self.clock())
+
+    def days_ago(self, days: int) -> str:
+        """Return the time so many days ago as it is stored."""
+        return times.stamp(self.clock() - dt.timedelta(days=days))
+
+    def actor(self) -> Actor:
+        """Return who is acting."""
+        in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
+        identity = identify(os.environ, None if in_actions else git_identity(self.root))
+        return Actor(identity, role_of(identity, self.file.members))
+
+    def require(self, needed: Role, action: str, entity: str = "") -> Actor:
+        """Return the actor if the role is enough; a refusal is raised and audited."""
+        actor = self.actor()
+        try:
+            refuse_below(actor, needed, action, self.file.members)
+        except RoleError as refused:
+            self._note_refusal(
+                self.entry(actor, f"refused: {action}", entity, after=refused.message)
+            )
+            raise
+        return actor
+
+    def entry(
+        self, actor: Actor, action: str, entity: str = "", *, before: Any = None, after: Any = None
+    ) -> AuditEntry:
+        """Return a row for the audit."""
+        known_by = actor.identity.known_by
+        return AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
+
+    def _note_refusal(self, entry: AuditEntry) -> None:
+        if self.results.exists():
+            # The refusal itself matters more than that it could not be written down.
+            with contextlib.suppress(EdisonError):
+                write_audit(self.results, entry)
+
+
+def site_at(root: Path) -> Site:
+    """Return the site of the project at `root`; problems of other files do not matter."""
+    files = ProjectFiles(WorkingTree(root))
+    file = files.project()
+    if file is None:
+        raise ConfigError(only_errors(files.problems))
+    return Site(root, file)

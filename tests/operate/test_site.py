@@ -1,0 +1,286 @@
+"""Roles are asked for, refusals are written down, and housekeeping has the file for itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs.sample import build
+from edison_ci.errors import BusyError, ConfigError, RoleError, StoreError, UsageError
+from edison_ci.operate.actors import Role
+from edison_ci.operate.housekeeping import (
+    Clearing,
+    clear,
+    gc,
+    preview_clear,
+    preview_gc,
+    upgrade,
+)
+from edison_ci.operate.site import Site, site_at
+from edison_ci.store import database
+from edison_ci.store.audit import AuditRow, read_audit, verify_audit
+from edison_ci.store.database import migrations, stored_version
+from edison_ci.store.exclusive import exclusively
+from edison_ci.store.owners import Owner
+
+if TYPE_CHECKING:
+    from tests.conftest import Folder
+
+MEMBERS = "members:\n  - {github: ada, role: owner}\n  - {email: bo@example.com, role: reviewer}\n"
+
+
+@pytest.fixture
+def site(mini: Folder) -> Site:
+    """A project with results, in the middle of 2027."""
+    (mini.path / ".edison").mkdir(exist_ok=True)
+    build(mini.path / ".edison/results.db")
+    return at(mini)
+
+
+def at(folder: Folder) -> Site:
+    found = site_at(folder.path)
+    return Site(found.root, found.file, lambda: dt.datetime(2027, 6, 1, tzinfo=dt.UTC))
+
+
+def as_member(folder: Folder, monkeypatch: pytest.MonkeyPatch, login: str) -> Site:
+    folder.write("edison.yaml", f"version: 1\nproject: mini\n{MEMBERS}")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_ACTOR", login)
+    return at(folder)
+
+
+def audit(site: Site) -> list[AuditRow]:
+    with sqlite3.connect(site.results) as connection:
+        assert verify_audit(connection).broken is None
+        return read_audit(connection)
+
+
+def test_other_files_need_not_be_valid(mini: Folder) -> None:
+    mini.write("experiments/hello.yaml", "nonsense: [")
+    assert site_at(mini.path).results == mini.path / ".edison/results.db"
+
+
+def test_edison_yaml_must_be(mini: Folder) -> None:
+    mini.write("edison.yaml", "version: 2\n")
+    with pytest.raises(ConfigError):
+        site_at(mini.path)
+
+
+def test_a_refusal_is_written_down(
+    site: Site, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = as_member(mini, monkeypatch, "eve")
+    with pytest.raises(RoleError, match="gc needs an admin; eve is not a member"):
+        gc(stranger)
+    entry = audit(site)[0].entry
+    assert (entry.actor, entry.known_by, entry.action) == ("eve", "github", "refused: gc")
+    assert entry.after == "gc needs an admin; eve is not a member"
+    assert entry.time == "2027-06-01T00:00:00.000Z"
+
+
+def test_a_refusal_without_results_makes_none(
+    mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = as_member(mini, monkeypatch, "eve")
+    with pytest.raises(RoleError):
+        stranger.require(Role.EDITOR, "run")
+    assert not stranger.results.exists()
+
+
+def test_a_refusal_stands_though_it_cannot_be_written_down(
+    mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini.write(".edison/results.db", "not a database" * 20)
+    with pytest.raises(RoleError):
+        as_member(mini, monkeypatch, "eve").require(Role.EDITOR, "run")
+
+
+def test_a_role_that_is_enough_is_let_through(
+    site: Site, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor = as_member(mini, monkeypatch, "Ada").require(Role.OWNER, "cache clear")
+    assert (actor.name, actor.role) == ("Ada", Role.OWNER)
+    assert len(audit(site)) == 1
+
+
+# --- gc, clear, export ----------------------------------------------------------------------------
+
+
+def test_gc_follows_the_settings_and_is_written_down(site: Site) -> None:
+    preview = preview_gc(site)
+    with sqlite3.connect(site.results) as connection:
+        connection.execute("update run set complete = 0")
+    gone = gc(site)
+    assert preview.texts == 0 and preview.spared_texts == 4
+    assert gone.texts == 4
+    entry = audit(site)[0].entry
+    assert entry.action == "gc"
+    assert entry.after["texts"] == 4 and entry.after["cutoff"] == "2027-03-03T00:00:00.000Z"
+
+
+def test_gc_that_finds_nothing_writes_nothing(site: Site) -> None:
+    first = gc(site)
+    rows = len(audit(site))
+    assert first.texts == 0
+    gc(site)
+    assert len(audit(site)) == rows
+
+
+def test_retention_of_zero_days_is_for_ever(site: Site, mini: Folder) -> None:
+    mini.write("edison.yaml", "version: 1\nproject: mini\nsettings: {retention_days: 0}\n")
+    with sqlite3.connect(site.results) as connection:
+        connection.execute("update run set complete = 0")
+    assert gc(at(mini)).texts == preview_gc(at(mini)).texts == 0
+
+
+def test_cases_in_quarantine_are_read_from_their_file(site: Site, mini: Folder) -> None:
+    mini.write(
+        "quarantine.yaml",
+        "cases:\n  - {experiment: support-reply, case: refund, reason: flaky, since: 2026-11-01,"
+        " until: 2027-11-01, owner: ada}\n",
+    )
+    with sqlite3.connect(site.results) as connection:
+        connection.execute("update run set complete = 0")
+    assert gc(at(mini)).texts == 2
+
+
+def test_a_quarantine_that_cannot_be_read_stops_gc(site: Site, mini: Folder) -> None:
+    mini.write("quarantine.yaml", "cases: [")
+    with pytest.raises(ConfigError):
+        gc(at(mini))
+
+
+def test_vacuum_gives_the_room_back(site: Site) -> None:
+    connection = sqlite3.connect(site.results, isolation_level=None)
+    connection.execute("update run set complete = 0")
+    connection.execute("create table ballast as select zeroblob(2000000) as x")
+    connection.execute("drop table ballast")
+    connection.close()
+    before = site.results.stat().st_size
+    gc(site, vacuum=True)
+    assert site.results.stat().st_size < before - 1_000_000
+
+
+def test_clearing_is_an_owners_act_and_is_written_down(
+    site: Site, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Clearing(everything=True, older_than_days=30)
+    assert preview_clear(site, wanted).texts == 4
+    assert clear(as_member(mini, monkeypatch, "ada"), wanted).texts == 4
+    entry = audit(site)[0].entry
+    assert (entry.actor, entry.action) == ("ada", "cache clear")
+    assert entry.after == {
+        "everything": True,
+        "older_than_days": 30,
+        "texts": 4,
+        "size_bytes": entry.after["size_bytes"],
+    }
+
+
+# --- having the file for oneself ------------------------------------------------------------------
+
+
+def test_nothing_is_taken_away_while_a_run_lives(site: Site) -> None:
+    owner = Owner(site.locks)
+    try:
+        with pytest.raises(BusyError, match=f"being run here, by process {os.getpid()}"):
+            gc(site)
+    finally:
+        owner.close()
+    gc(site)
+
+
+def test_a_lock_that_was_left_by_the_dead_hinders_nobody(site: Site) -> None:
+    site.locks.mkdir(exist_ok=True)
+    left = site.locks / "owner-1-abc.lock"
+    left.touch()
+    with pytest.raises(BusyError):
+        gc(site)  # it is a moment old: its owner may be about to lock it
+    long_ago = time.time() - 60
+    os.utime(left, (long_ago, long_ago))
+    gc(site)
+    assert not left.exists()
+
+
+def test_a_run_of_another_process_is_seen(site: Site) -> None:
+    code = (
+        "import sys; from pathlib import Path; from edison_ci.store.owners import Owner\n"
+        "Owner(Path(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", code, str(site.locks)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for path in site.locks.glob("owner-*.lock"):
+            os.utime(path, (1_000, 1_000))
+        with pytest.raises(BusyError, match=str(process.pid)):
+            clear(site, Clearing(everything=True))
+        process.kill()
+        process.wait(10)
+    assert clear(site, Clearing(everything=True)).texts == 4
+
+
+def test_housekeeping_is_done_by_one_at_a_time(site: Site) -> None:
+    with (
+        exclusively(site.results, site.locks, "db upgrade"),
+        pytest.raises(BusyError, match="edison db upgrade is at work"),
+    ):
+        gc(site)
+
+
+def test_locks_that_cannot_be_made_are_a_clear_error(site: Site) -> None:
+    site.locks.write_text("a file")
+    with pytest.raises(StoreError, match="cannot make"):
+        gc(site)
+
+
+def test_what_fails_half_way_changes_nothing(site: Site) -> None:
+    with pytest.raises(ValueError, match="no"), exclusively(site.results, site.locks, "x") as db:
+        db.execute("delete from answer_text")
+        raise ValueError("no")
+    assert preview_clear(site, Clearing(everything=True)).texts == 4
+
+
+# --- upgrading ------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_up_to_date_stays_as_it_is(site: Site) -> None:
+    before = site.results.read_bytes()
+    done = upgrade(site)
+    assert (done.before, done.after, done.copy) == (1, 1, None)
+    assert site.results.read_bytes() == before
+
+
+def test_an_older_file_is_copied_and_brought_up_to_date(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [*migrations(), "create table later (x integer) strict;\n"]
+    monkeypatch.setattr(database, "migrations", lambda: steps)  # a version that is not there yet
+    with pytest.raises(UsageError, match="older edison"):
+        preview_gc(site)
+    done = upgrade(site)
+    assert (done.before, done.after) == (1, 2)
+    assert done.copy is not None and stored_version(done.copy) == 1
+    assert stored_version(site.results) == 2
+    assert audit(site)[0].entry.action == "db upgrade"
+
+
+def test_an_upgrade_that_fails_leaves_the_file_as_it_was(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [*migrations(), "create table later (x integer) strict;\ncreate table run (x);\n"]
+    monkeypatch.setattr(database, "migrations", lambda: steps)
+    with pytest.raises(Exception, match="already exists"):
+        upgrade(site)
+    assert stored_version(site.results) == 1
+    with sqlite3.connect(site.results) as connection:
+        tables = connection.execute("select count(*) from sqlite_schema where name = 'later'")
+        assert tables.fetchone() == (0,)
