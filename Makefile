@@ -53,10 +53,8 @@ NODE_FILES := package.json package-lock.json .npmrc lint-workflows.mjs
 	@touch $@
 
 .PHONY: demo
-demo: venv ## make a project from a template, validate it and plan a run
-	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; edison=$$PWD/$(BIN)/edison; set -x; \
-	"$$edison" init "$$folder/customer-support" --template customer-support; \
-	cd "$$folder/customer-support"; "$$edison" validate; "$$edison" plan
+demo: venv ## see it work, offline: make a project, validate, plan and run it
+	$(BIN)/edison demo
 
 .PHONY: lint
 lint: venv ## check formatting, lint and types
@@ -104,7 +102,7 @@ wheel-smoke: venv .tools/smoke/.requirements ## build the wheel and use it outsi
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; bin=$$PWD/.tools/smoke/bin; cd "$$folder"; set -x; \
 	"$$bin/edison" --version; "$$bin/edison-ci" --help >/dev/null; \
 	"$$bin/edison" init project --template customer-support; \
-	cd project; "$$bin/edison" validate
+	cd project; "$$bin/edison" validate; "$$bin/edison" run --quiet
 
 .PHONY: test
 test: venv node lint workflows docs-check wheel-smoke ## run every check and every test
@@ -113,6 +111,7 @@ test: venv node lint workflows docs-check wheel-smoke ## run every check and eve
 .PHONY: bench
 bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks
 	$(BIN)/python -m benchmarks.files --write docs/benchmarks/files.md
+	$(BIN)/python -m benchmarks.running --write docs/benchmarks/running.md
 	$(BIN)/python -m benchmarks.sim
 
 .PHONY: lock

@@ -25,7 +25,7 @@ class Measured:
 
 def measure(command: list[str], *, cwd: Path, repeat: int = 5) -> Measured:
     """Run a command several times on one core; it must end with 0."""
-    runs = [_once(command, cwd) for _ in range(repeat)]
+    runs = [once(command, cwd) for _ in range(repeat)]
     return Measured(
         statistics.median(run.wall_s for run in runs),
         statistics.median(run.cpu_s for run in runs),
@@ -33,7 +33,8 @@ def measure(command: list[str], *, cwd: Path, repeat: int = 5) -> Measured:
     )
 
 
-def _once(command: list[str], cwd: Path) -> Measured:
+def once(command: list[str], cwd: Path) -> Measured:
+    """Run a command on one core; it must end with 0."""
     start = time.perf_counter()
     child = subprocess.Popen(
         command,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -99,8 +100,18 @@ def session(*lines: str) -> str:
                 check=True,
             )
             shown += [line.rstrip() for line in done.stdout.rstrip().splitlines()]
-    text = "\n".join(shown)
+    text = "\n".join(_timeless(line) for line in shown if not _PROGRESS.match(line))
     return f"```console\n{text}\n```\n"
+
+
+_PROGRESS = re.compile(r" +[0-9]+%  [0-9,]+ of [0-9,]+ cells")
+_RUN_ID = re.compile(r"\b[0-9]{8}T[0-9]{6}-[0-9a-f]{6}\b")
+_SECONDS = re.compile(r" in [0-9]+ s$")
+
+
+def _timeless(line: str) -> str:
+    """Return a line as it would be at any other time."""
+    return _SECONDS.sub(" in 1 s", _RUN_ID.sub("20270101T093000-c0ffee", line))
 
 
 _FOREIGN = ("EDISON_", "GITHUB_", "NO_COLOR", "FORCE_COLOR", "PYTHONPATH")

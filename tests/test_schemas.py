@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from jsonschema import Draft7Validator
+from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 
 from edison_ci.config.model_entry import OPTIONS, ProviderName
 from edison_ci.config.project_files import ProjectFiles
+from edison_ci.config.prompt_header import Input
 from edison_ci.config.schema import KINDS, file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
@@ -268,6 +270,22 @@ def test_what_is_broken_here_is_whole_at_first(tmp_path: Path) -> None:
     for kind in ("edison", "models", "experiment", "rubric"):
         value = read_yaml(MINIMAL[PLACES[kind]], kind).value
         assert validator(kind).is_valid(value)
+
+
+def test_a_key_without_a_value_is_refused_by_every_model_and_its_schema() -> None:
+    found = 0
+    for shape in all_shapes():
+        for name, field in shape.model_fields.items():
+            key = field.alias or name
+            with pytest.raises(ValidationError) as raised:
+                shape.model_validate({key: None})
+            assert any(error["loc"][:1] == (key,) for error in raised.value.errors()), key
+            schema = property_schema(shape, key)
+            if schema is None or (shape is Input and key == "default"):
+                continue  # its type is another key
+            assert not Draft7Validator(schema).is_valid(None), f"{shape.__name__}.{key}"
+            found += 1
+    assert found > 200
 
 
 # --- what a schema says beyond single values ------------------------------------------------------

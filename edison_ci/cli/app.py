@@ -31,15 +31,28 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "demo": Entry("Start", "demo:demo", "See it work, offline, in a minute."),
     "init": Entry("Start", "init:init", "Make a project that runs offline at once."),
     "validate": Entry("Start", "validate:validate", "Check every file, line by line."),
     "plan": Entry("Start", "plan:plan", "Show what a run would do and cost."),
     "render": Entry("Start", "render:render", "Show exactly what a model would be sent."),
+    "try": Entry("Start", "try_one:try_one", "Send one case once, and show the answer."),
+    "run": Entry("Run", "run:run", "Evaluate, and store every answer."),
+    "resume": Entry("Run", "run:resume", "Go on with a run that stopped."),
+    "status": Entry("Run", "status:status", "Show the last runs, or one in full."),
+    "watch": Entry("Run", "status:watch", "Follow a run that goes on elsewhere."),
+    "pause": Entry("Run", "status:pause", "Stop a run so that it can go on later."),
+    "cancel": Entry("Run", "status:cancel", "Stop a run for good."),
+    "rerun": Entry("Run", "try_one:rerun", "Buy a further answer to one cell."),
     "models": Entry("Look up", "models:models", "List the models of the project."),
     "prices": Entry("Look up", "prices:prices", "Show or update the price table."),
     "schema": Entry("Look up", "schema:schema", "Print the JSON Schema of a file kind."),
     "doctor": Entry("Look up", "doctor:doctor", "Check this machine and this project."),
     "completion": Entry("Look up", "completion:completion", "Print a shell's completion."),
+    "cache": Entry("Look after", "cache:cache", "Show, clear or export the stored answers."),
+    "gc": Entry("Look after", "gc:gc", "Take away texts older than retention_days."),
+    "audit": Entry("Look after", "audit:audit", "Show who changed what, newest first."),
+    "db": Entry("Look after", "db:db", "Check, upgrade and back up the results."),
 }
 """Every command that works, in the order of the help."""
 
@@ -97,6 +110,7 @@ def edison() -> None:
       edison init my-prompts     make a project that runs offline
       edison validate            check every file
       edison plan                show what a run would do and cost
+      edison run                 evaluate, and store every answer
     """
 
 
@@ -153,6 +167,10 @@ def _ending(error: BaseException, state: State, words: list[str]) -> int:
         return terminal.failure(_usage(error, words), ExitCode.INVALID)
     if state.debug:
         terminal.traceback(error)
+    if type(error).__module__ == "sqlite3":
+        from edison_ci.store.database import unreadable
+
+        error = unreadable(error)
     if isinstance(error, ConfigError):
         return terminal.invalid(error)
     if isinstance(error, EdisonError):

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.progress import dollars
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal
+from edison_ci.cli.tools import require, tools_for
 from edison_ci.config.load import Project, find_root, load_project
+from edison_ci.errors import ExitCode, UsageError
+from edison_ci.execute.probe import Trial, probe
+from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
@@ -49,6 +54,81 @@ def list_models(state: State) -> None:
     retiring = any(row[-1] for row in rows[1:])
     terminal.table([row if retiring else row[:-1] for row in rows], right=(3, 5))
     terminal.note(f"prices of {project.prices.date} ({project.prices.origin})")
+
+
+@models.command("test", cls=EdisonCommand)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_obj
+def test_models(state: State, names: tuple[str, ...]) -> None:
+    """Send each model one short call, and say what is wrong if it fails.
+
+    A wrong key, no network, no quota and an unknown model are told apart. A call costs next to
+    nothing; it is booked like any other.
+
+    Examples:
+      edison models test
+      edison models test small --json
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    chosen = [_named(project, name) for name in dict.fromkeys(names)] or [*project.models.values()]
+    require(project, "models test")
+    trials = probe(project, chosen, tools_for(state, project))
+    if terminal.json:
+        terminal.document({"models": [_trial(trial) for trial in trials]})
+    else:
+        for trial in trials:
+            _told(terminal, trial)
+    if any(trial.error for trial in trials):
+        raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
+
+
+def _named(project: Project, name: str) -> Model:
+    found = project.models.get(name)
+    if found is None:
+        hint = did_you_mean(name, project.models, label="models")
+        raise UsageError(f"there is no model {name!r}", hint=hint)
+    return found
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        "name": trial.model.name,
+        "simulated": trial.model.simulated,
+        "ok": not trial.error,
+        "error": {"code": trial.error, "message": trial.message} if trial.error else None,
+        "served_model": trial.served_model,
+        "latency_ms": trial.latency_ms,
+        "cost_microusd": trial.cost_microusd,
+    }
+
+
+def _told(terminal: Terminal, trial: Trial) -> None:
+    mark = (Ink("  simulated", ODD),) if trial.model.simulated else ()
+    if trial.error:
+        terminal.result(
+            Ink("failed", BAD), f"  {trial.model.name}: {trial.error}: {trial.message}", *mark
+        )
+        terminal.note(f"    {HINTS.get(trial.error, 'look at its entry in models.yaml')}")
+        return
+    served = f", served by {trial.served_model}" if trial.served_model else ""
+    terminal.result(
+        Ink("ok", GOOD),
+        f"  {trial.model.name}: {trial.latency_ms:,} ms, {dollars(trial.cost_microusd)}{served}",
+        *mark,
+    )
+
+
+HINTS = {
+    "INVALID_KEY": "the key was refused: look at the variable that key_env names",
+    "QUOTA": "the account has no quota left: add credit, or use another key",
+    "NETWORK": "the host was not reached: look at base_url, proxy and network",
+    "TIMEOUT": "no answer in time: raise limits.timeout_s, or look at the host",
+    "MODEL_NOT_FOUND": "the provider does not know this model: look at model",
+    "RATE_LIMIT": "too many requests: lower limits.concurrency or set limits.rpm",
+    "NO_KEY": "set the variable",
+}
+"""What to do about a failure."""
 
 
 def _row(project: Project, model: Model) -> tuple[str, str, str, str, str, str, str]:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError
+from edison_ci.execute.outbox import Outbox
 from edison_ci.execute.output import parse_output
 from edison_ci.providers.budgeting import BudgetExhausted
+from edison_ci.providers.lane import Tally
+from edison_ci.providers.replay import Unrecorded
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.records import Request
-from edison_ci.store.runs import CellRow, Part, finish_cell, is_done
+from edison_ci.store.runs import CellRow, is_done
 from edison_ci.templating import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -27,10 +31,11 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
+    from edison_ci.execute.grading import CellGrade
     from edison_ci.execute.output import Output
     from edison_ci.providers.budgeting import Paid
     from edison_ci.providers.lane import Lane
-    from edison_ci.records import Case, Completion
+    from edison_ci.records import Case
     from edison_ci.store.writer import Writer
 
 
@@ -57,15 +62,14 @@ class LaneWork:
 
 @dataclass(slots=True)
 class Progress:
-    """What has happened so far."""
+    """What has happened so far, earlier sessions of the same run included."""
 
     total: int
     cells: Counter[str] = field(default_factory=Counter)
-    bought: int = 0
-    reused: int = 0
-    cost_microusd: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
+    by_lane: Counter[str] = field(default_factory=Counter)
+    """Finished cells of each lane."""
+    tally: Tally = field(default_factory=Tally)
+    """Answers of this session, with what they cost."""
     closed: dict[str, str] = field(default_factory=dict)
     """Lanes that take no more calls, and why."""
     stopped_by: str | None = None
@@ -73,24 +77,13 @@ class Progress:
     @property
     def done(self) -> int:
         """Cells that are finished."""
-        return sum(self.cells.values())
-
-
-@dataclass(frozen=True, slots=True)
-class CellGrade:
-    """What an answer is worth."""
-
-    status: str
-    composite: float | None
-    passed: bool | None
-    parts: tuple[Part, ...] = ()
-    reason: str = ""
+        return self.cells.total()
 
 
 class Grading(Protocol):
     """Something that grades answers; it may fail for one, but never raises."""
 
-    def grade(self, case: Case, output: Output, completion: Completion) -> CellGrade:
+    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
         """Return status, composite, pass and parts of an answer."""
         ...
 
@@ -98,18 +91,13 @@ class Grading(Protocol):
 class Runner:
     """Fills the cells of one run."""
 
-    def __init__(
-        self,
-        run_id: str,
-        writer: Writer,
-        reader: sqlite3.Connection,
-        grader: Grading,
-        progress: Progress,
-    ) -> None:
-        self._run_id, self._writer, self._reader = run_id, writer, reader
-        self._grader, self.progress = grader, progress
+    def __init__(self, run_id: str, writer: Writer, grader: Grading, progress: Progress) -> None:
+        self._run_id, self._grader, self.progress = run_id, grader, progress
         self._stopping = asyncio.Event()
+        self._outbox = Outbox(writer)
         self.on_progress: Callable[[Progress], None] = lambda _: None
+        self.done_before: sqlite3.Connection | None = None
+        """Where cells that an earlier session finished are looked up."""
 
     def stop(self, reason: str) -> None:
         """Take no more cells; those in flight are finished."""
@@ -125,12 +113,16 @@ class Runner:
                 for _ in range(work.workers):
                     group.create_task(self._worker(work, tasks))
 
+    async def finish(self) -> None:
+        """Wait until every finished cell is on the disk."""
+        await self._outbox.close()
+
     async def _worker(self, work: LaneWork, tasks: Iterator[Task]) -> None:
         for task in tasks:
             if self._stopping.is_set() or work.name in self.progress.closed:
                 return
             cell_id = self._cell_id(task)
-            if is_done(self._reader, cell_id):
+            if self.done_before is not None and is_done(self.done_before, cell_id):
                 continue
             try:
                 cell = await self._fill(work.lane, task, cell_id)
@@ -140,45 +132,14 @@ class Runner:
             except LaneClosed as closed:
                 self.progress.closed[work.name] = closed.reason
                 return
-            await self._writer.write(finish_cell(cell))
+            await self._outbox.put(cell)
             self.progress.cells[cell.status] += 1
+            self.progress.by_lane[work.name] += 1
             self.on_progress(self.progress)
 
     async def _fill(self, lane: Lane, task: Task, cell_id: str) -> CellRow:
-        cell = self._empty(task, cell_id)
-        try:
-            request = request_for(task)
-        except (MissingValueError, RenderError) as error:
-            return replace(cell, status="skipped", reason=str(error))
-        cell = replace(cell, address=request.address)
-        try:
-            paid = await lane.answer(request)
-        except CallError as error:
-            return replace(cell, status="error", error=str(error.kind), reason=error.message)
-        self._count(paid)
-        output = parse_output(paid.completion.text, task.prompt.expect)
-        grade = self._grader.grade(task.case, output, paid.completion)
-        return replace(
-            cell,
-            take=paid.take,
-            status=grade.status,
-            composite=grade.composite,
-            passed=grade.passed,
-            reason=grade.reason or None,
-            parts=grade.parts,
-        )
-
-    def _count(self, paid: Paid) -> None:
-        if paid.bought:
-            self.progress.bought += 1
-            self.progress.cost_microusd += paid.cost_microusd
-        else:
-            self.progress.reused += 1
-        self.progress.tokens_in += paid.completion.tokens_in or 0
-        self.progress.tokens_out += paid.completion.tokens_out or 0
-
-    def _empty(self, task: Task, cell_id: str) -> CellRow:
-        return CellRow(
+        row = partial(
+            CellRow,
             id=cell_id,
             run_id=self._run_id,
             side=task.side,
@@ -187,9 +148,33 @@ class Runner:
             model=task.configuration.name,
             case_id=task.case.id,
             draw=task.draw,
-            address="",
-            take=None,
-            status="pending",
+        )
+        try:
+            request = request_for(task)
+        except (MissingValueError, RenderError) as error:
+            return row(address="", take=None, status="skipped", reason=str(error))
+        try:
+            paid = await lane.answer(request)
+        except CallError as error:
+            status = "skipped" if isinstance(error, Unrecorded) else "error"
+            return row(
+                address=request.address,
+                take=None,
+                status=status,
+                error=str(error.kind) if status == "error" else None,
+                reason=error.message,
+            )
+        output = parse_output(paid.completion.text, task.prompt.expect)
+        grade = await self._grader.grade(task.case, output, paid)
+        return row(
+            address=request.address,
+            take=paid.take,
+            status=grade.status,
+            composite=grade.composite,
+            passed=grade.passed,
+            reason=grade.reason or None,
+            parts=grade.parts,
+            judgments=grade.judgments,
         )
 
     def _cell_id(self, task: Task) -> str:

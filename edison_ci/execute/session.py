@@ -1,8 +1,8 @@
 """How does a run start, go on after a crash, and end?
 
 A session holds the experiment, so that no second run of it starts on the same database, and a lock
-of its own, by which others see that it lives. It plans, opens the lanes, lets the runner fill the
-cells, and writes how it ended.
+of its own, by which others see that it lives. It opens the lanes, lets the runner fill the cells,
+and writes how it ended.
 """
 
 from __future__ import annotations
@@ -10,24 +10,34 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-import signal
+import logging
 import uuid
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from edison_ci import times
 from edison_ci.config.cases import STATIC
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.runner import Grading, LaneWork, Progress, Runner, Task
+from edison_ci.execute.aggregating import rollups_of
+from edison_ci.execute.bulletin import Bulletin
+from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, repriced
+from edison_ci.execute.lanes import Lanes, LaneSettings
+from edison_ci.execute.money import caps_of
+from edison_ci.execute.runner import LaneWork, Progress, Runner, Task
+from edison_ci.execute.snapshot import kept_data
+from edison_ci.execute.stopping import Stop
 from edison_ci.plan.fingerprint import describe
-from edison_ci.providers.budgeting import Budgeted, Purse
-from edison_ci.providers.lane import LaneLimits, build_lane
+from edison_ci.plan.plan import plan as make_plan
+from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.plan.versions import label_of
+from edison_ci.providers.budgeting import Purse
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import Cap, reclaim
+from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import Owner, only_one
-from edison_ci.store.runs import NewRun, Run, find_run, move_run, start_run
+from edison_ci.store.runs import NewRun, cell_statuses, move_run, start_run, wanted
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -37,10 +47,14 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
+    from edison_ci.execute.runner import Grading
     from edison_ci.plan.plan import Plan
+    from edison_ci.store.runs import Run
 
-GRACE_S = 5.0
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
+logger = logging.getLogger(__name__)
+
+LISTEN_S = 0.5
+"""How often a run looks whether it was asked to pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +62,10 @@ class RunOptions:
     """What the command line asks of a run."""
 
     trigger: str = "cli"
+    selection: Selection = EVERYTHING
     budget_microusd: int | None = None
     reuse: bool = True
+    allow_code: bool = False
     wait: bool = False
 
 
@@ -65,12 +81,17 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a session needs from outside: providers, time, and somebody to tell."""
+    """What a session needs from outside: providers, graders, time, and somebody to tell."""
 
     provider_for: Callable[[Model], Provider]
-    grader: Grading
-    on_progress: Callable[[Progress], None]
-    now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
+    grading: Callable[[Project, Experiment, Lanes], Grading]
+    on_plan: Callable[[Plan], None] = lambda _: None
+    """Sees the plan before anything is sent, and may refuse it by raising."""
+    on_progress: Callable[[Progress], None] = lambda _: None
+    on_alert: Callable[[str, float], None] = lambda _budget, _used: None
+    """Hears once when a budget is nearly used up."""
+    now: Callable[[], dt.datetime] = times.now
+    clock: Clock = field(default_factory=Clock.real)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,211 +102,277 @@ class _Held:
     writer: Writer
     reader: sqlite3.Connection
     owner: Owner
-    budget_microusd: int | None
+    project: Project
+    """With its datasets as they were when the run was planned."""
+    plan: Plan
+    options: RunOptions
+    newer_than: str
+    resumed: Run | None
 
 
 class Session:
     """One run of one experiment, new or resumed."""
 
-    def __init__(self, project: Project, experiment: Experiment, plan: Plan, tools: Tools) -> None:
-        self._project, self._experiment, self._plan = project, experiment, plan
-        self._tools = tools
+    def __init__(self, project: Project, experiment: Experiment, tools: Tools) -> None:
+        self._project, self._experiment, self._tools = project, experiment, tools
         self._path = project.root / project.file.results
-        self._locks = project.root / ".edison" / "locks"
+        self._folder = project.root / ".edison"
 
     def run(self, options: RunOptions) -> Ended:
         """Run the experiment anew."""
         run_id = f"{self._tools.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         return self._hold(run_id, options, resumed=None)
 
-    def resume(self, wanted: str, options: RunOptions) -> Ended:
+    def resume(self, run: Run, options: RunOptions) -> Ended:
         """Go on with a run that was paused, failed or killed; its plan must be the same."""
-        reader = open_reader(self._path)
-        try:
-            run = find_run(reader, wanted)
-        finally:
-            reader.close()
-        if run.plan_hash != self._plan.hash:
-            raise UsageError(
-                f"the plan of {run.id} has changed: {self._difference(run)}",
-                hint="put the files back, or start a new run: edison run",
-            )
         if run.status in ("COMPLETED", "CANCELLED"):
             raise UsageError(f"run {run.id} is {run.status}", hint="start a new run: edison run")
         return self._hold(run.id, options, resumed=run)
 
-    def _difference(self, run: Run) -> str:
-        try:
-            before = json.loads(run.snapshot)
-        except ValueError:
-            before = {}
-        now = json.loads(self._snapshot())
-        changed = [key for key in now if before.get(key) != now[key]]
-        return ", ".join(changed) if changed else "cases"
-
-    def _snapshot(self) -> str:
-        return json.dumps(describe(self._project, self._experiment), sort_keys=True, default=str)
+    # --- before the first call --------------------------------------------------------------------
 
     def _hold(self, run_id: str, options: RunOptions, *, resumed: Run | None) -> Ended:
+        experiment = self._experiment
         with ExitStack() as stack:
-            stack.enter_context(
-                only_one(self._locks, self._experiment.id, run_id, wait=options.wait)
-            )
-            owner = Owner(self._locks)
+            locks = self._folder / "locks"
+            stack.enter_context(only_one(locks, experiment.id, run_id, wait=options.wait))
+            data = self._folder / "snapshots" / experiment.id
+            allowed = _allowing_code(self._project) if options.allow_code else self._project
+            project = stack.enter_context(kept_data(allowed, experiment, data))
+            plan = make_plan(project, experiment, selection=options.selection)
+            self._refuse_changed(plan, options, resumed)
+            self._tools.on_plan(plan)
+            owner = Owner(locks)
             stack.callback(owner.close)
             writer = stack.enter_context(Writer(self._path))
             reader = open_reader(self._path)
             stack.callback(reader.close)
             writer.submit(reclaim(owner.is_alive, now=self._now())).result()
             if resumed is None:
-                writer.submit(start_run(self._new(run_id, options, owner.id))).result()
-            held = _Held(run_id, writer, reader, owner, options.budget_microusd)
-            return asyncio.run(self._execute(held, options, resumed))
+                new = self._new(run_id, plan, options, owner.id)
+                writer.submit(start_run(new)).result()
+            newer = self._newer_than(options, resumed)
+            held = _Held(run_id, writer, reader, owner, project, plan, options, newer, resumed)
+            return asyncio.run(self._execute(held))
 
-    def _new(self, run_id: str, options: RunOptions, owner: str) -> NewRun:
+    def _refuse_changed(self, plan: Plan, options: RunOptions, resumed: Run | None) -> None:
+        if resumed is None or resumed.plan_hash == plan.hash:
+            return
+        before = kept_snapshot(resumed)
+        changed = changes(before, json.loads(self._snapshot(options)))
+        models = repriced(changed)
+        if models and self._plan_at(before, options).hash == resumed.plan_hash:
+            # What is booked stays as it is; new calls cost the new price.
+            logger.warning("prices changed since", extra={"models": ", ".join(models)})
+            return
+        raise UsageError(
+            f"the plan of {resumed.id} has changed: {', '.join(changed) or 'cases'}",
+            hint="put the files back, or start a new run: edison run",
+        )
+
+    def _plan_at(self, snapshot: dict[str, Any], options: RunOptions) -> Plan:
+        """Return the plan at the prices of a snapshot."""
+        table = self._project.prices
+        kept = KeptPrices(table.date, table.source, table.models, table.origin, snapshot)
+        project = replace(self._project, prices=kept)
+        return make_plan(project, self._experiment, selection=options.selection)
+
+    def _snapshot(self, options: RunOptions) -> str:
+        experiment = options.selection.narrow(self._experiment)
+        told = describe(self._project, experiment)
+        chosen = {
+            "selection": options.selection.as_json(),
+            "reuse": options.reuse,
+            "allow_code": options.allow_code,
+        }
+        return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
+
+    def _new(self, run_id: str, plan: Plan, options: RunOptions, owner: str) -> NewRun:
         return NewRun(
             id=run_id,
             experiment=self._experiment.id,
             trigger=options.trigger,
-            plan_hash=self._plan.hash,
-            snapshot=self._snapshot(),
-            cells_planned=self._plan.cells,
-            simulated=self._plan.simulated,
-            partial=False,
+            plan_hash=plan.hash,
+            snapshot=self._snapshot(options),
+            labels={p.id: label_of(p, self._project.root) for p in self._experiment.prompts},
+            cells_planned=plan.cells + plan.skipped,
+            simulated=plan.simulated,
+            partial=options.selection.partial,
             owner=owner,
             now=self._now(),
         )
 
+    def _newer_than(self, options: RunOptions, resumed: Run | None) -> str:
+        """Return the time from which stored answers count."""
+        if not options.reuse:
+            # Answers that this very run bought are its own, however often they are needed.
+            return resumed.created_at if resumed is not None else self._now()
+        if resumed is not None:
+            return ""
+        reuse = dt.timedelta(days=self._project.file.settings.reuse_days)
+        return times.stamp(self._tools.now() - reuse)
+
     def _now(self) -> str:
-        return self._tools.now().strftime(_TIME)
+        return times.stamp(self._tools.now())
 
     # --- inside the event loop --------------------------------------------------------------------
 
-    async def _execute(self, held: _Held, options: RunOptions, resumed: Run | None) -> Ended:
-        progress = Progress(total=self._plan.cells)
-        runner = Runner(held.run_id, held.writer, held.reader, self._tools.grader, progress)
-        runner.on_progress = self._tools.on_progress
-        if resumed is not None and resumed.status in ("EXECUTING", "JUDGING"):
-            died = move_run(held.run_id, "PAUSED", self._now(), stopped_by="killed")
-            await held.writer.write(died)
-        await held.writer.write(move_run(held.run_id, "EXECUTING", self._now()))
-        lanes = self._lanes(held, self._newer_than(options, resumed))
-        work = asyncio.create_task(runner.run(lanes))
-        _stop_on_signals(runner, work)
-        try:
-            await work
-        except ExceptionGroup as group:
-            # Workers fail together; the first cause is the one to tell.
-            raise group.exceptions[0] from None
-        except asyncio.CancelledError:
-            # What was in flight may have been charged, and stays booked.
-            lost = reclaim(lambda owner: owner != held.owner.id, now=self._now())
-            await held.writer.write(lost)
-        return await self._conclude(held, progress)
+    async def _execute(self, held: _Held) -> Ended:
+        progress = Progress(total=held.plan.cells + held.plan.skipped)
+        await self._begin(held, progress)
+        async with AsyncExitStack() as stack:
+            lanes = self._lanes(held)
+            progress.tally = lanes.tally
+            stack.push_async_callback(lanes.close)
+            grader = self._tools.grading(held.project, self._experiment, lanes)
+            runner = Runner(held.run_id, held.writer, grader, progress)
+            alert_at = self._experiment.file.stop.alert_at
+            bulletin = Bulletin(self._tools, lanes.purse, held.reader, alert_at=alert_at)
+            runner.on_progress = bulletin.progress
+            if held.resumed is not None:
+                runner.done_before = held.reader
+            work = asyncio.create_task(runner.run(self._work(held, lanes)))
+            stop = Stop(runner, work)
+            listening = asyncio.create_task(self._listen(held, stop))
+            try:
+                await work
+                await runner.finish()
+            except ExceptionGroup as group:
+                # Workers fail together; the first cause is the one to tell.
+                raise group.exceptions[0] from None
+            except asyncio.CancelledError:
+                # What was in flight may have been charged, and stays booked.
+                lost = reclaim(lambda owner: owner != held.owner.id, now=self._now())
+                await held.writer.write(lost)
+                await runner.finish()
+            finally:
+                listening.cancel()
+                stop.forget()
+        return await self._conclude(held, progress, bulletin)
 
-    async def _conclude(self, held: _Held, progress: Progress) -> Ended:
-        status, code = self._ending(progress)
-        steps = [status] if status != "COMPLETED" else ["JUDGING", "AGGREGATING", "COMPLETED"]
-        for step in steps:
-            last = step == status
-            values = {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
-            changes = values if last else {}
-            await held.writer.write(move_run(held.run_id, step, self._now(), **changes))
-        return Ended(held.run_id, status, code, progress)
-
-    def _ending(self, progress: Progress) -> tuple[str, ExitCode]:
-        if progress.stopped_by is not None:
-            by_budget = progress.stopped_by.startswith("budget")
-            return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
-        errors = progress.cells["error"]
-        if progress.closed or errors > self._experiment.file.max_errors * self._plan.cells:
-            return "FAILED", ExitCode.NOT_MEASURED
-        return "COMPLETED", ExitCode.DONE
-
-    def _newer_than(self, options: RunOptions, resumed: Run | None) -> str | None:
+    async def _begin(self, held: _Held, progress: Progress) -> None:
+        resumed = held.resumed
         if resumed is not None:
-            return ""
-        if not options.reuse:
-            return None
-        oldest = self._tools.now() - dt.timedelta(days=self._project.file.settings.reuse_days)
-        return oldest.strftime(_TIME)
+            if resumed.moving and resumed.status not in ("PENDING", "AGGREGATING"):
+                died = move_run(held.run_id, "PAUSED", self._now(), stopped_by="killed")
+                await held.writer.write(died)
+            done = cell_statuses(held.reader, held.run_id)
+            progress.cells.update({s: n for s, n in done.items() if s != "error"})
+        begun = move_run(
+            held.run_id, "EXECUTING", self._now(), owner=held.owner.id, stopped_by=None
+        )
+        await held.writer.write(begun)
 
-    def _lanes(self, held: _Held, newer_than: str | None) -> list[LaneWork]:
-        clock = Clock.real()
+    async def _listen(self, held: _Held, stop: Stop) -> None:
+        """Do what another process asks of the run."""
+        with suppress(asyncio.CancelledError):
+            while True:
+                await asyncio.sleep(LISTEN_S)
+                asked = wanted(held.reader, held.run_id)
+                if asked is not None:
+                    stop.drain(asked)
+                    return
+
+    def _lanes(self, held: _Held) -> Lanes:
+        experiment = self._experiment
         purse = Purse(
             writer=held.writer,
             run_id=held.run_id,
             owner=held.owner.id,
-            scopes=(f"run:{held.run_id}", f"experiment:{self._experiment.id}", "project"),
-            caps=self._caps(held),
+            scopes=(f"run:{held.run_id}", f"experiment:{experiment.id}", "project"),
+            caps=caps_of(held.project, experiment, held.run_id, held.options.budget_microusd),
             now=self._now,
             is_alive=held.owner.is_alive,
         )
-        lanes = []
-        for name in dict.fromkeys(model.name for _, model, _ in self._experiment.models):
-            model = self._project.models[name]
-            price = self._project.prices.price_of(model)
-            provider = self._tools.provider_for(model)
-            budgeted = Budgeted(provider, purse, model=name, phase="generate", price=price)
-            limits = LaneLimits(
-                model.limits.concurrency,
-                model.limits.rpm,
-                model.limits.tpm,
-                model.limits.attempts,
-                model.limits.timeout_s,
-            )
-            lane = build_lane(budgeted, limits, clock, held.reader, newer_than)
-            lanes.append(LaneWork(name, lane, limits.concurrency, partial(self._tasks, name)))
-        return lanes
+        settings = LaneSettings(
+            held.project, self._tools.provider_for, self._tools.clock, held.newer_than
+        )
+        return Lanes(settings, purse, held.reader)
 
-    def _tasks(self, model: str) -> Iterator[Task]:
+    def _work(self, held: _Held, lanes: Lanes) -> list[LaneWork]:
+        experiment = held.options.selection.narrow(self._experiment)
+        names = dict.fromkeys(model.name for _, model, _ in experiment.models)
+        return [
+            LaneWork(
+                name,
+                lanes.of(held.project.models[name], "generate"),
+                self._workers(held.project.models[name]),
+                partial(self._tasks, held, experiment, name),
+            )
+            for name in names
+        ]
+
+    def _workers(self, model: Model) -> int:
+        """Return how many cells of a model are at work: as many are judged as are asked for."""
+        file = self._experiment.file
+        judged = file.rubric is not None or bool(file.judges.graders)
+        return model.limits.concurrency * (2 if judged else 1)
+
+    def _tasks(self, held: _Held, experiment: Experiment, model: str) -> Iterator[Task]:
         """Yield the cells of one lane, reading the cases anew for each."""
-        experiment = self._experiment
-        configured = {
-            prompt.id: [c for c in experiment.configurations(prompt) if c.model.name == model]
+        configured = [
+            (prompt, [c for c in experiment.configurations(prompt) if c.model.name == model])
             for prompt in experiment.prompts
-        }
-        cases = self._project.cases(experiment) if experiment.file.data else [STATIC]
-        for case in cases:
-            for prompt in experiment.prompts:
-                for configuration in configured[prompt.id]:
+        ]
+        cases = held.project.cases(experiment) if experiment.file.data else [STATIC]
+        for case in held.options.selection.pick(cases):
+            for prompt, configurations in configured:
+                for configuration in configurations:
                     for draw in range(experiment.file.draws):
                         yield Task(prompt, configuration, case, draw)
 
-    def _caps(self, held: _Held) -> tuple[Cap, ...]:
-        stop, defaults = self._experiment.file.stop, self._project.file.defaults
-        run, day = f"run:{held.run_id}", f"experiment:{self._experiment.id}"
-        monthly = self._project.file.settings.monthly_budget_usd
-        own = stop.budget_usd if stop.budget_usd is not None else defaults.budget_usd
-        caps = [Cap(run, None, microusd=_microusd(own), name="stop.budget_usd")]
-        if held.budget_microusd is not None:
-            caps.append(Cap(run, None, microusd=held.budget_microusd, name="--budget"))
-        if stop.max_total_tokens is not None:
-            limit = stop.max_total_tokens
-            caps.append(Cap(run, None, tokens=limit, name="stop.max_total_tokens"))
-        if stop.daily_budget_usd is not None:
-            limit = _microusd(stop.daily_budget_usd)
-            caps.append(Cap(day, 1, microusd=limit, name="stop.daily_budget_usd"))
-        if monthly is not None:
-            limit = _microusd(monthly)
-            caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))
-        return tuple(caps)
+    # --- after the last call ----------------------------------------------------------------------
+
+    async def _conclude(self, held: _Held, progress: Progress, bulletin: Bulletin) -> Ended:
+        status, code = self._ending(progress)
+        bulletin.last(progress)
+        steps = [status] if status != "COMPLETED" else ["JUDGING", "AGGREGATING", "COMPLETED"]
+        for step in steps:
+            ending: dict[str, Any] = {}
+            if step == status in ("COMPLETED", "FAILED"):
+                await held.writer.write(rollups_of(held.reader, held.run_id))
+            if step == status:
+                ending = {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
+                ending["verdict"] = _verdict(status, progress)
+                before = held.resumed.reused if held.resumed is not None else 0
+                ending["reused"] = before + progress.tally.reused
+            await held.writer.write(move_run(held.run_id, step, self._now(), **ending))
+        await bulletin.end(status, progress)
+        return Ended(held.run_id, status, code, progress)
+
+    def _ending(self, progress: Progress) -> tuple[str, ExitCode]:
+        if progress.stopped_by == "cancel":
+            return "CANCELLED", ExitCode.PAUSED
+        if progress.stopped_by is not None:
+            by_budget = progress.stopped_by.startswith("budget")
+            return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
+        errors = progress.cells["error"]
+        unfinished = progress.done < progress.total
+        if unfinished or errors > self._experiment.file.max_errors * progress.total:
+            return "FAILED", ExitCode.NOT_MEASURED
+        return "COMPLETED", ExitCode.DONE
 
 
-def _microusd(dollars: float) -> int:
-    return round(dollars * 1_000_000)
+def _verdict(status: str, progress: Progress) -> str | None:
+    """Return the verdict on a run that no gate decides."""
+    if status == "FAILED":
+        return "error"
+    graded = progress.done - progress.cells["skipped"] - progress.cells["error"]
+    return "skipped" if status == "COMPLETED" and graded == 0 else None
 
 
-def _stop_on_signals(runner: Runner, work: asyncio.Task[None]) -> None:
-    """Drain on the first signal; abort on the second, or when draining takes too long."""
-    loop = asyncio.get_running_loop()
+def _allowing_code(project: Project) -> Project:
+    """Return the project as if its settings allowed checks to run code."""
+    settings = project.file.settings.model_copy(update={"allow_code": True})
+    return replace(project, file=project.file.model_copy(update={"settings": settings}))
 
-    def stop(name: str) -> None:
-        if runner.progress.stopped_by is not None:
-            work.cancel()
-            return
-        runner.stop(name)
-        loop.call_later(GRACE_S, work.cancel)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number.name)
+def options_of(run: Run) -> RunOptions:
+    """Return the options with which a run was started, for going on with it."""
+    kept = kept_snapshot(run).get("command line", {})
+    chosen = Selection.from_json(kept.get("selection", {}))
+    return RunOptions(
+        selection=chosen,
+        reuse=bool(kept.get("reuse", True)),
+        allow_code=bool(kept.get("allow_code")),
+    )

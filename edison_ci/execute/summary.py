@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import datetime as dt
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,35 @@ from edison_ci.store.runs import Run, cell_statuses
 if TYPE_CHECKING:
     import sqlite3
 
-    from edison_ci.stats.intervals import Interval
-
 STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
+FEWEST_FOR_P95 = 60
+"""With fewer calls the 95th percentile is little more than the slowest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Composite and pass rate of a prompt with a model, or of everything."""
+    """What a prompt with a model, or everything, is worth and costs."""
 
     prompt: str
     model: str
     composite: Interval | None
     pass_rate: Interval | None
     cost_microusd: int
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartScore:
+    """How one check, criterion or grader went."""
+
+    name: str
+    kind: str
+    graded: int
+    """Answers it gave a score to."""
+    passed: int
+    mean: float | None
+    errors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,92 +49,195 @@ class RunSummary:
     """A run as reports show it."""
 
     run: Run
+    prompts: tuple[tuple[str, str], ...]
+    """Id and version of each prompt."""
     cells: dict[str, int]
     overall: Scored
     by_model: tuple[Scored, ...]
+    parts: tuple[PartScore, ...]
     calls: dict[str, int]
     cost_microusd: int
     tokens_in: int
     tokens_out: int
+    error_kinds: dict[str, int]
+    worked_s: float | None = None
+    """Seconds that its sessions took, by a clock that nobody sets."""
+
+    @property
+    def wall_s(self) -> float | None:
+        """Seconds that were spent on it; None while it runs."""
+        if self.run.finished_at is None:
+            return None
+        if self.worked_s is not None:
+            return self.worked_s
+        begun, ended = (
+            dt.datetime.fromisoformat(time) for time in (self.run.created_at, self.run.finished_at)
+        )
+        return max((ended - begun).total_seconds(), 0.0)
 
 
 def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
     """Return the numbers of a run from what is stored."""
     counted = cell_statuses(connection, run.id)
-    by_case = _by_case(connection, run.id)
-    costs = dict(
-        connection.execute(
-            "select model, sum(coalesce(cost_microusd, est_microusd)) from attempt "
-            "where run_id = ? and state <> 'released' group by model",
-            (run.id,),
-        ).fetchall()
-    )
-    pairs = sorted({(prompt, model) for prompt, model, _ in by_case})
-    by_model = [
-        _scored(prompt, model, by_case, costs.get(model.partition("[")[0], 0))
-        for prompt, model in pairs
-    ]
+    costs = _costs(connection, run.id)
     used = connection.execute(
         "select coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) from cell c "
         "join answer a on a.address = c.address and a.take = c.take where c.run_id = ?",
         (run.id,),
     ).fetchone()
+    prompts = connection.execute(
+        "select distinct prompt, version from cell where run_id = ? order by prompt", (run.id,)
+    )
     return RunSummary(
         run=run,
+        prompts=tuple(prompts.fetchall()),
         cells={"total": run.cells_planned, **{s: counted.get(s, 0) for s in STATUSES}},
-        overall=_scored("", "", by_case, sum(costs.values())),
-        by_model=tuple(by_model),
-        calls=_calls(connection, run.id, sum(counted.values())),
+        overall=_overall(connection, run.id, sum(costs.values())),
+        by_model=tuple(_by_model(connection, run.id, costs)),
+        parts=tuple(_parts(connection, run.id)),
+        calls=_calls(connection, run),
         cost_microusd=sum(costs.values()),
         tokens_in=used[0],
         tokens_out=used[1],
+        error_kinds=_error_kinds(connection, run.id),
+        worked_s=_worked_s(connection, run.id),
     )
 
 
-Cases = dict[tuple[str, str, str], list[tuple[float | None, int | None]]]
+_GRADED = "run_id = ? and status in ('ok', 'malformed', 'blocked')"
 
 
-def _by_case(connection: sqlite3.Connection, run_id: str) -> Cases:
-    found: Cases = defaultdict(list)
+def _overall(connection: sqlite3.Connection, run_id: str, cost: int) -> Scored:
     rows = connection.execute(
-        "select prompt, model, case_id, composite, passed from cell "
-        "where run_id = ? and status in ('ok', 'malformed', 'blocked') order by case_id, draw",
+        f"select avg(composite), avg(passed) from cell where {_GRADED} group by case_id", (run_id,)
+    )
+    composites, passes = array("d"), array("d")
+    for composite, passed in rows:
+        if composite is not None:
+            composites.append(composite)
+        if passed is not None:
+            passes.append(passed)
+    return Scored("", "", _mean(composites), _rate(passes), cost, *_latencies(connection, run_id))
+
+
+def _by_model(connection: sqlite3.Connection, run_id: str, costs: dict[str, int]) -> list[Scored]:
+    """Return prompts and models with their scores; a case's score is the mean of its draws."""
+    rows = connection.execute(
+        f"select prompt, model, avg(composite), avg(passed) from cell where {_GRADED} "
+        "group by prompt, model, case_id",
         (run_id,),
     )
-    for prompt, model, case_id, composite, passed in rows:
-        found[prompt, model, case_id].append((composite, passed))
-    return found
+    found: dict[tuple[str, str], tuple[array[float], array[float]]] = {}
+    for prompt, model, composite, passed in rows:
+        composites, passes = found.setdefault((prompt, model), (array("d"), array("d")))
+        if composite is not None:
+            composites.append(composite)
+        if passed is not None:
+            passes.append(passed)
+    return [
+        Scored(
+            prompt,
+            model,
+            _mean(composites),
+            _rate(passes),
+            costs.get(f"{prompt}\0{model}", 0),
+            *_latencies(connection, run_id, prompt, model),
+        )
+        for (prompt, model), (composites, passes) in sorted(found.items())
+    ]
 
 
-def _scored(prompt: str, model: str, by_case: Cases, cost: int) -> Scored:
-    composites: list[float] = []
-    passes: list[float] = []
-    chosen = [v for k, v in by_case.items() if not model or k[:2] == (prompt, model)]
-    for draws in chosen:
-        scores = [score for score, _ in draws if score is not None]
-        passed = [bool(p) for _, p in draws if p is not None]
-        if scores:
-            composites.append(sum(scores) / len(scores))
-        if passed:
-            passes.append(sum(passed) / len(passed))
-    single = all(share in (0.0, 1.0) for share in passes)
-    rate = pass_interval(int(sum(passes)), len(passes)) if single else mean_interval(passes)
-    return Scored(prompt, model, mean_interval(composites), rate, cost)
+def _mean(scores: array[float]) -> Interval | None:
+    return mean_interval(scores) if scores else None
 
 
-def _calls(connection: sqlite3.Connection, run_id: str, cells: int) -> dict[str, int]:
+def _rate(passes: array[float]) -> Interval | None:
+    if all(share in (0.0, 1.0) for share in passes):
+        return pass_interval(int(sum(passes)), len(passes))
+    return mean_interval(passes)
+
+
+def _latencies(
+    connection: sqlite3.Connection, run_id: str, prompt: str = "", model: str = ""
+) -> tuple[int | None, int | None]:
+    """Return the median and the 95th percentile of the answers' latency."""
+    where = "c.run_id = ?" + (" and c.prompt = ? and c.model = ?" if model else "")
+    values = (run_id, prompt, model) if model else (run_id,)
+    rows = connection.execute(
+        "select a.latency_ms from cell c join answer a on a.address = c.address "
+        f"and a.take = c.take where {where}",
+        values,
+    )
+    found = sorted(array("l", (latency for (latency,) in rows)))
+    if not found:
+        return None, None
+    p95 = found[min(len(found) - 1, int(0.95 * len(found)))]
+    return found[len(found) // 2], p95 if len(found) >= FEWEST_FOR_P95 else None
+
+
+def _parts(connection: sqlite3.Connection, run_id: str) -> list[PartScore]:
+    rows = connection.execute(
+        "select p.name, p.kind, count(p.score), coalesce(sum(p.passed), 0), avg(p.score), "
+        "sum(p.status = 'error') from cell c join part p on p.cell_id = c.id "
+        "where c.run_id = ? group by p.name, p.kind order by min(c.rowid)",
+        (run_id,),
+    )
+    return [PartScore(*row) for row in rows]
+
+
+def _costs(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
+    """Return what the attempts of a run cost, by prompt and model; '' is everybody else's."""
+    rows = connection.execute(
+        "select coalesce(c.prompt || char(0) || c.model, ''), "
+        "sum(coalesce(t.cost_microusd, t.est_microusd)) from attempt t left join "
+        "(select address, min(prompt) as prompt, min(model) as model from cell "
+        "where run_id = ?1 group by address) c on c.address = t.address "
+        "where t.run_id = ?1 and t.state <> 'released' group by 1",
+        (run_id,),
+    )
+    return dict(rows.fetchall())
+
+
+def _calls(connection: sqlite3.Connection, run: Run) -> dict[str, int]:
     states = dict(
         connection.execute(
-            "select state, count(*) from attempt where run_id = ? group by state", (run_id,)
+            "select state, count(*) from attempt where run_id = ? and phase <> 'replay' "
+            "group by state",
+            (run.id,),
         ).fetchall()
     )
-    made = states.get("settled", 0)
+    (attempts, addresses) = connection.execute(
+        "select count(*), count(distinct address) from attempt where run_id = ?", (run.id,)
+    ).fetchone()
     return {
-        "made": made,
-        "reused": max(0, cells - made),
-        "retried": states.get("released", 0),
+        "made": states.get("settled", 0),
+        "reused": run.reused,
+        "retried": attempts - addresses,
         "unknown": states.get("unknown", 0),
     }
+
+
+def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
+    """Return the sum over sessions of how long each lasted, as far as it could tell."""
+    row = connection.execute(
+        "select sum(longest) from (select max(json_extract(data, '$.seconds')) as longest from "
+        "(select data, sum(type = 'status:changed' and json_extract(data, '$.to') = 'EXECUTING') "
+        "over (order by seq) as session from event where run_id = ?) group by session)",
+        (run_id,),
+    ).fetchone()
+    return None if row[0] is None else float(row[0])
+
+
+def _error_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
+    rows = connection.execute(
+        "select coalesce(error, 'ERROR'), count(*) from cell where run_id = ? and status = 'error' "
+        "group by 1 order by 2 desc",
+        (run_id,),
+    )
+    return dict(rows.fetchall())
+
+
+# --- as JSON --------------------------------------------------------------------------------------
 
 
 def as_json(summary: RunSummary) -> dict[str, Any]:
@@ -133,22 +252,45 @@ def as_json(summary: RunSummary) -> dict[str, Any]:
         "simulated": run.simulated,
         "partial": run.partial,
         "stopped_by": run.stopped_by,
+        "prompts": [
+            {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}
+            for prompt, version in summary.prompts
+        ],
         "composite": _interval(summary.overall.composite),
         "pass_rate": _interval(summary.overall.pass_rate),
+        "against": None,
+        "gates": [],
         "cells": summary.cells,
+        "errors": summary.error_kinds,
         "calls": summary.calls,
         "cost_microusd": summary.cost_microusd,
         "tokens": {"in": summary.tokens_in, "out": summary.tokens_out},
-        "models": [
+        "wall_s": summary.wall_s,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "models": [_scored(scored) for scored in summary.by_model],
+        "parts": [
             {
-                "prompt": scored.prompt,
-                "model": scored.model,
-                "composite": _interval(scored.composite),
-                "pass_rate": _interval(scored.pass_rate),
-                "cost_microusd": scored.cost_microusd,
+                "name": part.name,
+                "kind": part.kind,
+                "graded": part.graded,
+                "passed": part.passed,
+                "mean": part.mean,
+                "errors": part.errors,
             }
-            for scored in summary.by_model
+            for part in summary.parts
         ],
+    }
+
+
+def _scored(scored: Scored) -> dict[str, Any]:
+    return {
+        "prompt": scored.prompt,
+        "model": scored.model,
+        "composite": _interval(scored.composite),
+        "pass_rate": _interval(scored.pass_rate),
+        "cost_microusd": scored.cost_microusd,
+        "latency_ms": {"p50": scored.p50_ms, "p95": scored.p95_ms},
     }
 
 

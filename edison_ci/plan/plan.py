@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.project_files import only_errors, only_warnings
-from edison_ci.errors import ConfigError, Problem
+from edison_ci.errors import ConfigError, Problem, UsageError
 from edison_ci.plan.estimate import ONCE, Load, Span, total, total_cost, total_seconds
 from edison_ci.plan.loads import Loads
+from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.plan.survey import COUNT_EVERY, Survey
 
 if TYPE_CHECKING:
@@ -43,11 +44,18 @@ class Plan:
     """Cases at which an unchanged prompt passes its gate."""
     margin: float | None
     reasons: list[str]
-    blockers: list[str]
-    """What a run would stumble over before its first call."""
+    unready: list[str]
+    """What real calls would stumble over: keys and prices."""
+    refusals: list[str]
+    """What any run would stumble over before its first call."""
     shards: list[int] = field(default_factory=list)
     """Cases in each shard, when shards were asked for."""
     warnings: list[Problem] = field(default_factory=list)
+
+    @property
+    def blockers(self) -> list[str]:
+        """Everything a run would stumble over."""
+        return [*self.unready, *self.refusals]
 
     @property
     def calls(self) -> int:
@@ -75,17 +83,27 @@ class Plan:
         return any(load.model.simulated for load in self.loads)
 
 
-def plan(project: Project, experiment: Experiment, *, shards: int = 0, loop: bool = False) -> Plan:
+def plan(
+    project: Project,
+    experiment: Experiment,
+    *,
+    selection: Selection = EVERYTHING,
+    shards: int = 0,
+    loop: bool = False,
+) -> Plan:
     """Return the plan of an experiment; raises ConfigError if its data is invalid."""
     # Imported here because numpy takes longer to load than most plans to make.
     from edison_ci.plan.evidence import evidence_of
 
+    experiment = selection.narrow(experiment)
     survey = Survey(project, experiment, shards=shards)
     check = DataCheck(project, experiment)
-    for case in check:
+    for case in selection.pick(check):
         survey.see(case)
     if only_errors(check.problems):
         raise ConfigError(only_errors(check.problems))
+    if survey.seen == 0:
+        raise UsageError(f"no case of {experiment.id} is chosen", hint=selection.describe())
     loads, iterations = Loads(project, experiment, survey), ONCE
     if loop:
         most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
@@ -96,10 +114,10 @@ def plan(project: Project, experiment: Experiment, *, shards: int = 0, loop: boo
     made = loads.of_a_loop(iterations) if loop else loads.of_a_run()
     return Plan(
         experiment=experiment.id,
-        cases=check.cases,
+        cases=survey.seen,
         cells=loads.cells,
-        skipped=sum(check.skipped_count.values()) * answers,
-        holdout=check.holdout,
+        skipped=survey.skipped * answers,
+        holdout=survey.holdout,
         gating=gating,
         hash=survey.fingerprint.hexdigest(),
         loads=made,
@@ -108,7 +126,8 @@ def plan(project: Project, experiment: Experiment, *, shards: int = 0, loop: boo
         cases_for_margin=evidence.cases_for_margin,
         margin=evidence.margin,
         reasons=_reasons(project, survey, relative=evidence.relative),
-        blockers=_blockers(project, experiment, made),
+        unready=_unready(project, made),
+        refusals=_refusals(project, experiment),
         shards=survey.shards(),
         warnings=only_warnings(check.problems),
     )
@@ -133,7 +152,7 @@ def _reasons(project: Project, survey: Survey, *, relative: bool) -> list[str]:
     return reasons
 
 
-def _blockers(project: Project, experiment: Experiment, loads: list[Load]) -> list[str]:
+def _unready(project: Project, loads: list[Load]) -> list[str]:
     found: list[str] = []
     for model in {load.model.name: load.model for load in loads}.values():
         if project.prices.price_of(model) is None:
@@ -147,6 +166,11 @@ def _blockers(project: Project, experiment: Experiment, loads: list[Load]) -> li
         elif model.base_url_env:
             untrusted = [e for e in model.keys.values() if not project.trust.allows(e, address)]
             found += [f"{env} may not go to the host in {model.base_url_env}" for env in untrusted]
+    return found
+
+
+def _refusals(project: Project, experiment: Experiment) -> list[str]:
+    found: list[str] = []
     code = any(check.needs_code for check in experiment.file.checks)
     if code and not project.file.settings.allow_code:
         found.append("a check runs code: pass --allow-code or set settings.allow_code")

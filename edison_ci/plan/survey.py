@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from edison_ci.config.cases import is_holdout
 from edison_ci.plan.fingerprint import Fingerprint
 from edison_ci.plan.shards import shard_of
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
@@ -28,7 +29,7 @@ class Survey:
         self.fingerprint = Fingerprint(project, experiment)
         self.usable: Counter[str] = Counter()
         """Cases that each prompt can be rendered for."""
-        self._seen = 0
+        self.seen = self.holdout = 0
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
@@ -36,11 +37,14 @@ class Survey:
 
     def see(self, case: Case) -> None:
         """Take a case into account."""
-        self._seen += 1
+        self.seen += 1
         self.fingerprint.feed(case)
+        split = self._experiment.file.split
+        if split is not None and is_holdout(case, split):
+            self.holdout += 1
         if self._shard_count:
             self._shards[shard_of(case.id, self._shard_count)] += 1
-        counting = self._seen <= COUNT_EVERY or self._seen % 100 == 0
+        counting = self.seen <= COUNT_EVERY or self.seen % 100 == 0
         for prompt in self._experiment.prompts:
             if not case.inputs.keys() >= prompt.required:
                 continue
@@ -73,9 +77,14 @@ class Survey:
         return each * self.usable[prompt.id]
 
     @property
+    def skipped(self) -> int:
+        """Answers to one draw of one model that nobody can ask for, over all prompts."""
+        return self.seen * len(self._experiment.prompts) - self.usable.total()
+
+    @property
     def sampled(self) -> bool:
         """Whether not every case was counted."""
-        return self._seen > COUNT_EVERY
+        return self.seen > COUNT_EVERY
 
     def shards(self) -> list[int]:
         """Return how many cases each shard has."""

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
-from edison_ci.execute.runner import CellGrade, Progress
-from edison_ci.execute.session import Ended, RunOptions, Session, Tools
-from edison_ci.plan.plan import plan
+from edison_ci.execute.grading import CellGrade
+from edison_ci.execute.session import Ended, RunOptions, Session, Tools, options_of
 from edison_ci.providers.adapters import provider_for
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from edison_ci.execute.output import Output
-    from edison_ci.records import Case, Completion
+    from edison_ci.execute.runner import Progress
+    from edison_ci.providers.budgeting import Paid
+    from edison_ci.records import Case
 
 
 class ByLength:
     """Grades an answer by its length: enough to tell whether two runs say the same."""
 
-    def grade(self, case: Case, output: Output, completion: Completion) -> CellGrade:
+    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
         score = min(len(output.text) / 1000, 1.0)
         return CellGrade("ok", score, score > 0.2)
 
@@ -37,12 +40,14 @@ def tell(progress: Progress) -> None:
 def start(folder: Path, how: str, budget: int | None = None) -> Ended:
     project = load_project(folder)
     experiment = next(iter(project.experiments.values()))
-    session = Session(
-        project, experiment, plan(project, experiment), Tools(provider_for, ByLength(), tell)
-    )
-    if how == "resume":
-        return session.resume("latest", RunOptions(budget_microusd=budget))
-    return session.run(RunOptions(budget_microusd=budget))
+    tools = Tools(provider_for, lambda _project, _experiment, _lanes: ByLength(), on_progress=tell)
+    session = Session(project, experiment, tools)
+    if how == "run":
+        return session.run(RunOptions(budget_microusd=budget))
+    reader = open_reader(folder / project.file.results)
+    run = find_run(reader, "latest")
+    reader.close()
+    return session.resume(run, options_of(run))
 
 
 def main() -> None:

@@ -164,7 +164,7 @@ def test_a_budget_is_never_passed_and_pauses_the_run(project: Folder) -> None:
 def test_a_second_run_reuses_what_is_stored(project: Folder) -> None:
     start(project.path, "run")
     again = start(project.path, "run")
-    assert (again.progress.bought, again.progress.reused) == (0, CASES)
+    assert (again.progress.tally.bought, again.progress.tally.reused) == (0, CASES)
 
 
 def test_a_changed_plan_is_not_resumed(project: Folder) -> None:

@@ -1,0 +1,112 @@
+"""How does a run look while it goes on?
+
+On a terminal one line is written over and over: bar, cost, time left. Elsewhere a line comes for
+each tenth of the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from edison_ci.cli.terminal import ODD, Ink
+
+if TYPE_CHECKING:
+    from edison_ci.cli.terminal import Terminal
+    from edison_ci.execute.runner import Progress
+
+_EVERY_S = 0.1
+_LINES_APART_S = 0.5
+_WIDTH = 24
+
+
+class Display:
+    """Shows progress on stderr."""
+
+    def __init__(self, terminal: Terminal, *, quiet: bool, plain: bool) -> None:
+        self._terminal, self._quiet = terminal, quiet
+        self._live = not plain and sys.stderr is not None and sys.stderr.isatty()
+        self._begun = time.monotonic()
+        self._first = -1
+        self._next = 0.0
+        self._tenth = -1
+
+    def progress(self, progress: Progress) -> None:
+        """Show how far the run is."""
+        if self._quiet:
+            return
+        if self._first < 0:
+            # What an earlier session did says nothing about the speed of this one.
+            self._first, self._begun = progress.done - 1, time.monotonic()
+        if self._live:
+            self._line(progress)
+            return
+        tenth = 10 * progress.done // max(progress.total, 1)
+        now = time.monotonic()
+        if tenth > self._tenth and (now >= self._next or tenth == 10):
+            # A run that takes less than a second does not fill a log with ten lines.
+            self._tenth, self._next = tenth, now + _LINES_APART_S
+            if tenth > 0:
+                self._terminal.note(f"  {10 * tenth:3d}%  {_told(progress)}")
+
+    def alert(self, budget: str, used: float) -> None:
+        """Say that a budget is nearly used up."""
+        self._clear()
+        self._terminal.note(Ink("budget:", ODD), f" {100 * used:.0f}% of {budget} is booked")
+
+    def _line(self, progress: Progress) -> None:
+        now = time.monotonic()
+        last = progress.done >= progress.total
+        if now < self._next and not last:
+            return
+        self._next = now + _EVERY_S
+        share = progress.done / max(progress.total, 1)
+        full = round(_WIDTH * share)
+        bar = "#" * full + "-" * (_WIDTH - full)
+        left = self._left(progress, now)
+        text = f"  [{bar}] {100 * share:3.0f}%  {_told(progress)}{left}"
+        width = shutil.get_terminal_size().columns
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"\r\x1b[2K{text[: max(width - 1, 1)]}")
+            sys.stderr.flush()
+        if last:
+            self._clear()
+
+    def _left(self, progress: Progress, now: float) -> str:
+        done = progress.done - self._first
+        if done < 1 or now - self._begun < 1:
+            return ""
+        seconds = (now - self._begun) / done * (progress.total - progress.done)
+        return f", {span(now - self._begun)}, about {span(seconds)} left"
+
+    def _clear(self) -> None:
+        if self._live:
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write("\r\x1b[2K")
+                sys.stderr.flush()
+
+
+def _told(progress: Progress) -> str:
+    spent = progress.tally.cost_microusd
+    cost = f", {dollars(spent)}" if spent else ""
+    errors = f", {progress.cells['error']:,} errors" if progress.cells["error"] else ""
+    return f"{progress.done:,} of {progress.total:,} cells{errors}{cost}"
+
+
+def dollars(microusd: float) -> str:
+    """Return an amount of money; small ones with all their digits."""
+    if microusd == 0:
+        return "$0"
+    return f"${microusd / 1e6:,.2f}" if microusd >= 100_000 else f"${microusd / 1e6:.4f}"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in the unit that suits it."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

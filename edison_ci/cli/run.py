@@ -1,0 +1,267 @@
+"""edison run and resume: evaluate, and go on after whatever stopped it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.progress import Display, dollars
+from edison_ci.cli.summary import show_run
+from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.tools import require, tools_for
+from edison_ci.config.load import Experiment, Project, find_root, load_project
+from edison_ci.errors import ConfigError, ExitCode, Location, Problem, UsageError
+from edison_ci.execute.session import Ended, RunOptions, Session, options_of
+from edison_ci.execute.summary import RunSummary, as_json, summarize
+from edison_ci.plan.impact import impact_since
+from edison_ci.plan.selection import Selection
+from edison_ci.plan.shards import Shard, parse_shard
+from edison_ci.providers.recording import write_recording
+from edison_ci.providers.replay import open_recording
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    from edison_ci.plan.plan import Plan
+    from edison_ci.providers.replay import ReplayProvider
+
+_PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
+_ASK_ABOVE_MICROUSD = 1_000_000
+
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _ShardType(click.ParamType[Shard]):
+    name = "I/N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Shard:
+        try:
+            return value if isinstance(value, Shard) else parse_shard(value)
+        except UsageError as error:
+            self.fail(f"{error.message}; {error.hint}", param, ctx)
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option("--changed-since", metavar="REF", help="Only experiments that a change touches.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
+@click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case; again.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="A stable sample of cases.")
+@click.option("--draws", type=click.IntRange(1, 100), metavar="N", help="Answers to each case.")
+@click.option("--shard", type=_ShardType(), metavar="I/N", help="One of several parts.")
+@click.option("--no-cache", is_flag=True, help="Buy new answers even where some are stored.")
+@click.option("--record", type=_FILE, metavar="FILE", help="Keep the answers in a recording.")
+@click.option("--replay", type=_FILE, metavar="FILE", help="Answer from a recording only.")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
+@click.option("--strict", is_flag=True, help="Refuse to leave out cases that lack a variable.")
+@click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
+@click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
+@click.pass_obj
+def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
+    """Evaluate, and store every answer.
+
+    Answers that are stored already are reused, so only what changed costs anything. Stop it with
+    Ctrl-C and go on with `edison resume`: what was paid for is not asked again. On a terminal a run
+    that may cost more than $1 asks first.
+
+    Examples:
+      edison run
+      edison run support-reply --budget 2
+      edison run --limit 10 --model small
+      edison run --changed-since origin/main --json
+      edison run support-reply --record answers.jsonl
+      edison run support-reply --replay answers.jsonl
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    chosen = _chosen(project, experiments)
+    if given["changed_since"]:
+        impact = impact_since(project, given["changed_since"], offline=state.offline)
+        chosen = [e for e in chosen if e.id in impact.affected]
+        if not chosen:
+            terminal.note(f"nothing that {impact.ref} has is affected")
+    selection = Selection(
+        given["models"],
+        given["cases"],
+        given["tags"],
+        given["limit"],
+        given["draws"],
+        given["shard"],
+    )
+    budget = given["budget"]
+    options = RunOptions(
+        trigger=os.environ.get("GITHUB_EVENT_NAME") or "cli",
+        selection=selection,
+        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        reuse=not given["no_cache"] and not given["replay"],
+        allow_code=given["allow_code"],
+        wait=given["wait"],
+    )
+    require(project, "run")
+    recording = open_recording(given["replay"]) if given["replay"] else None
+    if given["record"] and len(chosen) > 1:
+        hint = f"name one: {', '.join(e.id for e in chosen)}"
+        raise UsageError("--record keeps the answers of one experiment", hint=hint)
+    asking = _Asking(
+        terminal, yes=given["yes"], strict=given["strict"], replay=recording is not None
+    )
+    ended = []
+    for experiment in chosen:
+        ended.append(_session(state, project, experiment, asking, recording).run(options))
+        if given["record"]:
+            _record(terminal, project, ended[-1].run_id, given["record"])
+        if ended[-1].exit_code is ExitCode.PAUSED:
+            break  # whoever stopped this one did not mean the next one to start
+    finish(terminal, project, ended)
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
+@click.pass_obj
+def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
+    """Go on with a run that stopped.
+
+    It may have been paused, have failed or have been killed. RUN is an id, `latest` or the name of
+    an experiment. Stored answers are used whatever their age; cells in error are asked again.
+    Refused when the files changed since. `--budget` is for the whole run, what it has spent before
+    included.
+
+    Examples:
+      edison resume
+      edison resume support-reply --budget 5
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    reader = open_reader(project.root / project.file.results)
+    try:
+        stored = find_run(reader, wanted)
+    finally:
+        reader.close()
+    experiment = project.experiment(stored.experiment)
+    require(project, "resume")
+    options = dataclasses.replace(
+        options_of(stored),
+        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        wait=wait,
+    )
+    session = _session(state, project, experiment, _Asking(terminal))
+    finish(terminal, project, [session.resume(stored, options)])
+
+
+def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
+    if names:
+        return [project.experiment(name) for name in dict.fromkeys(names)]
+    return [e for e in project.experiments.values() if not e.file.archived]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asking:
+    """Looks at a plan before anything is sent."""
+
+    terminal: Terminal
+    yes: bool = True
+    strict: bool = False
+    replay: bool = False
+    """Whether answers come from a recording, which needs neither keys nor prices."""
+
+    def __call__(self, plan: Plan) -> None:
+        """Refuse what a run would stumble over; ask before it costs more than a little."""
+        terminal = self.terminal
+        terminal.warnings(plan.warnings)
+        blockers = plan.refusals if self.replay else plan.blockers
+        if blockers:
+            problems = []
+            for blocker in blockers:
+                what, _, hint = blocker.partition(": ")
+                problems.append(Problem(Location("edison.yaml"), "blocked", what, hint))
+            raise ConfigError(problems)
+        if self.strict and plan.skipped:
+            said = f"{counted(plan.skipped, 'cell')} would be skipped, and --strict forbids it"
+            raise UsageError(said, hint="complete the cases, or use the filter default")
+        mark = (Ink("  simulated", ODD),) if plan.simulated else ()
+        terminal.note(
+            Ink(plan.experiment, bold=True),
+            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}",
+            *mark,
+        )
+        cost = plan.cost_microusd
+        if cost is None or cost.high <= _ASK_ABOVE_MICROUSD or self.yes:
+            return
+        spent = f"{dollars(cost.low)} to {dollars(cost.high)}"
+        if sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json:
+            click.confirm(f"It may cost {spent}. Go on?", abort=True, err=True)
+        else:
+            terminal.note(f"it may cost {spent}")
+
+
+def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> None:
+    reader = open_reader(project.root / project.file.results)
+    try:
+        count = write_recording(reader, run_id, path)
+    finally:
+        reader.close()
+    terminal.note(f"{counted(count, 'answer')} recorded in {path}")
+
+
+def _session(
+    state: State,
+    project: Project,
+    experiment: Experiment,
+    asking: _Asking,
+    recording: ReplayProvider | None = None,
+) -> Session:
+    display = Display(asking.terminal, quiet=state.quiet, plain=state.json or state.no_color)
+    tools = tools_for(state, project)
+    if recording is not None:
+        tools = dataclasses.replace(tools, provider_for=lambda _: recording)
+    tools = dataclasses.replace(
+        tools,
+        on_plan=asking,
+        on_progress=display.progress,
+        on_alert=display.alert,
+    )
+    return Session(project, experiment, tools)
+
+
+def finish(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
+    """Show how runs ended, and end with the exit code that matters most."""
+    code = most_important(int(end.exit_code) for end in ended)
+    summaries: list[RunSummary] = []
+    if ended:
+        reader = open_reader(project.root / project.file.results)
+        try:
+            summaries = [summarize(reader, find_run(reader, end.run_id)) for end in ended]
+        finally:
+            reader.close()
+    if terminal.json:
+        terminal.document(document(summaries, code))
+    else:
+        for summary, end in zip(summaries, ended, strict=True):
+            show_run(terminal, summary, end.progress.closed)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def most_important(codes: Any) -> int:
+    """Return the exit code that goes before the others."""
+    found = set(codes) or {0}
+    return next(code for code in _PRECEDENCE if code in found)
+
+
+def document(summaries: list[RunSummary], code: int) -> dict[str, Any]:
+    """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
+    verdicts = {summary.run.verdict for summary in summaries}
+    order = ("error", "fail", "inconclusive", "pass", "skipped")
+    verdict = next((v for v in order if v in verdicts), "skipped")
+    return {"verdict": verdict, "exit_code": code, "runs": [as_json(s) for s in summaries]}

@@ -1,0 +1,141 @@
+"""How does a finished run look on a terminal?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.cli.progress import dollars, span
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from edison_ci.cli.terminal import Terminal
+    from edison_ci.execute.summary import PartScore, RunSummary, Scored
+    from edison_ci.stats.intervals import Interval
+
+STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
+
+
+def show_run(
+    terminal: Terminal, summary: RunSummary, closed: Mapping[str, str] | None = None
+) -> None:
+    """Print what a run found, and what to type next."""
+    run = summary.run
+    head: list[str | Ink] = [
+        Ink(run.experiment, bold=True),
+        "  ",
+        Ink(run.status, STATUS_COLORS.get(run.status, ODD)),
+    ]
+    if run.stopped_by and run.status != "COMPLETED":
+        head.append(f" ({run.stopped_by})")
+    if run.simulated:
+        head.append(Ink("  simulated", ODD))
+    if run.partial:
+        head.append(Ink("  part of the cases", ODD))
+    terminal.result(*head)
+    _prompts(terminal, summary)
+    for row in aligned(_score_rows(summary), right=frozenset({3})):
+        terminal.result("  " + row)
+    _parts(terminal, summary)
+    _counts(terminal, summary)
+    for lane, reason in (closed or {}).items():
+        terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
+    terminal.result(f"  run {run.id}")
+    if run.status in ("PAUSED", "FAILED"):
+        terminal.note(f"Go on with: edison resume {run.id}")
+
+
+def _prompts(terminal: Terminal, summary: RunSummary) -> None:
+    told = [
+        f"{prompt} {summary.run.labels.get(prompt, '')} ({version[:8]})"
+        for prompt, version in summary.prompts
+    ]
+    if told:
+        terminal.result(f"  {', '.join(told)}")
+
+
+def _score_rows(summary: RunSummary) -> list[tuple[str, ...]]:
+    several = len(summary.prompts) > 1
+    rows: list[tuple[str, ...]] = [("", "score", "passed", "cost", "latency")]
+    for scored in summary.by_model:
+        name = f"{scored.prompt} with {scored.model}" if several else scored.model
+        rows.append((name, *_numbers(scored)))
+    if len(summary.by_model) > 1:
+        rows.append(("all", *_numbers(summary.overall)))
+    return rows if len(rows) > 1 else [("nothing was graded",)]
+
+
+def _numbers(scored: Scored) -> tuple[str, ...]:
+    return (
+        points(scored.composite),
+        rate(scored.pass_rate),
+        dollars(scored.cost_microusd),
+        _latency(scored),
+    )
+
+
+def _latency(scored: Scored) -> str:
+    if scored.p50_ms is None:
+        return "-"
+    late = f", p95 {scored.p95_ms:,} ms" if scored.p95_ms is not None else ""
+    return f"{scored.p50_ms:,} ms{late}"
+
+
+def _parts(terminal: Terminal, summary: RunSummary) -> None:
+    """Print the parts that somebody might want to look at: those that not all answers pass."""
+    weak = [part for part in summary.parts if part.passed < part.graded or part.errors]
+    rows = [_part_row(part) for part in weak if part.kind != "criterion"]
+    criteria = [part for part in summary.parts if part.kind == "criterion"]
+    rows += [
+        (f"criterion {p.name}", f"mean {100 * (p.mean or 0):.1f}", _errors(p)) for p in criteria
+    ]
+    for row in aligned(rows) if rows else ():
+        terminal.result("    " + row)
+
+
+def _part_row(part: PartScore) -> tuple[str, ...]:
+    failed = f"{part.graded - part.passed:,} of {part.graded:,} fail"
+    if part.kind in ("safety", "flag"):
+        failed = f"{part.graded:,} flagged"
+    return (f"{part.kind} {part.name}", failed, _errors(part))
+
+
+def _errors(part: PartScore) -> str:
+    return f"{part.errors:,} could not be graded" if part.errors else ""
+
+
+def _counts(terminal: Terminal, summary: RunSummary) -> None:
+    done = {name: count for name, count in summary.cells.items() if count and name != "total"}
+    counts = ", ".join(f"{count:,} {name}" for name, count in done.items())
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.error_kinds.items())
+    errors = f" ({kinds})" if kinds else ""
+    terminal.result(f"  {summary.cells['total']:,} cells: {counts or 'none done'}{errors}")
+    calls = summary.calls
+    retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
+    unknown = f", {calls['unknown']:,} of unknown fate" if calls["unknown"] else ""
+    seconds = f" in {span(summary.wall_s)}" if summary.wall_s is not None else ""
+    terminal.result(
+        f"  {calls['made']:,} calls made, {calls['reused']:,} reused{retried}{unknown}; "
+        f"{dollars(summary.cost_microusd)}{seconds}"
+    )
+
+
+def points(found: Interval | None) -> str:
+    """Return a score in points out of 100 with its interval."""
+    if found is None:
+        return "-"
+    estimate = 100 * found.estimate
+    if found.low is None or found.high is None:
+        return f"{estimate:.1f} (1 case: no error bar)"
+    return f"{estimate:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+
+
+def rate(found: Interval | None) -> str:
+    """Return a pass rate with its interval."""
+    if found is None:
+        return "-"
+    estimate = f"{100 * found.estimate:.0f}% of {found.n:,}"
+    if found.low is None or found.high is None:
+        return estimate
+    return f"{estimate} ({100 * found.low:.0f} to {100 * found.high:.0f})"

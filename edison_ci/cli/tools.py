@@ -1,0 +1,34 @@
+"""With what does a command make and grade calls, and who may make them?"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from edison_ci.execute.grading import CellGrader
+from edison_ci.execute.session import Tools
+from edison_ci.operate.actors import Role
+from edison_ci.operate.site import Site
+from edison_ci.providers.adapters import provider_for
+
+if TYPE_CHECKING:
+    from edison_ci.cli.options import State
+    from edison_ci.config.load import Project
+
+
+def require(project: Project, action: str) -> None:
+    """Refuse whoever may not make calls; the refusal is audited."""
+    Site(project.root, project.file).require(Role.EDITOR, action)
+
+
+def tools_for(state: State, project: Project) -> Tools:
+    """Return the real providers, with keys from the environment, and the experiment's graders."""
+    provider = partial(
+        provider_for,
+        environ=os.environ,
+        offline=state.offline,
+        tree=project.tree,
+        trust=project.trust,
+    )
+    return Tools(provider, CellGrader.of)

@@ -1,0 +1,43 @@
+"""What is written down of a run's numbers, so that nobody has to add up its cells again?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from edison_ci.execute.summary import summarize
+from edison_ci.store.rollups import Measured, write_rollups
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+
+    from edison_ci.execute.summary import Scored
+    from edison_ci.stats.intervals import Interval
+
+
+def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that writes the sums of a run, with their intervals."""
+    summary = summarize(reader, find_run(reader, run_id))
+    scored = (summary.overall, *summary.by_model)
+    return write_rollups(run_id, intervals=[m for one in scored for m in _measured(one)])
+
+
+def _measured(scored: Scored) -> Iterator[Measured]:
+    kinds: tuple[tuple[Literal["composite", "pass_rate"], Interval | None], ...] = (
+        ("composite", scored.composite),
+        ("pass_rate", scored.pass_rate),
+    )
+    for metric, found in kinds:
+        if found is not None and found.low is not None and found.high is not None:
+            yield Measured(
+                "head",
+                scored.prompt,
+                scored.model,
+                metric,
+                found.estimate,
+                found.low,
+                found.high,
+                found.n,
+                found.method,
+            )

@@ -1,0 +1,61 @@
+"""What changed since a run was planned, and may it go on all the same?
+
+A run goes on with what it was planned on and nothing else. Prices are the exception: what they
+change is what the next call costs, not what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.model_entry import Price
+from edison_ci.config.prices import PriceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from edison_ci.config.models import Model
+    from edison_ci.store.runs import Run
+
+_PRICE = "the price of "
+
+
+def kept_snapshot(run: Run) -> dict[str, Any]:
+    """Return what a run was planned on, as it was kept."""
+    try:
+        found = json.loads(run.snapshot)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the places whose content is not what it was."""
+    return [key for key in {**now, **before} if before.get(key) != now.get(key)]
+
+
+def repriced(changed: Iterable[str]) -> list[str]:
+    """Return the models whose price changed; none if anything else changed as well."""
+    names = list(changed)
+    only = all(name.startswith(_PRICE) for name in names)
+    return [name.removeprefix(_PRICE) for name in names] if only else []
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPrices(PriceTable):
+    """The prices with which a run was planned."""
+
+    snapshot: Mapping[str, Any] = field(default_factory=dict)
+
+    def price_of(self, model: Model) -> Price | None:
+        """Return what the model cost then."""
+        kept = self.snapshot.get(f"{_PRICE}{model.name}")
+        if not isinstance(kept, dict):
+            return None
+        fields = {"in": "tokens_in", "out": "tokens_out", "cached_in": "cached_in"}
+        told = {name: kept.get(field) for name, field in fields.items()}
+        return Price.model_validate(
+            {name: value for name, value in told.items() if value is not None}
+        )

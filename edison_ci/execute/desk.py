@@ -1,0 +1,109 @@
+"""How is a single call made outside of a run?
+
+`try`, `rerun` and the like buy through the same layer as a run: booked before it is sent, stored
+with its price, counted against every budget of the project.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci import times
+from edison_ci.execute.lanes import Lanes, LaneSettings
+from edison_ci.execute.money import caps_of
+from edison_ci.execute.output import parse_output
+from edison_ci.execute.runner import request_for
+from edison_ci.providers.budgeting import BudgetExhausted, Purse
+from edison_ci.providers.resilience import LaneClosed
+from edison_ci.store.database import open_reader
+from edison_ci.store.ledger import reclaim
+from edison_ci.store.owners import Owner
+from edison_ci.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.grading import CellGrade
+    from edison_ci.execute.output import Output
+    from edison_ci.execute.runner import Task
+    from edison_ci.execute.session import Tools
+    from edison_ci.providers.budgeting import Paid
+    from edison_ci.records import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One answer, what it was asked with, and what it is worth."""
+
+    request: Request
+    paid: Paid
+    output: Output
+    grade: CellGrade
+
+
+class NotAnswered(Exception):
+    """The call could not be made, for a reason that is no fault of the call."""
+
+
+@asynccontextmanager
+async def desk(
+    project: Project, experiment: Experiment | None, tools: Tools, *, purpose: str, newer_than: str
+) -> AsyncIterator[Lanes]:
+    """Yield lanes to every model, for calls that belong to no run."""
+    run_id = f"{purpose}-{uuid.uuid4().hex[:12]}"
+    scopes = [f"run:{run_id}", *([f"experiment:{experiment.id}"] if experiment else []), "project"]
+    path = project.root / project.file.results
+
+    def now() -> str:
+        return times.stamp(tools.now())
+
+    owner = Owner(project.root / ".edison" / "locks")
+    try:
+        with Writer(path) as writer:
+            reader = open_reader(path)
+            purse = Purse(
+                writer=writer,
+                run_id=run_id,
+                owner=owner.id,
+                scopes=tuple(scopes),
+                caps=caps_of(project, experiment, run_id, None),
+                now=now,
+                is_alive=owner.is_alive,
+            )
+            settings = LaneSettings(project, tools.provider_for, tools.clock, newer_than)
+            lanes = Lanes(settings, purse, reader)
+            try:
+                await writer.write(reclaim(owner.is_alive, now=now()))
+                yield lanes
+            finally:
+                await lanes.close()
+                reader.close()
+    finally:
+        owner.close()
+
+
+def try_once(
+    project: Project, task: Task, experiment: Experiment, tools: Tools, *, newer_than: str
+) -> Tried:
+    """Send one case once and grade the answer; raises CallError or NotAnswered."""
+
+    async def ask() -> Tried:
+        opened = desk(project, experiment, tools, purpose="try", newer_than=newer_than)
+        async with opened as lanes:
+            request = request_for(task)
+            try:
+                paid = await lanes.of(task.configuration.model, "generate").answer(request)
+            except BudgetExhausted as error:
+                raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
+            except LaneClosed as error:
+                raise NotAnswered(error.reason) from None
+            output = parse_output(paid.completion.text, task.prompt.expect)
+            grade = await tools.grading(project, experiment, lanes).grade(task.case, output, paid)
+            return Tried(request, paid, output, grade)
+
+    return asyncio.run(ask())

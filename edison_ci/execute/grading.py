@@ -1,0 +1,226 @@
+"""What is an answer worth?
+
+A malformed answer is worth nothing and is not judged; a blocked one is not judged or shown. For the
+others composite and pass follow one rule: the composite is the weighted mean of the parts, a
+skipped check leaves both, a part in error makes both missing, and a draw passes when every part
+reaches its threshold. A grader that fails is a value, never a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.checks.evaluation import Answered, EvaluationError
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.judges.judging import Judging, moderating
+from edison_ci.providers.resilience import LaneClosed
+from edison_ci.safety.screen import screen
+from edison_ci.store.runs import Judgment, Part
+from edison_ci.templating import MissingValueError, RenderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from edison_ci.checks.options import Check
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.lanes import Lanes
+    from edison_ci.execute.output import Output
+    from edison_ci.judges.judging import Ask
+    from edison_ci.judges.moderation import Moderator
+    from edison_ci.providers.budgeting import Paid
+    from edison_ci.records import Case, Completion, Json, Request
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_ENOUGH = 1e-9
+"""A score that is a sum of floats may miss its threshold by so much."""
+COUNTED = frozenset({"check", "rubric", "grader"})
+"""Kinds of parts that make composite and pass; others are shown only."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrade:
+    """What an answer is worth."""
+
+    status: str
+    composite: float | None
+    passed: bool | None
+    parts: tuple[Part, ...] = ()
+    reason: str = ""
+    judgments: tuple[Judgment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckGrader:
+    """Grades answers with checks."""
+
+    checks: tuple[tuple[str, Check, float], ...]
+    """Name, check and weight."""
+    schemas: Mapping[str, Json]
+    root: Path | None
+    """Where code checks find their files; None when no code may run."""
+
+    @classmethod
+    def of(cls, project: Project, experiment: Experiment) -> CheckGrader:
+        """Return the grader of an experiment's checks."""
+        file = experiment.file
+        beside = file.rubric is not None or file.judges.graders
+        default = 0.0 if beside else 1.0
+        checks = (
+            (name, check, default if check.weight is None else check.weight)
+            for name, check in file.named_checks().items()
+        )
+        root = project.root if file_allows_code(project) else None
+        return cls(tuple(checks), experiment.schemas, root)
+
+    async def parts(self, case: Case, output: Output, paid: Paid) -> list[Part]:
+        """Return what each check says; one that may wait does so in a thread."""
+        answered = Answered(
+            case,
+            output.text,
+            paid.completion,
+            cost_microusd=paid.cost_microusd,
+            schemas=self.schemas,
+            root=self.root,
+        )
+        found = []
+        for name, check, weight in self.checks:
+            if check.blocking:
+                found.append(await asyncio.to_thread(_part, name, check, weight, answered))
+            else:
+                found.append(_part(name, check, weight, answered))
+        return found
+
+
+def file_allows_code(project: Project) -> bool:
+    """Whether checks may run code of the repository."""
+    return project.file.settings.allow_code
+
+
+def _part(name: str, check: Check, weight: float, answered: Answered) -> Part:
+    try:
+        grade = check.evaluate(answered)
+    except MissingValueError as error:
+        return Part(name, "check", None, None, weight, "skipped", str(error))
+    except (RenderError, EvaluationError) as error:
+        return Part(name, "check", None, None, weight, "error", str(error))
+    except Exception as error:  # a check, perhaps somebody else's; the run must go on
+        logger.debug("a check failed", exc_info=True, extra={"check": name})
+        reason = f"{type(error).__name__}: {error}"
+        return Part(name, "check", None, None, weight, "error", reason)
+    good = grade.score >= check.passes_at - _CLOSE_ENOUGH if grade.passed is None else grade.passed
+    return Part(name, "check", grade.score, good, weight, "ok", grade.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrader:
+    """Grades answers with everything an experiment has: screens, checks, judges, graders."""
+
+    experiment: Experiment
+    checks: CheckGrader
+    judging: Judging | None
+    moderators: tuple[Moderator, ...]
+    ask: Ask
+
+    @classmethod
+    def of(cls, project: Project, experiment: Experiment, lanes: Lanes) -> CellGrader:
+        """Return the grader of an experiment; its judges are asked through lanes."""
+        ask = asking(project, lanes)
+        return cls(
+            experiment,
+            CheckGrader.of(project, experiment),
+            Judging.of(project, experiment, ask),
+            moderating(project, experiment),
+            ask,
+        )
+
+    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
+        """Return status, composite, pass and parts of an answer."""
+        heard: list[Judgment] = []
+        _heard.set(heard)
+        found, blocked = await self._screened(output)
+        if blocked:
+            reason = f"blocked: {', '.join(blocked)}"
+            return CellGrade("blocked", None, False, tuple(found), reason, tuple(heard))
+        if output.malformed:
+            return CellGrade("malformed", 0.0, False, tuple(found), output.malformed, tuple(heard))
+        found += await self.checks.parts(case, output, paid)
+        if self.judging is not None:
+            judged = await self.judging.judge(case, output.text)
+            found += (Part(*dataclasses.astuple(p)) for p in (*judged.parts, *judged.criteria))
+            found += (Part(flag, "flag", 0.0, None, 0.0, "ok", "a judge") for flag in judged.flags)
+        return CellGrade(
+            "ok", composite(found), passed(found), tuple(found), judgments=tuple(heard)
+        )
+
+    async def _screened(self, output: Output) -> tuple[list[Part], list[str]]:
+        """Return what the screens found, and the kinds for which the answer is blocked."""
+        safety = self.experiment.file.safety
+        screened = screen(output.raw, safety)
+        found = [
+            Part(kind, "safety", 0.0, None, 0.0, "ok", screened.status)
+            for kind in sorted(screened.kinds)
+        ]
+        if screened.status == "block":  # what is blocked is not shown to anybody, judges included
+            return found, [k for k in sorted(screened.kinds) if getattr(safety, k) == "block"]
+        blocked: list[str] = []
+        for moderator in self.moderators:
+            said = await moderator.screen(output.raw, self.ask)
+            status = "ok" if said.failure is None else "error"
+            if said.failure is not None or said.action != "off":
+                score = None if said.failure is not None else 0.0
+                found.append(Part(said.kind, "safety", score, None, 0.0, status, said.reason))
+            if said.action == "block":
+                blocked.append(said.kind)
+        return found, blocked
+
+
+_heard: ContextVar[list[Judgment]] = ContextVar("_heard")
+"""What the judges of the cell at hand have said; every worker has its own."""
+
+
+def asking(project: Project, lanes: Lanes) -> Ask:
+    """Return how judges are asked: through the same layer as everybody else."""
+
+    async def ask(name: str, request: Request) -> Completion:
+        try:
+            paid = await lanes.of(project.models[name], "judge").answer(request)
+        except LaneClosed as closed:
+            # The answer is kept and may be judged later; only its judgment is missing.
+            raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
+        _heard.get().append(Judgment(name, request.address, paid.take))
+        return paid.completion
+
+    return ask
+
+
+def composite(parts: Iterable[Part]) -> float | None:
+    """Return the weighted mean of the parts; None when one is in error or none has weight."""
+    total = score = 0.0
+    for part in parts:
+        if part.kind not in COUNTED:
+            continue
+        if part.status == "error":
+            return None
+        if part.status == "ok" and part.score is not None:
+            total += part.weight
+            score += part.weight * part.score
+    return score / total if total > 0 else None
+
+
+def passed(parts: Iterable[Part]) -> bool | None:
+    """Return whether every part reaches its threshold; None when one is in error."""
+    verdict = True
+    for part in parts:
+        if part.kind not in COUNTED or part.status == "skipped":
+            continue
+        if part.status == "error" or part.passed is None:
+            return None
+        verdict = verdict and part.passed
+    return verdict

@@ -1,0 +1,74 @@
+"""How does a run reach each of its models?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from edison_ci.providers.budgeting import Budgeted, Replayed
+from edison_ci.providers.lane import Lane, LaneLimits, Tally, build_lane
+from edison_ci.providers.replay import ReplayProvider
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from edison_ci.config.load import Project
+    from edison_ci.config.models import Model
+    from edison_ci.contracts import Provider
+    from edison_ci.providers.budgeting import Purse
+    from edison_ci.providers.resilience import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """What all lanes of a run have in common."""
+
+    project: Project
+    provider_for: Callable[[Model], Provider]
+    clock: Clock
+    newer_than: str
+    """Time from which stored answers count."""
+
+
+class Lanes:
+    """The lanes of a run: one for each model and phase, made when first asked for."""
+
+    def __init__(self, settings: LaneSettings, purse: Purse, reader: sqlite3.Connection) -> None:
+        self._settings, self.purse, self._reader = settings, purse, reader
+        self.tally = Tally()
+        self._providers: dict[str, Provider] = {}
+        self._lanes: dict[tuple[str, str], Lane] = {}
+
+    def of(self, model: Model, phase: str) -> Lane:
+        """Return the lane of a model in a phase such as `generate` or `judge`."""
+        key = (model.name, phase)
+        if key not in self._lanes:
+            self._lanes[key] = self._made(model, phase)
+        return self._lanes[key]
+
+    def _made(self, model: Model, phase: str) -> Lane:
+        settings = self._settings
+        if model.name not in self._providers:
+            self._providers[model.name] = settings.provider_for(model)
+        provider = self._providers[model.name]
+        price = settings.project.prices.price_of(model)
+        budgeted = Budgeted(provider, self.purse, model=model.name, phase=phase, price=price)
+        limits = LaneLimits(
+            model.limits.concurrency,
+            model.limits.rpm,
+            model.limits.tpm,
+            model.limits.attempts,
+            model.limits.timeout_s,
+        )
+        lane = build_lane(budgeted, limits, settings.clock, self._reader, settings.newer_than)
+        if isinstance(provider, ReplayProvider):
+            lane = replace(lane, top=Replayed(provider, self.purse, model=model.name))
+        return replace(lane, tally=self.tally)
+
+    async def close(self) -> None:
+        """Close the connections of every provider that has some."""
+        for provider in self._providers.values():
+            close = getattr(provider, "aclose", None)
+            if close is not None:
+                await close()

@@ -1,0 +1,47 @@
+"""Which budgets limit a run?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.store.ledger import Cap, booked
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.config.load import Experiment, Project
+
+
+def caps_of(
+    project: Project, experiment: Experiment | None, run_id: str, budget_microusd: int | None
+) -> tuple[Cap, ...]:
+    """Return every limit on what a run may book, the narrowest scope first."""
+    run, own = f"run:{run_id}", project.file.defaults.budget_usd
+    monthly = project.file.settings.monthly_budget_usd
+    stop = experiment.file.stop if experiment is not None else None
+    if stop is not None and stop.budget_usd is not None:
+        own = stop.budget_usd
+    caps = [Cap(run, None, microusd=_microusd(own), name="stop.budget_usd")]
+    if budget_microusd is not None:
+        caps.append(Cap(run, None, microusd=budget_microusd, name="--budget"))
+    if stop is not None and stop.max_total_tokens is not None:
+        caps.append(Cap(run, None, tokens=stop.max_total_tokens, name="stop.max_total_tokens"))
+    if experiment is not None and stop is not None and stop.daily_budget_usd is not None:
+        day, limit = f"experiment:{experiment.id}", _microusd(stop.daily_budget_usd)
+        caps.append(Cap(day, 1, microusd=limit, name="stop.daily_budget_usd"))
+    if monthly is not None:
+        limit = _microusd(monthly)
+        caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))
+    return tuple(caps)
+
+
+def share_used(connection: sqlite3.Connection, cap: Cap, today: str) -> float:
+    """Return how much of a limit is booked, from 0 to 1."""
+    microusd, tokens = booked(connection, cap, today)
+    if cap.microusd is not None:
+        return microusd / cap.microusd if cap.microusd else 1.0
+    return tokens / cap.tokens if cap.tokens else 0.0
+
+
+def _microusd(dollars: float) -> int:
+    return round(dollars * 1_000_000)

@@ -1,0 +1,90 @@
+"""Which part of an experiment is asked for?"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.cases import sample
+from edison_ci.errors import UsageError
+from edison_ci.names import did_you_mean
+from edison_ci.plan.shards import Shard, parse_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from edison_ci.config.load import Experiment
+    from edison_ci.records import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Models, cases and draws that a command line chooses; empty chooses all."""
+
+    models: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    limit: int | None = None
+    draws: int | None = None
+    shard: Shard | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether cases are left out for good; a shard is one part of a whole."""
+        return bool(self.cases or self.tags or self.limit is not None)
+
+    def narrow(self, experiment: Experiment) -> Experiment:
+        """Return the experiment with the chosen models and number of draws only."""
+        models = experiment.models
+        if self.models:
+            known = {name for entry in models for name in (entry[0], entry[1].name)}
+            for name in self.models:
+                if name not in known:
+                    hint = did_you_mean(name, known, label="it has")
+                    raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)
+            models = tuple(m for m in models if m[0] in self.models or m[1].name in self.models)
+        file = experiment.file
+        if self.draws is not None:
+            file = file.model_copy(update={"draws": self.draws})
+        return dataclasses.replace(experiment, models=models, file=file)
+
+    def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """Yield the chosen cases, reading all of them; `limit` is a stable sample."""
+        chosen = (case for case in cases if self._has(case))
+        return chosen if self.limit is None else iter(sample(chosen, self.limit))
+
+    def _has(self, case: Case) -> bool:
+        if self.cases and case.id not in self.cases:
+            return False
+        if self.tags and not any(tag in self.tags for tag in case.tags):
+            return False
+        return self.shard is None or self.shard.has(case.id)
+
+    def describe(self) -> str:
+        """Return what was asked for, in the words of the command line."""
+        words = [f"--{name} {value}" for name in ("case", "tag") for value in self._named(name)]
+        words += [f"--shard {self.shard}"] if self.shard else []
+        return f"it was asked for {' '.join(words)}" if words else "look at the dataset"
+
+    def _named(self, name: str) -> tuple[str, ...]:
+        return self.cases if name == "case" else self.tags
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the selection as it is kept with a run."""
+        return {**dataclasses.asdict(self), "shard": str(self.shard) if self.shard else None}
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> Selection:
+        """Return a selection as it was kept."""
+        return cls(
+            models=tuple(kept.get("models", ())),
+            cases=tuple(kept.get("cases", ())),
+            tags=tuple(kept.get("tags", ())),
+            limit=kept.get("limit"),
+            draws=kept.get("draws"),
+            shard=parse_shard(kept["shard"]) if kept.get("shard") else None,
+        )
+
+
+EVERYTHING = Selection()

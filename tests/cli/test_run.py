@@ -1,0 +1,366 @@
+"""edison run, resume, status, watch, pause, cancel: the engine from the outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.cli.run import most_important
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+CASES = 40
+SLOW = (
+    "small: {provider: sim, model: small, options: {latency_ms: 250}, limits: {concurrency: 4},"
+    " price: {in: 1, out: 2}}\njudge: {provider: sim, model: judge}\n"
+)
+
+
+@pytest.fixture
+def project(mini: Folder) -> Folder:
+    """A project of 40 cases that checks alone grade."""
+    rows = (
+        {"id": f"c{i}", "input": {"name": f"P{i}"}, "expected": f"P{i}", "tags": [f"t{i % 2}"]}
+        for i in range(CASES)
+    )
+    mini.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    mini.edit("experiments/hello.yaml", "rubric: rubrics/tone.yaml\n", "")
+    mini.edit("experiments/hello.yaml", "judges: {pointwise: [judge]}\n", "")
+    return mini
+
+
+def rows(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def document(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+# --- what a run shows -----------------------------------------------------------------------------
+
+
+def test_a_run_tells_scores_with_their_intervals_and_what_it_cost(
+    edison: Edison, project: Folder
+) -> None:
+    done = edison(project, "run")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "hello  COMPLETED  simulated"
+    assert lines[1].startswith("  hello v1 (")
+    assert "40 cells: 40 ok" in done.out
+    assert "40 calls made, 0 reused" in done.out
+    assert "hello: 40 cases, 40 cells  simulated" in done.err
+
+
+def test_the_document_has_the_promised_keys(edison: Edison, project: Folder) -> None:
+    told = document(edison(project, "run", "--json").out)
+    assert (told["schema_version"], told["exit_code"]) == (1, 0)
+    (run,) = told["runs"]
+    promised = (
+        "run_id experiment trigger status verdict simulated partial stopped_by prompts composite "
+        "pass_rate against gates cells calls cost_microusd tokens wall_s models"
+    )
+    assert set(promised.split()) <= run.keys()
+    assert run["cells"] == {
+        "total": CASES, "ok": CASES, "malformed": 0, "error": 0, "blocked": 0, "skipped": 0,
+    }  # fmt: skip
+    assert run["calls"] == {"made": CASES, "reused": 0, "retried": 0, "unknown": 0}
+    assert run["models"][0]["latency_ms"]["p95"] is None, (
+        "40 calls say nothing of a 95th percentile"
+    )
+    composite = run["composite"]
+    assert 0 <= composite["low"] <= composite["estimate"] <= composite["high"] <= 1
+    assert composite["n"] == CASES
+
+
+def test_a_second_run_costs_nothing_and_says_the_same(edison: Edison, project: Folder) -> None:
+    first = document(edison(project, "run", "--json").out)["runs"][0]
+    again = document(edison(project, "run", "--json").out)["runs"][0]
+    assert again["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0}
+    assert again["composite"] == first["composite"]
+    fresh = document(edison(project, "run", "--no-cache", "--json").out)["runs"][0]
+    assert fresh["calls"]["made"] == CASES
+    assert rows(project, "select max(take) from answer") == [(1,)]
+
+
+def test_only_cells_that_changed_are_bought(edison: Edison, project: Folder) -> None:
+    edison(project, "run", "-q")
+    text = project.read("datasets/names.jsonl").replace('"P7"}, "expected"', '"Pip"}, "expected"')
+    project.write("datasets/names.jsonl", text)
+    told = document(edison(project, "run", "--json").out)["runs"][0]
+    assert (told["calls"]["made"], told["calls"]["reused"]) == (1, CASES - 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "cells", "partial"),
+    [
+        (["--case", "c3", "--case", "c5"], 2, True),
+        (["--tag", "t1"], CASES // 2, True),
+        (["--limit", "7"], 7, True),
+        (["--draws", "2"], 2 * CASES, False),
+        (["--model", "small"], CASES, False),
+    ],
+)
+def test_a_part_can_be_run(
+    edison: Edison, project: Folder, flags: list[str], cells: int, partial: bool
+) -> None:
+    (run,) = document(edison(project, "run", "--json", *flags).out)["runs"]
+    assert (run["cells"]["ok"], run["partial"]) == (cells, partial)
+
+
+def test_shards_together_are_the_whole(edison: Edison, project: Folder) -> None:
+    for index in (1, 2, 3):
+        assert edison(project, "run", "-q", "--shard", f"{index}/3").code == 0
+    assert rows(project, "select count(*), count(distinct case_id) from cell") == [(CASES, CASES)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--model", "smal"], "did you mean 'small'?"),
+        (["--case", "nobody"], "no case of hello is chosen"),
+        (["--shard", "5/3"], "'5/3' is not a shard"),
+        (["nothere"], "there is no experiment 'nothere'"),
+        (["--draws", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_wrong_choice_is_told_before_anything_is_made(
+    edison: Edison, project: Folder, flags: list[str], said: str
+) -> None:
+    done = edison(project, "run", *flags)
+    assert done.code == 2
+    assert said in done.err
+    assert not (project.path / ".edison/results.db").exists()
+
+
+def test_a_model_without_a_price_is_refused_before_the_first_call(
+    edison: Edison, project: Folder
+) -> None:
+    project.write(
+        "models.yaml",
+        "small: {provider: openai_compatible, base_url: 'http://127.0.0.1:9/v1', model: x}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    done = edison(project, "run")
+    assert done.code == 2
+    assert "the price of small is unknown" in done.err
+    assert "add price to models.yaml" in done.err
+    assert not (project.path / ".edison/results.db").exists()
+
+
+def test_strict_refuses_cases_that_would_be_skipped(edison: Edison, project: Folder) -> None:
+    project.write(
+        "datasets/names.jsonl", '{"id": "a", "input": {"name": "A"}, "expected": "A"}\n'
+        '{"id": "b", "input": {"other": "B"}, "expected": "B"}\n',
+    )  # fmt: skip
+    done = edison(project, "run", "--strict")
+    assert (done.code, "1 cell would be skipped" in done.err) == (2, True)
+    (run,) = document(edison(project, "run", "--json").out)["runs"]
+    assert (run["cells"]["ok"], run["cells"]["skipped"], run["composite"]["n"]) == (1, 1, 1)
+
+
+def test_only_what_a_change_touches_is_run(edison: Edison, project: Folder) -> None:
+    project.git("init", "--quiet", "--initial-branch=main")
+    project.git("add", "--all")
+    project.git("commit", "--quiet", "--message", "start")
+    done = edison(project, "run", "--changed-since", "main", "--json")
+    assert (done.code, document(done.out)["runs"]) == (0, [])
+    assert document(done.out)["verdict"] == "skipped"
+    project.edit("prompts/hello.md", "friendly", "warm")
+    done = edison(project, "run", "--changed-since", "main", "--json")
+    assert [run["experiment"] for run in document(done.out)["runs"]] == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "wins"),
+    [([0, 1, 5], 1), ([3, 1], 3), ([4, 3, 1], 4), ([130, 4], 130), ([2, 130], 2), ([70, 2], 70),
+     ([5, 0], 5), ([], 0)],
+)  # fmt: skip
+def test_exit_codes_have_an_order(codes: list[int], wins: int) -> None:
+    assert most_important(codes) == wins
+
+
+# --- looking at runs ------------------------------------------------------------------------------
+
+
+def test_status_lists_runs_and_shows_one(edison: Edison, project: Folder) -> None:
+    assert edison(project, "status").code == 2
+    edison(project, "run", "-q", "--limit", "3")
+    edison(project, "run", "-q")
+    listed = edison(project, "status").out.splitlines()
+    assert listed[0].split() == [
+        "run", "experiment", "trigger", "status", "verdict", "score", "cells", "cost",
+    ]  # fmt: skip
+    assert len(listed) == 3
+    assert "40/40" in listed[1]
+    shown = edison(project, "status", "latest").out
+    assert shown.startswith("hello  COMPLETED  simulated\n")
+    told = document(edison(project, "status", "hello", "--json").out)
+    assert told["runs"][0]["cells"]["ok"] == CASES
+    assert edison(project, "status", "nothing").code == 2
+
+
+def test_watch_tells_what_happened_to_a_run_that_is_over(edison: Edison, project: Folder) -> None:
+    edison(project, "run", "-q")
+    out = edison(project, "watch", "--json").out
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [sorted(event) for event in events[:1]] == [["data", "run_id", "seq", "time", "type"]]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "iteration:started"
+    assert kinds[-1] == "iteration:completed"
+    assert {"run:progress", "run:completed", "status:changed", "aggregate:completed"} <= set(kinds)
+    seqs = [event["seq"] for event in events]
+    assert seqs == sorted(seqs)
+    later = edison(project, "watch", "--json", "--since", str(seqs[-2])).out
+    assert [json.loads(line)["seq"] for line in later.splitlines()] == seqs[-1:]
+
+
+def test_an_alert_comes_once_when_a_budget_is_nearly_used_up(
+    edison: Edison, project: Folder
+) -> None:
+    project.write(
+        "models.yaml", SLOW.replace("options: {latency_ms: 250}", "params: {max_tokens: 40}")
+    )
+    project.edit("experiments/hello.yaml", "gates:", "stop: {alert_at: 0.5}\ngates:")
+    done = edison(project, "run", "--budget", "0.001")
+    assert done.code == 4
+    assert "of --budget is booked" in done.err
+    edison(project, "resume", "--budget", "0.0011")
+    alerts = rows(project, "select data from event where type = 'cost:alert'")
+    assert len(alerts) == 1
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running(project: Folder) -> Iterator[subprocess.Popen[str]]:
+    """A real process in the middle of a run."""
+    project.write("models.yaml", SLOW)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edison_ci", "run"],
+        cwd=project.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+    )
+    wait_for_cells(project.path, 4)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=20)
+
+
+def wait_for_cells(path: Path, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (path / ".edison/results.db").exists():
+            try:
+                with sqlite3.connect(path / ".edison/results.db", timeout=5) as connection:
+                    found = connection.execute("select count(*) from cell").fetchone()[0]
+            except sqlite3.OperationalError:
+                found = 0
+            if found >= count:
+                return
+        time.sleep(0.02)
+    raise AssertionError("the run did not get going")
+
+
+def test_a_run_can_be_paused_from_elsewhere_and_goes_on(
+    edison: Edison, project: Folder, running: subprocess.Popen[str]
+) -> None:
+    done = edison(project, "pause")
+    assert (done.code, "PAUSED" in done.out) == (0, True), done.all
+    assert running.wait(timeout=20) == 130
+    assert rows(project, "select count(*) from attempt where state <> 'settled'") == [(0,)]
+    assert edison(project, "pause").code == 2
+    done = edison(project, "resume", "--json")
+    assert done.code == 0
+    assert document(done.out)["runs"][0]["cells"]["ok"] == CASES
+
+
+def test_a_cancelled_run_keeps_its_answers_and_is_final(
+    edison: Edison, project: Folder, running: subprocess.Popen[str]
+) -> None:
+    done = edison(project, "cancel", "--json")
+    assert document(done.out).get("status") == "CANCELLED", done.all
+    assert running.wait(timeout=20) == 130
+    kept = rows(project, "select count(*) from answer")[0][0]
+    assert kept >= 4
+    assert edison(project, "resume").code == 2
+    (run,) = document(edison(project, "run", "--json").out)["runs"]
+    assert run["calls"]["reused"] == kept
+
+
+def test_a_second_run_is_refused_and_names_the_first(
+    edison: Edison, project: Folder, running: subprocess.Popen[str]
+) -> None:
+    (run_id,) = rows(project, "select id from run")[0]
+    done = edison(project, "run")
+    assert done.code == 2
+    assert run_id in done.err
+    assert "--wait" in done.err
+
+
+def test_a_killed_run_is_seen_as_paused_and_resumed_to_the_same_result(
+    edison: Edison, project: Folder, running: subprocess.Popen[str]
+) -> None:
+    running.send_signal(signal.SIGKILL)
+    running.wait(timeout=20)
+    told = document(edison(project, "status", "latest", "--json").out)["runs"][0]
+    assert (told["status"], told["stopped_by"]) == ("PAUSED", "killed")
+    resumed = document(edison(project, "resume", "--json").out)["runs"][0]
+    assert (resumed["status"], resumed["cells"]["ok"]) == ("COMPLETED", CASES)
+    whole = document(edison(project, "run", "--json").out)["runs"][0]
+    assert whole["composite"] == resumed["composite"]
+    assert rows(project, "select count(*) from attempt where state = 'reserved'") == [(0,)]
+
+
+def test_ctrl_c_drains_and_tells_how_to_go_on(
+    project: Folder, running: subprocess.Popen[str]
+) -> None:
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert "PAUSED (SIGINT)" in out
+    assert "Go on with: edison resume" in err
+
+
+def test_a_dataset_edited_while_a_run_goes_on_does_not_change_it(
+    project: Folder, running: subprocess.Popen[str]
+) -> None:
+    project.write("datasets/names.jsonl", '{"id": "x", "input": {"name": "X"}, "expected": "X"}\n')
+    running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert rows(project, "select count(*), min(status) from cell") == [(CASES, "ok")]
+    assert rows(project, "select count(*) from cell where case_id = 'x'") == [(0,)]
+    assert not (project.path / ".edison/snapshots/hello").exists()
+
+
+def test_a_run_whose_files_changed_is_not_resumed(
+    edison: Edison, project: Folder, running: subprocess.Popen[str]
+) -> None:
+    running.kill()
+    running.wait(timeout=20)
+    project.edit("prompts/hello.md", "friendly", "grumpy")
+    done = edison(project, "resume")
+    assert done.code == 2
+    assert "has changed: prompts/hello.md" in done.err

@@ -1,0 +1,62 @@
+"""edison try and rerun: one answer, looked at closely."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+
+def test_one_case_is_sent_once_and_graded(edison: Edison, mini: Folder) -> None:
+    done = edison(mini, "try", "hello", "--case", "bo")
+    assert done.code == 0
+    assert done.out.startswith("--- small, case bo, take 0  simulated\n")
+    assert "check contains" in done.out
+    assert "; bought" in done.err
+    again = edison(mini, "try", "hello", "--case", "bo")
+    assert "not bought again" in again.err
+    fresh = edison(mini, "try", "hello", "--case", "bo", "--no-cache", "--json")
+    told = json.loads(fresh.out)
+    assert (told["take"], told["reused"], told["simulated"]) == (1, False, True)
+
+
+def test_what_is_tried_counts_against_the_project(edison: Edison, mini: Folder) -> None:
+    mini.edit("models.yaml", "model: small}", "model: small, price: {in: 1, out: 1}}")
+    told = json.loads(edison(mini, "try", "hello", "--json").out)
+    assert told["cost_microusd"] > 0
+    with sqlite3.connect(mini.path / ".edison/results.db") as connection:
+        booked = dict(connection.execute("select scope, microusd from booked").fetchall())
+    assert booked["project"] == booked["experiment:hello"] >= told["cost_microusd"]
+
+
+def test_a_prompt_that_nobody_generates_with_cannot_be_tried(edison: Edison, mini: Folder) -> None:
+    mini.write("prompts/lost.md", "Say something nice about the weather, in one sentence.\n")
+    done = edison(mini, "try", "lost")
+    assert (done.code, "no experiment generates with" in done.err) == (2, True)
+
+
+def test_a_further_answer_is_a_new_take_and_the_run_stays_as_it_was(
+    edison: Edison, mini: Folder
+) -> None:
+    before = edison(mini, "run", "--json").out
+    told = json.loads(edison(mini, "rerun", "latest", "--cell", "ada@small#0", "--json").out)
+    assert (told["before"]["take"], told["take"]) == (0, 1)
+    after = json.loads(edison(mini, "status", "latest", "--json").out)["runs"][0]
+    assert after["composite"] == json.loads(before)["runs"][0]["composite"]
+    shown = edison(mini, "rerun", "hello", "--cell", told["cell"]).out
+    assert "--- take 0\n" in shown
+    assert "take 2  simulated\n" in shown
+
+
+def test_a_cell_that_is_not_there_or_has_changed_cannot_be_rerun(
+    edison: Edison, mini: Folder
+) -> None:
+    edison(mini, "run", "-q")
+    assert edison(mini, "rerun", "latest", "--cell", "eve@small").code == 2
+    mini.edit("prompts/hello.md", "friendly", "warm")
+    done = edison(mini, "rerun", "latest", "--cell", "ada@small")
+    assert (done.code, "no longer what it was" in done.err) == (2, True)
