@@ -108,6 +108,10 @@ wheel-smoke: venv .tools/smoke/.requirements ## build the wheel and use it outsi
 test: venv node lint workflows docs-check wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
+.PHONY: faults
+faults: venv ## break runs in every way, the long form: 800 kills, 50,000 cells (up to an hour)
+	FAULTS=long timeout 3600 $(BIN)/pytest -s tests/faults
+
 .PHONY: bench
 bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks
 	$(BIN)/python -m benchmarks.files --write docs/benchmarks/files.md

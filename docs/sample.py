@@ -8,18 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.records import Completion, FinishReason
+from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.audit import AuditEntry, add_audit
 from edison_ci.store.database import open_database
-from edison_ci.store.ledger import (
-    Booking,
-    Reserved,
-    Settlement,
-    Stored,
-    lose,
-    release,
-    reserve,
-    settle,
-)
+from edison_ci.store.ledger import Booking, Reserved, lose, release, reserve, settle
 from edison_ci.store.rollups import Measured, write_rollups
 from edison_ci.store.runs import CellRow, NewRun, Part, finish_cells, move_run, start_run
 

@@ -5,9 +5,22 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def later(target: str) -> Callable[..., Any]:
+    """Return a function of ours that is imported when it is first called, as "module:name"."""
+    module, _, name = target.partition(":")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    return call
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ class Request:
     tools: Json = None
     response_format: Json = None
     draw: int = 0
+    not_before: str = ""
+    """A stored answer that is older than this is not good enough; not part of the address."""
 
     @cached_property
     def address(self) -> str:

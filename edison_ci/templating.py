@@ -18,12 +18,12 @@ from jinja2.parser import Parser
 
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault, Json
+from edison_ci.template_pieces import Pieces, joined, pieces_of
 from edison_ci.template_runtime import (
     BUDGET,
     ENVIRONMENT,
     FILTERS,
     LOOP_ATTRIBUTES,
-    MAX_OUTPUT,
     Budget,
     MissingValueError,
     RenderError,
@@ -31,11 +31,10 @@ from edison_ci.template_runtime import (
     as_text,
     guarded,
     misfit,
-    over,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "FILTER_NAMES",
@@ -91,10 +90,10 @@ class Template:
         """Return the text; raises MissingValueError or RenderError."""
         if self._compiled is None:
             return self.source
-        if isinstance(self._compiled, _Braces):
-            return _joined(self._compiled.pieces(values))
+        if isinstance(self._compiled, Pieces):
+            return joined(self._compiled.texts(values))
         context = self._compiled.new_context({**values, BUDGET: Budget()})
-        return _joined(self._compiled.root_render_func(context))
+        return joined(self._compiled.root_render_func(context))
 
     def value(self, values: Mapping[str, Json]) -> Json:
         """Return the variable's own value when the template is exactly one, else the text."""
@@ -127,38 +126,16 @@ def compile_template(source: str, *, syntax: Syntax = "jinja") -> Template:
     if inspector.faults:
         raise TemplateFaults(inspector.faults)
     single = _single(tree)
+    pieces = pieces_of(tree)
+    if pieces is not None:
+        return Template(source, inspector.uses, pieces, single)
     plain = next(tree.find_all(_RISKY), None) is None
     code = ENVIRONMENT.compile(guarded(tree))
     compiled = ENVIRONMENT.template_class.from_code(ENVIRONMENT, code, {}, None)
     return Template(source, inspector.uses, compiled, single, plain)
 
 
-def _joined(pieces: Iterable[str]) -> str:
-    found: list[str] = []
-    size = 0
-    for piece in pieces:
-        size += len(piece)
-        if size > MAX_OUTPUT:
-            raise over(MAX_OUTPUT)
-        found.append(piece)
-    return "".join(found)
-
-
 # --- braces ---------------------------------------------------------------------------------------
-
-
-class _Braces(NamedTuple):
-    parts: list[str]
-    """Text and names in turn."""
-
-    def pieces(self, values: Mapping[str, Json]) -> Iterator[str]:
-        for index, part in enumerate(self.parts):
-            if index % 2 == 0:
-                yield part
-            elif part in values:
-                yield as_text(values[part])
-            else:
-                raise MissingValueError(part)
 
 
 def _compile_braces(source: str) -> Template:
@@ -166,7 +143,7 @@ def _compile_braces(source: str) -> Template:
     for found in _BRACES.finditer(source):
         if found.group(1) not in uses:
             uses[found.group(1)] = Use(*place(source, found.start(1)), optional=False)
-    return Template(source, uses, _Braces(_BRACES.split(source)) if uses else None)
+    return Template(source, uses, Pieces(_BRACES.split(source)) if uses else None)
 
 
 # --- the allow-list -------------------------------------------------------------------------------

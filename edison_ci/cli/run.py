@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli.against import Match, match_again, matches
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.config.load import Experiment, Project, find_root, load_project
+from edison_ci.decide.decisions import decisions_of
+from edison_ci.decide.rows import GateRow
 from edison_ci.errors import ConfigError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.session import Ended, RunOptions, Session, options_of
+from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.orders import Ended, RunOptions, options_of
+from edison_ci.execute.session import Session
 from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.plan.impact import impact_since
 from edison_ci.plan.selection import Selection
@@ -50,6 +55,7 @@ class _ShardType(click.ParamType[Shard]):
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option("--against", metavar="REF", help="Compare with the prompts and models of REF.")
 @click.option("--changed-since", metavar="REF", help="Only experiments that a change touches.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
 @click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case; again.")
@@ -77,6 +83,7 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run
       edison run support-reply --budget 2
       edison run --limit 10 --model small
+      edison run --against main
       edison run --changed-since origin/main --json
       edison run support-reply --record answers.jsonl
       edison run support-reply --replay answers.jsonl
@@ -111,14 +118,16 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
     if given["record"] and len(chosen) > 1:
         hint = f"name one: {', '.join(e.id for e in chosen)}"
         raise UsageError("--record keeps the answers of one experiment", hint=hint)
-    asking = _Asking(
+    asking = Asking(
         terminal, yes=given["yes"], strict=given["strict"], replay=recording is not None
     )
+    table = Table(state, asking, recording)
     ended = []
     for experiment in chosen:
-        ended.append(_session(state, project, experiment, asking, recording).run(options))
-        if given["record"]:
-            _record(terminal, project, ended[-1].run_id, given["record"])
+        for match in matches(terminal, project, experiment, given["against"]):
+            ended.append(table.session(match).run(options))
+            if given["record"]:
+                _record(terminal, project, ended[-1].run_id, given["record"])
         if ended[-1].exit_code is ExitCode.PAUSED:
             break  # whoever stopped this one did not mean the next one to start
     finish(terminal, project, ended)
@@ -155,7 +164,8 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
         budget_microusd=None if budget is None else round(budget * 1_000_000),
         wait=wait,
     )
-    session = _session(state, project, experiment, _Asking(terminal))
+    match = match_again(project, experiment, kept_snapshot(stored)["command line"].get("against"))
+    session = Table(state, Asking(terminal)).session(match)
     finish(terminal, project, [session.resume(stored, options)])
 
 
@@ -166,7 +176,7 @@ def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Asking:
+class Asking:
     """Looks at a plan before anything is sent."""
 
     terminal: Terminal
@@ -214,41 +224,49 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
     terminal.note(f"{counted(count, 'answer')} recorded in {path}")
 
 
-def _session(
-    state: State,
-    project: Project,
-    experiment: Experiment,
-    asking: _Asking,
-    recording: ReplayProvider | None = None,
-) -> Session:
-    display = Display(asking.terminal, quiet=state.quiet, plain=state.json or state.no_color)
-    tools = tools_for(state, project)
-    if recording is not None:
-        tools = dataclasses.replace(tools, provider_for=lambda _: recording)
-    tools = dataclasses.replace(
-        tools,
-        on_plan=asking,
-        on_progress=display.progress,
-        on_alert=display.alert,
-    )
-    return Session(project, experiment, tools)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """Makes sessions that talk to the person at the terminal."""
+
+    state: State
+    asking: Asking
+    recording: ReplayProvider | None = None
+
+    def session(self, match: Match) -> Session:
+        """Return the session of one run."""
+        state, recording = self.state, self.recording
+        plain = state.json or state.no_color
+        display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
+        tools = tools_for(state, match.project)
+        if recording is not None:
+            tools = dataclasses.replace(tools, provider_for=lambda _: recording)
+        tools = dataclasses.replace(
+            tools,
+            on_plan=self.asking,
+            on_progress=display.progress,
+            on_alert=display.alert,
+        )
+        return Session(match.project, match.experiment, tools, against=match.against)
 
 
 def finish(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
     """Show how runs ended, and end with the exit code that matters most."""
     code = most_important(int(end.exit_code) for end in ended)
-    summaries: list[RunSummary] = []
+    told: list[Told] = []
     if ended:
         reader = open_reader(project.root / project.file.results)
         try:
-            summaries = [summarize(reader, find_run(reader, end.run_id)) for end in ended]
+            told = [
+                (summarize(reader, find_run(reader, e.run_id)), decisions_of(reader, e.run_id))
+                for e in ended
+            ]
         finally:
             reader.close()
     if terminal.json:
-        terminal.document(document(summaries, code))
+        terminal.document(document(told, code))
     else:
-        for summary, end in zip(summaries, ended, strict=True):
-            show_run(terminal, summary, end.progress.closed)
+        for (summary, rows), end in zip(told, ended, strict=True):
+            show_run(terminal, summary, rows, end.progress.closed)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -259,9 +277,14 @@ def most_important(codes: Any) -> int:
     return next(code for code in _PRECEDENCE if code in found)
 
 
-def document(summaries: list[RunSummary], code: int) -> dict[str, Any]:
+Told = tuple[RunSummary, tuple[GateRow, ...]]
+"""A run, and what its gates said."""
+
+
+def document(told: list[Told], code: int) -> dict[str, Any]:
     """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
-    verdicts = {summary.run.verdict for summary in summaries}
+    verdicts = {summary.run.verdict for summary, _ in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), "skipped")
-    return {"verdict": verdict, "exit_code": code, "runs": [as_json(s) for s in summaries]}
+    runs = [as_json(summary, rows) for summary, rows in told]
+    return {"verdict": verdict, "exit_code": code, "runs": runs}

@@ -16,6 +16,7 @@ from edison_ci.cli.summary import STATUS_COLORS, points, show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal
 from edison_ci.cli.tools import require
 from edison_ci.config.load import Project, find_root, load_project
+from edison_ci.decide.decisions import decisions_of
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.store.database import open_reader
@@ -54,15 +55,16 @@ def status(state: State, wanted: str | None) -> None:
     try:
         if wanted is not None:
             summary = summarize(reader, _seen(project, find_run(reader, wanted)))
+            rows = decisions_of(reader, summary.run.id)
         else:
             summaries = [summarize(reader, _seen(project, r)) for r in recent_runs(reader)]
     finally:
         reader.close()
     if wanted is not None:
         if terminal.json:
-            terminal.document(document([summary], ExitCode.DONE))
+            terminal.document(document([(summary, rows)], ExitCode.DONE))
         else:
-            show_run(terminal, summary)
+            show_run(terminal, summary, rows)
     elif terminal.json:
         terminal.document({"runs": [as_json(s) for s in summaries]})
     else:
@@ -115,9 +117,10 @@ def watch(state: State, wanted: str, since: int) -> None:
             else:
                 _tell(terminal, event)
         summary = summarize(reader, _seen(project, find_run(reader, run.id)))
+        rows = decisions_of(reader, run.id)
     finally:
         reader.close()
-    show_run(terminal, summary)
+    show_run(terminal, summary, rows)
 
 
 def _follow(project: Project, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:

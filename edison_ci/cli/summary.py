@@ -8,9 +8,10 @@ from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from edison_ci.cli.terminal import Terminal
+    from edison_ci.decide.rows import GateRow
     from edison_ci.execute.summary import PartScore, RunSummary, Scored
     from edison_ci.stats.intervals import Interval
 
@@ -18,7 +19,10 @@ STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
 
 
 def show_run(
-    terminal: Terminal, summary: RunSummary, closed: Mapping[str, str] | None = None
+    terminal: Terminal,
+    summary: RunSummary,
+    rows: Sequence[GateRow] = (),
+    closed: Mapping[str, str] | None = None,
 ) -> None:
     """Print what a run found, and what to type next."""
     run = summary.run
@@ -38,12 +42,39 @@ def show_run(
     for row in aligned(_score_rows(summary), right=frozenset({3})):
         terminal.result("  " + row)
     _parts(terminal, summary)
+    _change(terminal, summary)
     _counts(terminal, summary)
+    _gates(terminal, rows)
     for lane, reason in (closed or {}).items():
         terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
     terminal.result(f"  run {run.id}")
     if run.status in ("PAUSED", "FAILED"):
         terminal.note(f"Go on with: edison resume {run.id}")
+
+
+def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
+    """Print what the gates said, each with what it is about."""
+    several = len({row.model for row in rows if row.model}) > 1
+    for row in rows:
+        color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
+        about = row.metric + (f" of {row.model}" if several and row.model else "")
+        terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
+
+
+def _change(terminal: Terminal, summary: RunSummary) -> None:
+    run, found = summary.run, summary.against
+    if found is None or run.base_commit is None:
+        return
+    at = f"{run.base_ref} at {run.base_commit[:8]}"
+    if found.estimate is None:
+        terminal.result(f"  nothing to compare with at {at}")
+        return
+    change = f"{100 * found.estimate:+.1f} points"
+    if found.low is not None and found.high is not None:
+        change += f" ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+    terminal.result(
+        f"  {change} against {at}, which has {points(found.composite)}; {found.n:,} cases in common"
+    )
 
 
 def _prompts(terminal: Terminal, summary: RunSummary) -> None:

@@ -19,8 +19,8 @@ from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.desk import NotAnswered, Tried, try_once
 from edison_ci.execute.runner import Task, request_for
+from edison_ci.store.answers import answer_at
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import answer_at
 from edison_ci.store.runs import find_cell, find_run
 from edison_ci.templating import MissingValueError, RenderError
 
@@ -101,7 +101,7 @@ def rerun(state: State, wanted: str, cell: str) -> None:
     if terminal.json:
         old: dict[str, Any] = {"take": row.take, "composite": row.composite, "passed": row.passed}
         old["text"] = before.completion.text if before else None
-        terminal.document({"cell": row.id, "before": old, **_document(task, tried)})
+        terminal.document({"cell": row.id[:12], "before": old, **_document(task, tried)})
         return
     if before is not None:
         terminal.result(Ink(f"--- take {row.take}", bold=True))

@@ -92,6 +92,11 @@ class Model:
         """Whether its answers are made up by the simulator."""
         return self.provider == "sim"
 
+    @property
+    def key(self) -> str:
+        """Name and identity in one text: a model that was changed is another one."""
+        return f"{self.name} {canonical_json(self.identity())}"
+
     def identity(self) -> dict[str, Json]:
         """Return what makes its answers what they are, parameters aside."""
         return {

@@ -15,8 +15,8 @@ from edison_ci.store.runs import events, note_event
 if TYPE_CHECKING:
     import sqlite3
 
+    from edison_ci.execute.orders import Tools
     from edison_ci.execute.runner import Progress
-    from edison_ci.execute.session import Tools
     from edison_ci.providers.budgeting import Purse
 
 EVERY_S = 0.5

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.grading import CellGrade
+    from edison_ci.execute.orders import Tools
     from edison_ci.execute.output import Output
     from edison_ci.execute.runner import Task
-    from edison_ci.execute.session import Tools
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Request
 

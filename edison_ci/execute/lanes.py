@@ -42,16 +42,16 @@ class Lanes:
 
     def of(self, model: Model, phase: str) -> Lane:
         """Return the lane of a model in a phase such as `generate` or `judge`."""
-        key = (model.name, phase)
+        key = (model.key, phase)
         if key not in self._lanes:
             self._lanes[key] = self._made(model, phase)
         return self._lanes[key]
 
     def _made(self, model: Model, phase: str) -> Lane:
         settings = self._settings
-        if model.name not in self._providers:
-            self._providers[model.name] = settings.provider_for(model)
-        provider = self._providers[model.name]
+        if model.key not in self._providers:
+            self._providers[model.key] = settings.provider_for(model)
+        provider = self._providers[model.key]
         price = settings.project.prices.price_of(model)
         budgeted = Budgeted(provider, self.purse, model=model.name, phase=phase, price=price)
         limits = LaneLimits(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.session import Tools
+    from edison_ci.execute.orders import Tools
 
 _QUESTION = "Reply with the single word: ready"
 _MOST_TOKENS = 16

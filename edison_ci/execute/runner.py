@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError
+from edison_ci.execute.content import content_hash
 from edison_ci.execute.outbox import Outbox
 from edison_ci.execute.output import parse_output
 from edison_ci.providers.budgeting import BudgetExhausted
@@ -27,16 +28,18 @@ from edison_ci.templating import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.grading import CellGrade
     from edison_ci.execute.output import Output
+    from edison_ci.execute.pairing import Pairing
     from edison_ci.providers.budgeting import Paid
-    from edison_ci.providers.lane import Lane
     from edison_ci.records import Case
     from edison_ci.store.writer import Writer
+
+    Answer = Callable[["Task", Request], Awaitable[Paid]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Task:
     case: Case
     draw: int
     side: str = "head"
+    twin: tuple[Prompt, Configuration] | None = None
+    """What the other side asks with, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,8 @@ class LaneWork:
     """A lane, its workers, and the cells it has to fill."""
 
     name: str
-    lane: Lane
+    answer: Answer
+    """Brings the answer to a cell: from a model, or from the store."""
     workers: int
     tasks: Callable[[], Iterator[Task]]
 
@@ -96,6 +102,7 @@ class Runner:
         self._stopping = asyncio.Event()
         self._outbox = Outbox(writer)
         self.on_progress: Callable[[Progress], None] = lambda _: None
+        self.pairing: Pairing | None = None
         self.done_before: sqlite3.Connection | None = None
         """Where cells that an earlier session finished are looked up."""
 
@@ -125,7 +132,7 @@ class Runner:
             if self.done_before is not None and is_done(self.done_before, cell_id):
                 continue
             try:
-                cell = await self._fill(work.lane, task, cell_id)
+                cell = await self._fill(work.answer, task, cell_id)
             except BudgetExhausted as exhausted:
                 self.stop(f"budget: {exhausted.refused.cap.name}")
                 return
@@ -137,7 +144,7 @@ class Runner:
             self.progress.by_lane[work.name] += 1
             self.on_progress(self.progress)
 
-    async def _fill(self, lane: Lane, task: Task, cell_id: str) -> CellRow:
+    async def _fill(self, answer: Answer, task: Task, cell_id: str) -> CellRow:
         row = partial(
             CellRow,
             id=cell_id,
@@ -148,13 +155,18 @@ class Runner:
             model=task.configuration.name,
             case_id=task.case.id,
             draw=task.draw,
+            case_hash=content_hash(task.case),
         )
         try:
             request = request_for(task)
+            if self.pairing is not None and task.twin is not None:
+                prompt, configuration = task.twin
+                twin = request_for(replace(task, prompt=prompt, configuration=configuration))
+                request = self.pairing.held_together(request, twin)
         except (MissingValueError, RenderError) as error:
             return row(address="", take=None, status="skipped", reason=str(error))
         try:
-            paid = await lane.answer(request)
+            paid = await answer(task, request)
         except CallError as error:
             status = "skipped" if isinstance(error, Unrecorded) else "error"
             return row(
@@ -186,7 +198,7 @@ class Runner:
             task.case.id,
             str(task.draw),
         )
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def request_for(task: Task) -> Request:

@@ -13,27 +13,30 @@ import json
 import logging
 import uuid
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
-from edison_ci.config.cases import STATIC
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.aggregating import rollups_of
 from edison_ci.execute.bulletin import Bulletin
 from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, repriced
+from edison_ci.execute.judged import no_judge_answered
 from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.money import caps_of
-from edison_ci.execute.runner import LaneWork, Progress, Runner, Task
+from edison_ci.execute.orders import Against, Ended, Question, RunOptions, Tools
+from edison_ci.execute.pairing import Pairing
+from edison_ci.execute.provenance import commit_of
+from edison_ci.execute.regrading import KeptAnswers
+from edison_ci.execute.runner import Progress, Runner
 from edison_ci.execute.snapshot import kept_data
 from edison_ci.execute.stopping import Stop
+from edison_ci.execute.work import BASE, HEAD, Work
 from edison_ci.plan.fingerprint import describe
-from edison_ci.plan.plan import plan as make_plan
-from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
-from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import Owner, only_one
@@ -42,12 +45,10 @@ from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
-    from edison_ci.execute.runner import Grading
+    from edison_ci.execute.runner import Answer
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run
 
@@ -55,43 +56,6 @@ logger = logging.getLogger(__name__)
 
 LISTEN_S = 0.5
 """How often a run looks whether it was asked to pause."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What the command line asks of a run."""
-
-    trigger: str = "cli"
-    selection: Selection = EVERYTHING
-    budget_microusd: int | None = None
-    reuse: bool = True
-    allow_code: bool = False
-    wait: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended."""
-
-    run_id: str
-    status: str
-    exit_code: ExitCode
-    progress: Progress
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a session needs from outside: providers, graders, time, and somebody to tell."""
-
-    provider_for: Callable[[Model], Provider]
-    grading: Callable[[Project, Experiment, Lanes], Grading]
-    on_plan: Callable[[Plan], None] = lambda _: None
-    """Sees the plan before anything is sent, and may refuse it by raising."""
-    on_progress: Callable[[Progress], None] = lambda _: None
-    on_alert: Callable[[str, float], None] = lambda _budget, _used: None
-    """Hears once when a budget is nearly used up."""
-    now: Callable[[], dt.datetime] = times.now
-    clock: Clock = field(default_factory=Clock.real)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +72,26 @@ class _Held:
     options: RunOptions
     newer_than: str
     resumed: Run | None
+    kept: KeptAnswers | None
+    """The answers that are graded again, if none are asked for."""
 
 
 class Session:
     """One run of one experiment, new or resumed."""
 
-    def __init__(self, project: Project, experiment: Experiment, tools: Tools) -> None:
+    def __init__(
+        self,
+        project: Project,
+        experiment: Experiment,
+        tools: Tools,
+        *,
+        against: Against | None = None,
+    ) -> None:
         self._project, self._experiment, self._tools = project, experiment, tools
+        self._against = against
+        self._sides = {HEAD: experiment}
+        if against is not None and against.subject is not None:
+            self._sides[BASE] = against.subject
         self._path = project.root / project.file.results
         self._folder = project.root / ".edison"
 
@@ -139,8 +116,11 @@ class Session:
             data = self._folder / "snapshots" / experiment.id
             allowed = _allowing_code(self._project) if options.allow_code else self._project
             project = stack.enter_context(kept_data(allowed, experiment, data))
-            plan = make_plan(project, experiment, selection=options.selection)
+            plan = self._planned(project, options)
             self._refuse_changed(plan, options, resumed)
+            kept = self._kept(project, options, stack)
+            if kept is not None:
+                plan = kept.plan(project, plan)
             self._tools.on_plan(plan)
             owner = Owner(locks)
             stack.callback(owner.close)
@@ -150,10 +130,23 @@ class Session:
             writer.submit(reclaim(owner.is_alive, now=self._now())).result()
             if resumed is None:
                 new = self._new(run_id, plan, options, owner.id)
+                if kept is not None:
+                    new = kept.marked(new)
                 writer.submit(start_run(new)).result()
             newer = self._newer_than(options, resumed)
-            held = _Held(run_id, writer, reader, owner, project, plan, options, newer, resumed)
+            held = _Held(
+                run_id, writer, reader, owner, project, plan, options, newer, resumed, kept
+            )
             return asyncio.run(self._execute(held))
+
+    def _kept(self, project: Project, options: RunOptions, stack: ExitStack) -> KeptAnswers | None:
+        if options.regrade is None:
+            return None
+        reader = open_reader(self._path)
+        stack.callback(reader.close)
+        kept = KeptAnswers(reader, options.regrade)
+        kept.survey(Work(project, self._sides, options.selection).tasks())
+        return kept
 
     def _refuse_changed(self, plan: Plan, options: RunOptions, resumed: Run | None) -> None:
         if resumed is None or resumed.plan_hash == plan.hash:
@@ -174,16 +167,28 @@ class Session:
         """Return the plan at the prices of a snapshot."""
         table = self._project.prices
         kept = KeptPrices(table.date, table.source, table.models, table.origin, snapshot)
-        project = replace(self._project, prices=kept)
-        return make_plan(project, self._experiment, selection=options.selection)
+        return self._planned(replace(self._project, prices=kept), options)
+
+    def _planned(self, project: Project, options: RunOptions) -> Plan:
+        """Return the plan of all sides together."""
+        plans = [
+            bare_plan(project, experiment, selection=options.selection)
+            for experiment in self._sides.values()
+        ]
+        return plans[0] if len(plans) == 1 else joined(*plans)
 
     def _snapshot(self, options: RunOptions) -> str:
-        experiment = options.selection.narrow(self._experiment)
-        told = describe(self._project, experiment)
+        told: dict[str, Any] = {}
+        for side, experiment in self._sides.items():
+            mark = "" if side == HEAD else f"{side}: "
+            found = describe(self._project, options.selection.narrow(experiment))
+            told.update({f"{mark}{place}": value for place, value in found.items()})
         chosen = {
             "selection": options.selection.as_json(),
             "reuse": options.reuse,
             "allow_code": options.allow_code,
+            "regrade": options.regrade,
+            "against": self._against.as_json() if self._against is not None else None,
         }
         return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
 
@@ -199,6 +204,9 @@ class Session:
             simulated=plan.simulated,
             partial=options.selection.partial,
             owner=owner,
+            base_ref=self._against.ref if self._against is not None else None,
+            base_commit=self._against.commit if self._against is not None else None,
+            commit_id=commit_of(self._project, self._experiment),
             now=self._now(),
         )
 
@@ -207,7 +215,7 @@ class Session:
         if not options.reuse:
             # Answers that this very run bought are its own, however often they are needed.
             return resumed.created_at if resumed is not None else self._now()
-        if resumed is not None:
+        if resumed is not None or options.regrade is not None:
             return ""
         reuse = dt.timedelta(days=self._project.file.settings.reuse_days)
         return times.stamp(self._tools.now() - reuse)
@@ -231,7 +239,10 @@ class Session:
             runner.on_progress = bulletin.progress
             if held.resumed is not None:
                 runner.done_before = held.reader
-            work = asyncio.create_task(runner.run(self._work(held, lanes)))
+            if BASE in self._sides:
+                runner.pairing = self._pairing(held)
+            cells = self._work(held)
+            work = asyncio.create_task(runner.run(cells.lanes(partial(self._answers, held, lanes))))
             stop = Stop(runner, work)
             listening = asyncio.create_task(self._listen(held, stop))
             try:
@@ -248,7 +259,7 @@ class Session:
             finally:
                 listening.cancel()
                 stop.forget()
-        return await self._conclude(held, progress, bulletin)
+        return await self._conclude(held, progress, bulletin, cells)
 
     async def _begin(self, held: _Held, progress: Progress) -> None:
         resumed = held.resumed
@@ -273,6 +284,22 @@ class Session:
                     stop.drain(asked)
                     return
 
+    def _pairing(self, held: _Held) -> Pairing:
+        begun = held.resumed.created_at if held.resumed is not None else self._now()
+        day_ago = times.stamp(self._tools.now() - dt.timedelta(days=1))
+        return Pairing(held.reader, begun, day_ago, held.newer_than)
+
+    def _work(self, held: _Held) -> Work:
+        only = held.kept.has if held.kept is not None else None
+        return Work(held.project, self._sides, held.options.selection, only=only)
+
+    def _answers(self, held: _Held, lanes: Lanes, model: Model) -> Answer:
+        """Return where the answers of a model come from."""
+        if held.kept is not None:
+            return partial(held.kept.answer, tally=lanes.tally)
+        lane = lanes.of(model, "generate")
+        return lambda _, request: lane.answer(request)
+
     def _lanes(self, held: _Held) -> Lanes:
         experiment = self._experiment
         purse = Purse(
@@ -289,58 +316,51 @@ class Session:
         )
         return Lanes(settings, purse, held.reader)
 
-    def _work(self, held: _Held, lanes: Lanes) -> list[LaneWork]:
-        experiment = held.options.selection.narrow(self._experiment)
-        names = dict.fromkeys(model.name for _, model, _ in experiment.models)
-        return [
-            LaneWork(
-                name,
-                lanes.of(held.project.models[name], "generate"),
-                self._workers(held.project.models[name]),
-                partial(self._tasks, held, experiment, name),
-            )
-            for name in names
-        ]
-
-    def _workers(self, model: Model) -> int:
-        """Return how many cells of a model are at work: as many are judged as are asked for."""
-        file = self._experiment.file
-        judged = file.rubric is not None or bool(file.judges.graders)
-        return model.limits.concurrency * (2 if judged else 1)
-
-    def _tasks(self, held: _Held, experiment: Experiment, model: str) -> Iterator[Task]:
-        """Yield the cells of one lane, reading the cases anew for each."""
-        configured = [
-            (prompt, [c for c in experiment.configurations(prompt) if c.model.name == model])
-            for prompt in experiment.prompts
-        ]
-        cases = held.project.cases(experiment) if experiment.file.data else [STATIC]
-        for case in held.options.selection.pick(cases):
-            for prompt, configurations in configured:
-                for configuration in configurations:
-                    for draw in range(experiment.file.draws):
-                        yield Task(prompt, configuration, case, draw)
-
     # --- after the last call ----------------------------------------------------------------------
 
-    async def _conclude(self, held: _Held, progress: Progress, bulletin: Bulletin) -> Ended:
-        status, code = self._ending(progress)
+    async def _conclude(
+        self, held: _Held, progress: Progress, bulletin: Bulletin, cells: Work
+    ) -> Ended:
+        status, code = self._ending(held, progress)
         bulletin.last(progress)
         steps = [status] if status != "COMPLETED" else ["JUDGING", "AGGREGATING", "COMPLETED"]
         for step in steps:
             ending: dict[str, Any] = {}
-            if step == status in ("COMPLETED", "FAILED"):
-                await held.writer.write(rollups_of(held.reader, held.run_id))
             if step == status:
+                if status in ("COMPLETED", "FAILED"):
+                    await held.writer.write(rollups_of(held.reader, held.run_id))
+                verdict = _verdict(status, progress)
+                if status == "COMPLETED" and verdict is None:
+                    verdict, code = await self._decided(held, cells)
                 ending = {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
-                ending["verdict"] = _verdict(status, progress)
+                ending["verdict"] = verdict
                 before = held.resumed.reused if held.resumed is not None else 0
                 ending["reused"] = before + progress.tally.reused
             await held.writer.write(move_run(held.run_id, step, self._now(), **ending))
         await bulletin.end(status, progress)
-        return Ended(held.run_id, status, code, progress)
+        return Ended(held.run_id, status, code, progress, held.kept)
 
-    def _ending(self, progress: Progress) -> tuple[str, ExitCode]:
+    async def _decided(self, held: _Held, cells: Work) -> tuple[str | None, ExitCode]:
+        """Let the gates decide, and write down what they say."""
+        gates = self._experiment.file.gates
+        if self._against is not None and self._against.gates is not None:
+            gates = self._against.gates
+        if self._tools.decide is None or not gates:
+            return "skipped", ExitCode.DONE
+        aside = held.project.quarantine.cases
+        question = Question(
+            held.run_id,
+            gates,
+            cells.clusters,
+            frozenset(e.case for e in aside if e.experiment == self._experiment.id),
+            BASE in self._sides,
+            self._now(),
+        )
+        conclusion = self._tools.decide(held.reader, question)
+        await held.writer.write(conclusion.write)
+        return conclusion.verdict, conclusion.exit_code
+
+    def _ending(self, held: _Held, progress: Progress) -> tuple[str, ExitCode]:
         if progress.stopped_by == "cancel":
             return "CANCELLED", ExitCode.PAUSED
         if progress.stopped_by is not None:
@@ -349,6 +369,8 @@ class Session:
         errors = progress.cells["error"]
         unfinished = progress.done < progress.total
         if unfinished or errors > self._experiment.file.max_errors * progress.total:
+            return "FAILED", ExitCode.NOT_MEASURED
+        if no_judge_answered(held.reader, held.run_id):
             return "FAILED", ExitCode.NOT_MEASURED
         return "COMPLETED", ExitCode.DONE
 
@@ -365,14 +387,3 @@ def _allowing_code(project: Project) -> Project:
     """Return the project as if its settings allowed checks to run code."""
     settings = project.file.settings.model_copy(update={"allow_code": True})
     return replace(project, file=project.file.model_copy(update={"settings": settings}))
-
-
-def options_of(run: Run) -> RunOptions:
-    """Return the options with which a run was started, for going on with it."""
-    kept = kept_snapshot(run).get("command line", {})
-    chosen = Selection.from_json(kept.get("selection", {}))
-    return RunOptions(
-        selection=chosen,
-        reuse=bool(kept.get("reuse", True)),
-        allow_code=bool(kept.get("allow_code")),
-    )

@@ -5,15 +5,30 @@ from __future__ import annotations
 import datetime as dt
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from edison_ci.stats.intervals import Interval, mean_interval, pass_interval
+from edison_ci.plugins import later
+from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 from edison_ci.store.runs import Run, cell_statuses
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.execute.comparing import Compared
+
+
+class Row(Protocol):
+    """What a gate said."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with the keys of the contract."""
+        ...
+
 
 STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
+# Loaded late: only a comparison needs more of the statistics than intervals.
+_compared = later("edison_ci.execute.comparing:compared")
 FEWEST_FOR_P95 = 60
 """With fewer calls the 95th percentile is little more than the slowest one."""
 
@@ -60,6 +75,8 @@ class RunSummary:
     tokens_in: int
     tokens_out: int
     error_kinds: dict[str, int]
+    against: Compared | None = None
+    """The base, and the change from it, where there is one."""
     worked_s: float | None = None
     """Seconds that its sessions took, by a clock that nobody sets."""
 
@@ -86,7 +103,9 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         (run.id,),
     ).fetchone()
     prompts = connection.execute(
-        "select distinct prompt, version from cell where run_id = ? order by prompt", (run.id,)
+        "select distinct prompt, version from cell where run_id = ? and side = 'head' "
+        "order by prompt",
+        (run.id,),
     )
     return RunSummary(
         run=run,
@@ -101,15 +120,17 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         tokens_out=used[1],
         error_kinds=_error_kinds(connection, run.id),
         worked_s=_worked_s(connection, run.id),
+        against=_compared(connection, run.id) if run.base_commit else None,
     )
 
 
-_GRADED = "run_id = ? and status in ('ok', 'malformed', 'blocked')"
+_GRADED = "run_id = ? and side = ? and status in ('ok', 'malformed', 'blocked')"
 
 
-def _overall(connection: sqlite3.Connection, run_id: str, cost: int) -> Scored:
+def _overall(connection: sqlite3.Connection, run_id: str, cost: int, side: str = "head") -> Scored:
     rows = connection.execute(
-        f"select avg(composite), avg(passed) from cell where {_GRADED} group by case_id", (run_id,)
+        f"select avg(composite), avg(passed) from cell where {_GRADED} group by case_id",
+        (run_id, side),
     )
     composites, passes = array("d"), array("d")
     for composite, passed in rows:
@@ -125,7 +146,7 @@ def _by_model(connection: sqlite3.Connection, run_id: str, costs: dict[str, int]
     rows = connection.execute(
         f"select prompt, model, avg(composite), avg(passed) from cell where {_GRADED} "
         "group by prompt, model, case_id",
-        (run_id,),
+        (run_id, "head"),
     )
     found: dict[tuple[str, str], tuple[array[float], array[float]]] = {}
     for prompt, model, composite, passed in rows:
@@ -161,7 +182,8 @@ def _latencies(
     connection: sqlite3.Connection, run_id: str, prompt: str = "", model: str = ""
 ) -> tuple[int | None, int | None]:
     """Return the median and the 95th percentile of the answers' latency."""
-    where = "c.run_id = ?" + (" and c.prompt = ? and c.model = ?" if model else "")
+    where = "c.run_id = ? and c.side = 'head'"
+    where += " and c.prompt = ? and c.model = ?" if model else ""
     values = (run_id, prompt, model) if model else (run_id,)
     rows = connection.execute(
         "select a.latency_ms from cell c join answer a on a.address = c.address "
@@ -179,7 +201,7 @@ def _parts(connection: sqlite3.Connection, run_id: str) -> list[PartScore]:
     rows = connection.execute(
         "select p.name, p.kind, count(p.score), coalesce(sum(p.passed), 0), avg(p.score), "
         "sum(p.status = 'error') from cell c join part p on p.cell_id = c.id "
-        "where c.run_id = ? group by p.name, p.kind order by min(c.rowid)",
+        "where c.run_id = ? and c.side = 'head' group by p.name, p.kind order by min(c.rowid)",
         (run_id,),
     )
     return [PartScore(*row) for row in rows]
@@ -240,8 +262,8 @@ def _error_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 # --- as JSON --------------------------------------------------------------------------------------
 
 
-def as_json(summary: RunSummary) -> dict[str, Any]:
-    """Return a run as it appears in `--json`."""
+def as_json(summary: RunSummary, rows: Sequence[Row] = ()) -> dict[str, Any]:
+    """Return a run as it appears in `--json`, with what its gates said."""
     run = summary.run
     return {
         "run_id": run.id,
@@ -258,8 +280,8 @@ def as_json(summary: RunSummary) -> dict[str, Any]:
         ],
         "composite": _interval(summary.overall.composite),
         "pass_rate": _interval(summary.overall.pass_rate),
-        "against": None,
-        "gates": [],
+        "against": _against(summary),
+        "gates": [row.as_json() for row in rows],
         "cells": summary.cells,
         "errors": summary.error_kinds,
         "calls": summary.calls,
@@ -280,6 +302,18 @@ def as_json(summary: RunSummary) -> dict[str, Any]:
             }
             for part in summary.parts
         ],
+    }
+
+
+def _against(summary: RunSummary) -> dict[str, Any] | None:
+    run, found = summary.run, summary.against
+    if run.base_commit is None:
+        return None
+    return {
+        "ref": run.base_ref,
+        "commit": run.base_commit,
+        "composite": _interval(found.composite) if found else None,
+        "difference": found.as_json() if found else None,
     }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.operate.site import Site
-    from edison_ci.store.ledger import Stored
+    from edison_ci.store.answers import Stored
 
 
 def export_recording(site: Site, path: Path) -> int:

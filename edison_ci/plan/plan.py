@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import math
 import os
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from edison_ci.plan.estimate import ONCE, Load, Span, total, total_cost, total_s
 from edison_ci.plan.loads import Loads
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.plan.survey import COUNT_EVERY, Survey
+from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -92,9 +95,35 @@ def plan(
     loop: bool = False,
 ) -> Plan:
     """Return the plan of an experiment; raises ConfigError if its data is invalid."""
-    # Imported here because numpy takes longer to load than most plans to make.
-    from edison_ci.plan.evidence import evidence_of
+    found = bare_plan(project, experiment, selection=selection, shards=shards, loop=loop)
+    evidence = _evidence_of(selection.narrow(experiment), found.gating)
+    reasons = list(found.reasons)
+    if evidence.relative:
+        reasons.append(
+            "the margin is relative and taken of a base score of 1; a lower one needs more"
+        )
+    return dataclasses.replace(
+        found,
+        smallest_effect=evidence.smallest_effect,
+        cases_for_margin=evidence.cases_for_margin,
+        margin=evidence.margin,
+        reasons=reasons,
+    )
 
+
+# Loaded late because numpy takes longer to load than most plans to make.
+_evidence_of = later("edison_ci.plan.evidence:evidence_of")
+
+
+def bare_plan(
+    project: Project,
+    experiment: Experiment,
+    *,
+    selection: Selection = EVERYTHING,
+    shards: int = 0,
+    loop: bool = False,
+) -> Plan:
+    """Return the plan without what its cases could show, which a run need not know."""
     experiment = selection.narrow(experiment)
     survey = Survey(project, experiment, shards=shards)
     check = DataCheck(project, experiment)
@@ -108,8 +137,6 @@ def plan(
     if loop:
         most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
         iterations = Span(math.ceil(_LOOP_LOW * most), most)
-    gating = _gating(project, experiment, survey)
-    evidence = evidence_of(experiment, gating)
     answers = len(experiment.models) * experiment.file.draws
     made = loads.of_a_loop(iterations) if loop else loads.of_a_run()
     return Plan(
@@ -118,19 +145,38 @@ def plan(
         cells=loads.cells,
         skipped=survey.skipped * answers,
         holdout=survey.holdout,
-        gating=gating,
+        gating=_gating(project, experiment, survey),
         hash=survey.fingerprint.hexdigest(),
         loads=made,
         iterations=iterations,
-        smallest_effect=evidence.smallest_effect,
-        cases_for_margin=evidence.cases_for_margin,
-        margin=evidence.margin,
-        reasons=_reasons(project, survey, relative=evidence.relative),
+        smallest_effect=None,
+        cases_for_margin=None,
+        margin=None,
+        reasons=_reasons(project, survey),
         unready=_unready(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
         warnings=only_warnings(check.problems),
     )
+
+
+def joined(first: Plan, second: Plan) -> Plan:
+    """Return the plan of two subjects on the same cases."""
+    return dataclasses.replace(
+        first,
+        cells=first.cells + second.cells,
+        skipped=first.skipped + second.skipped,
+        hash=hashlib.sha256(f"{first.hash} {second.hash}".encode()).hexdigest(),
+        loads=[*first.loads, *second.loads],
+        unready=list(dict.fromkeys([*first.unready, *second.unready])),
+        refusals=list(dict.fromkeys([*first.refusals, *second.refusals])),
+    )
+
+
+def without_generating(project: Project, plan: Plan) -> Plan:
+    """Return the plan of grading answers that are there already."""
+    loads = [load for load in plan.loads if load.phase != "generate"]
+    return dataclasses.replace(plan, loads=loads, unready=_unready(project, loads))
 
 
 def _gating(project: Project, experiment: Experiment, survey: Survey) -> int:
@@ -139,16 +185,12 @@ def _gating(project: Project, experiment: Experiment, survey: Survey) -> int:
     return max(fewest - len(aside), 0)
 
 
-def _reasons(project: Project, survey: Survey, *, relative: bool) -> list[str]:
+def _reasons(project: Project, survey: Survey) -> list[str]:
     reasons = []
     if not project.tree.exists(project.file.results):
         reasons.append("no results are stored yet, so every call would be made")
     if survey.sampled:
         reasons.append(f"tokens are counted on {COUNT_EVERY:,} cases and every 100th after them")
-    if relative:
-        reasons.append(
-            "the margin is relative and taken of a base score of 1; a lower one needs more"
-        )
     return reasons
 
 

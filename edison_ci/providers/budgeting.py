@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError, Provider
 from edison_ci.records import canonical_json
+from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.ledger import (
     Booking,
     Cap,
     Elsewhere,
     Refused,
     Reserved,
-    Settlement,
-    Stored,
     lose,
     reclaim,
     release,

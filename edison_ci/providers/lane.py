@@ -14,7 +14,7 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budgeting import Budgeted, Paid
 from edison_ci.providers.resilience import Breaker, Clock, retrying, wish_is_too_long
 from edison_ci.providers.throttling import Bucket, Concurrency
-from edison_ci.store.ledger import newest_answer
+from edison_ci.store.answers import newest_answer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,7 +59,10 @@ class Bought:
     async def answer(self, request: Request) -> Paid:
         """Return the answer that was bought, or one that came into the store meanwhile."""
         self._breaker.refuse_closed()  # it may have been closed while this call waited its turn
-        return await self._budgeted.buy(request, newer_than=self._newer_than)
+        newer_than = self._newer_than
+        if newer_than is not None:
+            newer_than = max(newer_than, request.not_before)
+        return await self._budgeted.buy(request, newer_than=newer_than)
 
 
 class Throttled:
@@ -168,7 +171,8 @@ class Cached:
         """Return a stored answer that is new enough, else pass on."""
         address = request.address
         if self._newer_than is not None:
-            stored = newest_answer(self._reader, address, since=self._newer_than)
+            since = max(self._newer_than, request.not_before)
+            stored = newest_answer(self._reader, address, since=since)
             if stored is not None:
                 return Paid(stored.completion, stored.take, False, stored.cost_microusd)
         shared = self._in_flight.get(address)

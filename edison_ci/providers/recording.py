@@ -19,7 +19,7 @@ from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, StoreError, UsageError
 from edison_ci.records import Completion, FinishReason, canonical_json
-from edison_ci.store.ledger import text_hash
+from edison_ci.store.answers import text_hash
 
 if TYPE_CHECKING:
     import sqlite3

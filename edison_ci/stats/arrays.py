@@ -14,6 +14,22 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from edison_ci.stats.scores import Range
+
+__all__ = [
+    "TIE",
+    "TOLERANCE",
+    "Array",
+    "Floats",
+    "Groups",
+    "Range",
+    "bounded",
+    "finite",
+    "generator_for",
+    "grouped",
+    "seed_of",
+]
+
 Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.float64] | Sequence[float]
 
@@ -21,13 +37,6 @@ TIE = 1e-12
 """Differences this small are ties."""
 TOLERANCE = 1e-9
 """Sums of floats that differ by less are equal (STATS 20)."""
-
-
-class Range(NamedTuple):
-    """The two ends of an interval."""
-
-    low: float
-    high: float
 
 
 class Groups(NamedTuple):

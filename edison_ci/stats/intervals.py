@@ -11,10 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import betaincinv, stdtrit
 
-from edison_ci.stats.arrays import Range, grouped
+from edison_ci.stats.arrays import grouped
 from edison_ci.stats.paired import mean_error
+from edison_ci.stats.scores import (
+    ALL_EQUAL,
+    Interval,
+    equal_interval,
+    mean_interval,
+    pass_interval,
+    require_counts,
+    score_interval,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,50 +32,22 @@ if TYPE_CHECKING:
 
     from edison_ci.stats.arrays import Floats
 
-_ALL_EQUAL = 1e-15
+__all__ = [
+    "FEW_CLUSTERS",
+    "DesignEffect",
+    "Interval",
+    "clustered_interval",
+    "design_effect",
+    "equal_interval",
+    "exact_pass_bounds",
+    "mean_bounds",
+    "mean_interval",
+    "pass_interval",
+    "repeat_interval",
+    "score_interval",
+]
+
 FEW_CLUSTERS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An estimate with the values between which the truth likely lies."""
-
-    estimate: float
-    low: float | None
-    """None when there are fewer than two cases: no interval is possible."""
-    high: float | None
-    n: int
-    method: str
-    level: float = 0.95
-
-    @property
-    def value(self) -> float:
-        """The estimate, under the name every record has for its number."""
-        return self.estimate
-
-    @property
-    def interval(self) -> Range | None:
-        """Both ends, or None where there is no interval."""
-        return None if self.low is None or self.high is None else Range(self.low, self.high)
-
-
-def mean_interval(case_scores: Floats, *, level: float = 0.95) -> Interval | None:
-    """Effective-n Wilson interval with t quantile (STATS 4.1); None without any case.
-
-    It is the score interval of a proportion (Wilson 1927) with the sample size replaced by the one
-    at which a yes/no score would have the same standard error, as in survey practice
-    (Korn and Graubard 1998). Assumes independent cases with scores in [0, 1].
-    """
-    scores = _checked(case_scores)
-    if scores is None:
-        return None
-    n, mean = len(scores), float(np.mean(scores))
-    if n < 2:
-        return Interval(mean, None, None, n, "no interval from one case", level)
-    variance = float(np.var(scores, ddof=1))
-    if variance < _ALL_EQUAL:
-        return equal_interval(mean, n, units=n, level=level)
-    return score_interval(mean, variance / n, n, df=n - 1, level=level)
 
 
 def clustered_interval(
@@ -81,7 +62,7 @@ def clustered_interval(
     if error is None:
         return Interval(mean, None, None, n, "no interval from one cluster", level)
     variance = error.se**2
-    if variance < _ALL_EQUAL:
+    if variance < ALL_EQUAL:
         return equal_interval(mean, n, units=error.df + 1, level=level)
     return score_interval(mean, variance, n, df=error.df, level=level)
 
@@ -109,7 +90,7 @@ def design_effect(case_scores: Floats, clusters: Sequence[str]) -> DesignEffect 
         return None
     n, groups = len(scores), error.df + 1
     variance = float(np.var(scores, ddof=1)) / n
-    if variance * n < _ALL_EQUAL:
+    if variance * n < ALL_EQUAL:
         return DesignEffect(None, n, groups, float(groups), groups < FEW_CLUSTERS)
     effect = error.se**2 / variance
     return DesignEffect(effect, n, groups, n / max(1.0, effect), groups < FEW_CLUSTERS)
@@ -130,7 +111,7 @@ def repeat_interval(repeats: Sequence[Floats], *, level: float = 0.95) -> Interv
         return Interval(mean, None, None, n, "no interval: a case was run only once", level)
     df = sum(case.size - 1 for case in kept)
     variance = sum(float(case.var(ddof=1)) / case.size for case in kept) / n**2
-    if variance < _ALL_EQUAL:
+    if variance < ALL_EQUAL:
         return equal_interval(mean, n, units=df, level=level)
     reach = float(stdtrit(df, 0.5 + level / 2)) * math.sqrt(variance)
     low, high = max(0.0, mean - reach), min(1.0, mean + reach)
@@ -149,50 +130,13 @@ def mean_bounds(
     return None if found is None else replace(found, level=level)
 
 
-def pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | None:
-    """Wilson interval of a pass rate with one draw per case (STATS 5)."""
-    _require_counts(passes, n)
-    if n == 0:
-        return None
-    if n == 1:
-        return Interval(float(passes), None, None, n, "no interval from one case", level)
-    z = float(ndtri(0.5 + level / 2))
-    low, high = _wilson(passes / n, n, z)
-    return Interval(passes / n, low, high, n, "Wilson", level)
-
-
 def exact_pass_bounds(passes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
     """Return the one-sided Clopper-Pearson bounds of a pass rate, each at this level."""
-    _require_counts(passes, n)
+    require_counts(passes, n)
     alpha = 1 - level
     low = 0.0 if passes == 0 else float(betaincinv(passes, n - passes + 1, alpha))
     high = 1.0 if passes == n else float(betaincinv(passes + 1, n - passes, 1 - alpha))
     return low, high
-
-
-def equal_interval(mean: float, n: int, *, units: int, level: float) -> Interval:
-    """Return the interval of scores that are all the same.
-
-    Exact: if a share q of the units differed, seeing none would have a chance below alpha / 2.
-    """
-    q = 1 - ((1 - level) / 2) ** (1 / units)
-    low, high = mean * (1 - q), mean * (1 - q) + q
-    return Interval(mean, low, high, n, "all scores equal", level)
-
-
-def score_interval(mean: float, variance: float, n: int, *, df: int, level: float) -> Interval:
-    """Return the effective-n Wilson interval from the variance of a mean."""
-    effective = mean * (1 - mean) / variance
-    low, high = _wilson(mean, effective, float(stdtrit(df, 0.5 + level / 2)))
-    return Interval(mean, low, high, n, "effective-n Wilson, t", level)
-
-
-def _wilson(share: float, n: float, quantile: float) -> tuple[float, float]:
-    square = quantile * quantile
-    center = (share + square / (2 * n)) / (1 + square / n)
-    spread = math.sqrt(share * (1 - share) / n + square / (4 * n * n))
-    half = quantile / (1 + square / n) * spread
-    return max(0.0, center - half), min(1.0, center + half)
 
 
 def _checked(case_scores: Floats) -> NDArray[np.float64] | None:
@@ -202,8 +146,3 @@ def _checked(case_scores: Floats) -> NDArray[np.float64] | None:
     if scores.ndim != 1 or not np.all((scores >= -1e-9) & (scores <= 1 + 1e-9)):
         raise ValueError("scores are numbers from 0 to 1, one a case")
     return np.clip(scores, 0.0, 1.0)
-
-
-def _require_counts(passes: int, n: int) -> None:
-    if not 0 <= passes <= n:
-        raise ValueError(f"{passes} passes of {n} cases cannot be")

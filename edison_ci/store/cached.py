@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci.store.ledger import newest_answer
+from edison_ci.store.answers import newest_answer
 from edison_ci.store.pointers import pointing
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from edison_ci.store.ledger import Stored
+    from edison_ci.store.answers import Stored
 
 
 @dataclass(frozen=True, slots=True)

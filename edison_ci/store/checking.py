@@ -6,8 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.store.answers import text_hash
 from edison_ci.store.audit import verify_audit
-from edison_ci.store.ledger import text_hash
 from edison_ci.store.pointers import pointing
 
 if TYPE_CHECKING:

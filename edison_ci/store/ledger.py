@@ -8,21 +8,23 @@ are one fact. A call whose fate is unknown stays booked at its estimate.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
-import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import StoreError
-from edison_ci.records import Completion, FinishReason, canonical_json
+from edison_ci.records import canonical_json
+from edison_ci.store.answers import (
+    Settlement,
+    Stored,
+    insert_answer,
+    newest_answer,
+    next_take,
+    text_hash,
+)
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,6 @@ class Booking:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """An answer from the store."""
-
-    completion: Completion
-    take: int
-    cost_microusd: int
-    created_at: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reserved:
     """The call may be sent."""
 
@@ -95,17 +87,6 @@ class Elsewhere:
     """Another attempt at the same call is on its way."""
 
     owner: str
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """How an attempt that was answered ended."""
-
-    completion: Completion
-    cost_microusd: int
-    cost_kind: Literal["billed", "estimated", "replayed"]
-    now: str
-    http_status: int | None = None
 
 
 Outcome = Stored | Reserved | Refused | Elsewhere
@@ -146,8 +127,8 @@ def settle(
             "state = 'settled', cost_microusd = ?, done_at = ?, http_status = ?",
             (settlement.cost_microusd, settlement.now, settlement.http_status),
         )
-        take = _next_take(connection, address)
-        _insert_answer(connection, address, take, attempt, settlement)
+        take = next_take(connection, address)
+        insert_answer(connection, address, take, attempt, settlement)
         tokens = 0
         if completion.tokens_in is not None and completion.tokens_out is not None:
             tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
@@ -176,19 +157,11 @@ def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connec
             return int(known[0])
         attempt = _book(connection, replace(booking, est_microusd=0, est_tokens=0, scopes=()))
         _close(connection, attempt, "state = 'settled', cost_microusd = 0", ())
-        take = _next_take(connection, address)
-        _insert_answer(connection, address, take, attempt, settlement)
+        take = next_take(connection, address)
+        insert_answer(connection, address, take, attempt, settlement)
         return take
 
     return operation
-
-
-def _next_take(connection: sqlite3.Connection, address: str) -> int:
-    return int(
-        connection.execute(
-            "select coalesce(max(take) + 1, 0) from answer where address = ?", (address,)
-        ).fetchone()[0]
-    )
 
 
 def release(
@@ -241,56 +214,6 @@ def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.C
         return count
 
     return operation
-
-
-_ANSWER = (
-    "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
-    "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
-    "from answer a join answer_text t using (address, take) where a.address = ? "
-)
-
-
-def newest_answer(
-    connection: sqlite3.Connection, address: str, *, since: str = ""
-) -> Stored | None:
-    """Return the newest stored answer of a call, if it is new enough and its text is whole.
-
-    Answers from a recording are not reused: whoever wrote it may have written anything.
-    """
-    row = connection.execute(
-        f"{_ANSWER} and a.created_at >= ? and a.cost_kind <> 'replayed' "
-        "order by a.take desc limit 1",
-        (address, since),
-    ).fetchone()
-    return None if row is None else _stored(row)
-
-
-def answer_at(connection: sqlite3.Connection, address: str, take: int | None) -> Stored | None:
-    """Return one take of a call, if it is stored and its text is whole."""
-    row = connection.execute(f"{_ANSWER} and a.take = ?", (address, take)).fetchone()
-    return None if row is None else _stored(row)
-
-
-def _stored(row: tuple[Any, ...]) -> Stored | None:
-    if row[11] != text_hash(row[9], row[10]):
-        logger.warning("a stored answer was tampered with and is not used")
-        return None
-    completion = Completion(
-        text=row[9],
-        finish_reason=FinishReason(row[1]),
-        tokens_in=row[2],
-        tokens_out=row[3],
-        cached_in=row[4],
-        latency_ms=row[5],
-        served_model=row[6],
-        tool_calls=json.loads(row[10]) if row[10] else None,
-    )
-    return Stored(completion, row[0], row[7], row[8])
-
-
-def text_hash(text: str, tool_calls: str | None) -> str:
-    """Return the checksum kept beside a stored text."""
-    return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
 
 
 def booked(connection: sqlite3.Connection, cap: Cap, today: str) -> tuple[int, int]:
@@ -366,34 +289,6 @@ def _close(
     )
     if done.rowcount != 1:
         raise StoreError(f"attempt {attempt} was settled already", hint="run: edison db check")
-
-
-def _insert_answer(
-    connection: sqlite3.Connection, address: str, take: int, attempt: int, settlement: Settlement
-) -> None:
-    completion = settlement.completion
-    tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
-    connection.execute(
-        "insert into answer values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            address,
-            take,
-            attempt,
-            str(completion.finish_reason),
-            completion.tokens_in,
-            completion.tokens_out,
-            completion.cached_in,
-            completion.latency_ms,
-            settlement.cost_microusd,
-            settlement.cost_kind,
-            completion.served_model,
-            settlement.now,
-        ),
-    )
-    connection.execute(
-        "insert into answer_text values (?, ?, ?, ?, ?)",
-        (address, take, completion.text, tools, text_hash(completion.text, tools)),
-    )
 
 
 def _days_before(day: str, count: int) -> str:

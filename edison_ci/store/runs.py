@@ -45,6 +45,10 @@ class NewRun:
     partial: bool
     owner: str
     now: str
+    base_ref: str | None = None
+    base_commit: str | None = None
+    commit_id: str | None = None
+    """HEAD, if no file of the experiment differs from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,12 @@ class Run:
     partial: bool
     stopped_by: str | None
     reused: int
+    base_ref: str | None
+    base_commit: str | None
     owner: str | None
     created_at: str
     finished_at: str | None
+    commit_id: str | None = None
 
     @property
     def moving(self) -> bool:
@@ -108,6 +115,7 @@ class CellRow:
     """A cell that is finished, one way or another."""
 
     id: str
+    """24 hex digits, of which people see and write the first 12."""
     run_id: str
     side: str
     prompt: str
@@ -122,13 +130,15 @@ class CellRow:
     passed: bool | None = None
     error: str | None = None
     reason: str | None = None
+    case_hash: str | None = None
     parts: tuple[Part, ...] = field(default=())
     judgments: tuple[Judgment, ...] = field(default=())
 
 
 _COLUMNS = (
     "id, experiment, trigger, status, verdict, plan_hash, snapshot, labels, cells_planned, "
-    "complete, simulated, partial, stopped_by, reused, owner, created_at, finished_at"
+    "complete, simulated, partial, stopped_by, reused, base_ref, base_commit, owner, created_at, "
+    "finished_at, commit_id"
 )
 
 
@@ -138,8 +148,8 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
     def operation(connection: sqlite3.Connection) -> None:
         connection.execute(
             "insert into run (id, experiment, trigger, status, plan_hash, snapshot, labels, "
-            "cells_planned, simulated, partial, owner, created_at) "
-            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?)",
+            "cells_planned, simulated, partial, owner, base_ref, base_commit, commit_id, "
+            "created_at) values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.experiment,
@@ -151,6 +161,9 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
                 run.simulated,
                 run.partial,
                 run.owner,
+                run.base_ref,
+                run.base_commit,
+                run.commit_id,
                 run.now,
             ),
         )
@@ -188,8 +201,8 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
         # A cell that failed before has neither parts nor judgments, so nothing is left behind.
         connection.executemany(
             "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, draw, "
-            "address, take, status, composite, passed, error, reason) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "address, take, status, composite, passed, error, reason, case_hash) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     cell.id,
@@ -207,6 +220,7 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
                     cell.passed,
                     cell.error,
                     cell.reason,
+                    cell.case_hash,
                 )
                 for cell in cells
             ],
@@ -291,15 +305,16 @@ def cell_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]
 
 def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
     """Return a cell of a run by id or as CASE@MODEL#DRAW (draw 0 when left out)."""
-    where, values = "id = ?", (wanted,)
+    where, values = "id >= ? and id < ?", _starting_with(wanted)
     if "@" in wanted:
         case_id, _, rest = wanted.rpartition("@")
         model, _, draw = rest.partition("#")
         where = "case_id = ? and model = ? and draw = ?"
-        values = (case_id, model, draw or "0")  # type: ignore[assignment]  # three of them
+        values = (case_id, model, draw or "0")
     row = connection.execute(
         "select id, run_id, side, prompt, version, model, case_id, draw, address, take, status, "
-        f"composite, passed, error, reason from cell where run_id = ? and {where} limit 1",
+        "composite, passed, error, reason, case_hash from cell "
+        f"where run_id = ? and {where} order by side = 'head' desc, prompt limit 1",
         (run_id, *values),
     ).fetchone()
     if row is None:
@@ -312,6 +327,19 @@ def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellR
     cell = list(row)
     cell[12] = _flag(cell[12])
     return replace(CellRow(*cell), parts=tuple(_part(list(part)) for part in parts))
+
+
+def run_of_cell(connection: sqlite3.Connection, cell_id: str) -> str | None:
+    """Return the run that a cell belongs to, by the beginning of its id."""
+    row = connection.execute(
+        "select run_id from cell where id >= ? and id < ? limit 1", _starting_with(cell_id)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _starting_with(prefix: str) -> tuple[str, ...]:
+    """Return the bounds of ids that start so; what is shown of an id is its first 12 digits."""
+    return (prefix, f"{prefix}g")
 
 
 def _part(values: list[Any]) -> Part:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrade
-from edison_ci.execute.session import Ended, RunOptions, Session, Tools, options_of
+from edison_ci.execute.orders import Ended, RunOptions, Tools, options_of
+from edison_ci.execute.session import Session
 from edison_ci.providers.adapters import provider_for
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run

@@ -18,8 +18,9 @@ from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.recording import Recorded, read_recording, write_recording
 from edison_ci.providers.replay import ReplayProvider, Unrecorded, open_replay
 from edison_ci.records import Completion, FinishReason, Message, Request, canonical_json
+from edison_ci.store.answers import Settlement
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import Booking, Reserved, Settlement, reserve, settle
+from edison_ci.store.ledger import Booking, Reserved, reserve, settle
 from edison_ci.store.writer import Writer
 from tests.providers.kitchen import ask, model
 

@@ -9,9 +9,10 @@ import pytest
 
 from docs.sample import Sample, build
 from edison_ci.records import Completion
+from edison_ci.store.answers import Settlement
 from edison_ci.store.checking import MOST, Checked, check_database
 from edison_ci.store.database import open_database, open_reader
-from edison_ci.store.ledger import Reserved, Settlement, reserve, settle
+from edison_ci.store.ledger import Reserved, reserve, settle
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,6 +10,7 @@ import pytest
 
 from edison_ci.errors import StoreError
 from edison_ci.records import Completion
+from edison_ci.store.answers import Settlement, Stored, newest_answer
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import (
     Booking,
@@ -17,11 +18,8 @@ from edison_ci.store.ledger import (
     Elsewhere,
     Refused,
     Reserved,
-    Settlement,
-    Stored,
     booked,
     lose,
-    newest_answer,
     reclaim,
     release,
     reserve,

@@ -16,6 +16,9 @@ create table run (                          -- one evaluation of one experiment
   simulated     integer not null default 0 check (simulated in (0, 1)),
   partial       integer not null default 0 check (partial in (0, 1)),
   stopped_by    text,                       -- budget, signal or person, if it was stopped
+  base_ref      text,                       -- what it is compared with
+  base_commit   text,
+  commit_id     text,                       -- HEAD, if no file of the experiment differed from it
   owner         text,                       -- the process that runs it
   wanted        text,                       -- pause or cancel, asked for by another process
   created_at    text not null,
@@ -24,7 +27,7 @@ create table run (                          -- one evaluation of one experiment
 create index run_by_experiment on run (experiment, created_at);
 
 create table cell (                         -- one case, with one prompt and model
-  id         text primary key,              -- 12 hex
+  id         text primary key,              -- 24 hex; hash of run, side, prompt, model, case, draw
   run_id     text not null references run (id),
   side       text not null,                 -- head, or base with --against
   prompt     text not null,
@@ -39,7 +42,7 @@ create table cell (                         -- one case, with one prompt and mod
   passed     integer,                       -- 1, 0 or null
   error      text,                          -- class of the error
   reason     text,                          -- in words
-  unique (run_id, side, prompt, model, case_id, draw)
+  case_hash  text                           -- of input and expected output: is it the same case?
 ) strict;
 create index cell_by_case on cell (case_id);
 create index cell_by_run on cell (run_id, model, status);
@@ -151,6 +154,30 @@ create trigger audit_is_kept before update on audit
 begin select raise(abort, 'the audit is append-only'); end;
 create trigger audit_stays before delete on audit
 begin select raise(abort, 'the audit is append-only'); end;
+
+create table decision (                     -- what a gate said; a decision made is not rewritten
+  run_id     text not null references run (id),
+  round      integer not null,              -- 0, 1, ... when a run is decided again
+  position   integer not null,              -- order in the report
+  metric     text not null,
+  prompt     text,                          -- null, like model, for a decision on everything
+  model      text,
+  verdict    text not null,                 -- pass, fail, inconclusive, skipped
+  sentence   text not null,                 -- the verdict in words
+  estimate   real,                          -- change or level; detail says of which kind
+  low        real,                          -- interval, two-sided
+  high       real,
+  n          integer not null,              -- cases it rests on; answers for shares and latency
+  n_more     integer,                       -- further cases that would settle it
+  p          real,                          -- chance of such a change if nothing changed
+  p_holm     real,                          -- after allowing for the other rows
+  gate       text not null,                 -- JSON: the gate as it was
+  detail     text not null,                 -- JSON: kind, method, bounds, missing, seed, notes
+  decided_at text not null,
+  primary key (run_id, round, position)
+) strict, without rowid;
+create trigger decision_is_kept before update on decision
+begin select raise(abort, 'decisions are not rewritten'); end;
 
 -- Sums of finished runs, so that no page has to add up cells. Written again when a run ends again.
 

@@ -1,0 +1,193 @@
+"""edison costs: what was spent, on what, and how much of each limit is used?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from edison_ci import times
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import project_at, results_of, sparkline
+from edison_ci.cli.terminal import BAD, ODD, Ink, Terminal, counted
+from edison_ci.execute.money import caps_of
+from edison_ci.store.ledger import booked
+from edison_ci.store.spending import By, Spent, last_run_of, spending_by
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.config.load import Project
+
+_NEARLY = 0.8
+_SUMS = (
+    *("calls", "replayed", "failed", "unknown", "billed_microusd", "estimated_microusd"),
+    *("unknown_microusd", "tokens_in", "tokens_out"),
+)
+
+
+class Limit(NamedTuple):
+    """A budget and how much of it is booked now."""
+
+    name: str
+    of: str
+    """What it limits: the project in 30 days, an experiment today, a run."""
+    spent: int
+    limit: int
+    unit: str
+
+    @property
+    def used(self) -> float:
+        """The share that is booked."""
+        return self.spent / self.limit if self.limit else 1.0
+
+
+@click.command(cls=EdisonCommand)
+@click.option(
+    "--since",
+    type=click.IntRange(1, 36_500),
+    default=30,
+    show_default=True,
+    metavar="DAYS",
+    help="How many days to look back, today included.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["day", "experiment", "model", "phase"]),
+    default="day",
+    show_default=True,
+    help="What to add up by.",
+)
+@click.pass_obj
+def costs(state: State, since: int, by: By) -> None:
+    """Show what was spent, and how much of each limit.
+
+    Days are UTC. A sum with ~ holds estimates: of answers whose provider named no usage, and of
+    calls that were lost or are on their way, which count at the most they can cost. Reuse saved is
+    what stored answers that finished runs used again had cost.
+
+    Examples:
+      edison costs
+      edison costs --by model --since 7
+      edison costs --by experiment --json
+    """
+    terminal, project = Terminal(state), project_at(state)
+    today = times.now()
+    first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
+    with results_of(project) as connection:
+        rows = spending_by(connection, by, since=first)
+        days = rows if by == "day" else spending_by(connection, "day", since=first)
+        limits = _limits(connection, project, f"{today:%Y-%m-%d}")
+    total = _total(days)
+    if terminal.json:
+        terminal.document(
+            {
+                "since": first,
+                "by": by,
+                "total": _spent(total),
+                "rows": [_spent(row) for row in rows],
+                "limits": [{**limit._asdict(), "used": limit.used} for limit in limits],
+            }
+        )
+        return
+    if rows:
+        _table(terminal, by, [*rows, total])
+        _line(terminal, days, first, today)
+    else:
+        terminal.note(f"nothing was spent since {first}")
+    _show_limits(terminal, limits)
+
+
+def _total(days: Sequence[Spent]) -> Spent:
+    sums = {name: sum(getattr(day, name) for day in days) for name in _SUMS}
+    saved = sum(day.saved_microusd or 0 for day in days)
+    return Spent(key="total", **sums, saved_microusd=saved)
+
+
+def _table(terminal: Terminal, by: By, rows: Sequence[Spent]) -> None:
+    saved = by != "phase"
+    table: list[tuple[str, ...]] = [
+        (by, "cost", "calls", "failed", "tokens in", "tokens out", *(["saved"] if saved else []))
+    ]
+    for row in rows:
+        amount = dollars(row.total_microusd)
+        mark = "~" if row.estimated_microusd or row.unknown_microusd else ""
+        cells = (
+            row.key or "(no experiment)",
+            f"{mark}{amount}",
+            f"{row.calls:,}",
+            f"{row.failed:,}",
+            f"{row.tokens_in:,}",
+            f"{row.tokens_out:,}",
+        )
+        more = (dollars(row.saved_microusd or 0),) if saved else ()
+        table.append((*cells, *more))
+    terminal.table(table, right=range(1, 7))
+    total = rows[-1]
+    if total.estimated_microusd:
+        terminal.result(f"~ {dollars(total.estimated_microusd)} of it is estimated")
+    if total.unknown:
+        lost = f"{counted(total.unknown, 'call')} of unknown fate or on the way"
+        terminal.result(f"~ {dollars(total.unknown_microusd)} of it is the most that {lost} cost")
+    if not saved and total.saved_microusd:
+        terminal.result(f"reuse saved {dollars(total.saved_microusd)}")
+    if total.replayed:
+        terminal.result(f"{counted(total.replayed, 'answer')} came from recordings, for nothing")
+
+
+def _line(terminal: Terminal, days: Sequence[Spent], first: str, today: dt.datetime) -> None:
+    """Draw every day since the first on which something happened, those without spending too."""
+    spent = {day.key: day.total_microusd for day in days}
+    start = max(dt.date.fromisoformat(first), dt.date.fromisoformat(min(spent)))
+    span = (today.date() - start).days
+    if span < 1:
+        return
+    each = [spent.get(f"{start + dt.timedelta(days=n)}", 0) for n in range(span + 1)]
+    shown = each[-60:]
+    most = dollars(max(shown))
+    terminal.result(f"each day  {sparkline(shown, from_zero=True)}  up to {most}")
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def _limits(connection: sqlite3.Connection, project: Project, today: str) -> list[Limit]:
+    """Return every budget that is set, the project's first, then those of each experiment."""
+    found: dict[tuple[str, str], Limit] = {}
+    for experiment in project.experiments.values():
+        last = last_run_of(connection, experiment.id)
+        for cap in caps_of(project, experiment, last or "", None):
+            if cap.scope.startswith("run:") and last is None:
+                continue
+            microusd, tokens = booked(connection, cap, today)
+            of = {30: "the project in 30 days", 1: f"{experiment.id} today"}.get(
+                cap.days or 0, f"the last run of {experiment.id}"
+            )
+            if cap.microusd is not None:
+                limit = Limit(cap.name, of, microusd, cap.microusd, "microusd")
+            else:
+                limit = Limit(cap.name, of, tokens, cap.tokens or 0, "tokens")
+            found[cap.name, of] = limit
+    return sorted(found.values(), key=lambda limit: not limit.of.startswith("the project"))
+
+
+def _show_limits(terminal: Terminal, limits: Sequence[Limit]) -> None:
+    for limit in limits:
+        say = dollars if limit.unit == "microusd" else _tokens
+        color = BAD if limit.used >= 1 else ODD if limit.used >= _NEARLY else None
+        terminal.result(
+            Ink(f"{100 * limit.used:4.0f}%", color),
+            f"  {say(limit.spent)} of {say(limit.limit)}: {limit.of} ({limit.name})",
+        )
+
+
+def _tokens(count: float) -> str:
+    return f"{count:,.0f} tokens"
+
+
+def _spent(row: Spent) -> dict[str, Any]:
+    return {**asdict(row), "cost_microusd": row.total_microusd}

@@ -1,0 +1,110 @@
+"""How do commands that only read get at the results, and how do numbers look in their tables?
+
+They open the file read-only and read one state of it, while runs go on writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.load import find_root, load_project
+from edison_ci.decide.measured import measured_experiments
+from edison_ci.errors import UsageError
+from edison_ci.names import did_you_mean
+from edison_ci.store.database import open_reader
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from edison_ci.cli.options import State
+    from edison_ci.config.load import Project
+    from edison_ci.stats.intervals import Interval
+
+_BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
+_LONGEST = 60
+
+
+def project_at(state: State) -> Project:
+    """Return the project at hand."""
+    return load_project(state.entered(find_root(state.folder)))
+
+
+@contextlib.contextmanager
+def results_of(project: Project) -> Iterator[sqlite3.Connection]:
+    """Open the results of a project as they are now, for reading only."""
+    with contextlib.closing(open_reader(project.root / project.file.results)) as connection:
+        connection.execute("begin")  # one state of the file, whatever a run writes meanwhile
+        yield connection
+
+
+def experiments_meant(
+    connection: sqlite3.Connection, project: Project, name: str | None
+) -> list[str]:
+    """Return the experiment that was named, or every one that has a complete run."""
+    measured = measured_experiments(connection)
+    if name is None:
+        return measured
+    known = [*dict.fromkeys([*measured, *project.experiments])]
+    if name not in known:
+        hint = did_you_mean(name, known, label="experiments")
+        raise UsageError(f"there is no experiment {name!r}", hint=hint)
+    return [name] if name in measured else []
+
+
+def sparkline(values: Sequence[float | None], *, from_zero: bool = False) -> str:
+    """Return numbers as a line of bars, low to high; what is missing is a blank."""
+    values = values[-_LONGEST:]
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    bars = _BARS if _draws(_BARS) else _PLAIN_BARS
+    low, high = (0.0 if from_zero else min(known)), max(known)
+    width = high - low
+    if width <= 0:
+        return "".join(" " if value is None else bars[3 if high else 0] for value in values)
+    top = len(bars) - 1
+    return "".join(
+        " " if value is None else bars[round(top * (value - low) / width)] for value in values
+    )
+
+
+def _draws(text: str) -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def price(microusd: float | None) -> str:
+    """Return what one answer costs; cents are too coarse for it."""
+    if microusd is None:
+        return "-"
+    if microusd == 0:
+        return "$0"
+    return f"${microusd / 1e6:,.6f}" if microusd < 10_000 else f"${microusd / 1e6:,.4f}"
+
+
+def milliseconds(p50: float | None, p95: float | None = None) -> str:
+    """Return a latency, the 95th percentile with it where there is one."""
+    if p50 is None:
+        return "-"
+    late = "" if p95 is None else f", p95 {p95:,.0f} ms"
+    return f"{p50:,.0f} ms{late}"
+
+
+def interval_json(found: Interval | None) -> dict[str, Any] | None:
+    """Return an estimate with its interval as it appears in `--json`."""
+    if found is None:
+        return None
+    return {
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "method": found.method,
+    }

@@ -1,0 +1,108 @@
+"""edison regrade: what the answers of a run are worth by the checks and judges of today."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli.against import match_again
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.run import Asking, Table, document
+from edison_ci.cli.summary import show_run
+from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.tools import require
+from edison_ci.config.load import Project, find_root, load_project
+from edison_ci.decide.decisions import decisions_of
+from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.regrading import regrading
+from edison_ci.execute.summary import summarize
+from edison_ci.execute.work import HEAD
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    from edison_ci.execute.orders import Ended
+    from edison_ci.execute.regrading import KeptAnswers
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("wanted", metavar="RUN")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
+@click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
+@click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
+@click.pass_obj
+def regrade(state: State, /, wanted: str, **given: Any) -> None:
+    """Grade the answers of a run anew.
+
+    By the checks, rubric, judges and gates of today, and without asking any model for an answer:
+    only judges whose question changed are asked. RUN is an id, `latest` or the name of an
+    experiment. It makes a new run, so that what was decided stays as it was. Cells whose prompt,
+    model or input changed since are left out.
+
+    Examples:
+      edison regrade latest
+      edison regrade support-reply --budget 1 --json
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    reader = open_reader(project.root / project.file.results)
+    try:
+        stored = find_run(reader, wanted)
+        experiment = project.experiment(stored.experiment)
+        options = regrading(reader, stored, experiment)
+    finally:
+        reader.close()
+    require(project, "regrade")
+    budget = given["budget"]
+    options = dataclasses.replace(
+        options,
+        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        allow_code=options.allow_code or given["allow_code"],
+        wait=given["wait"],
+    )
+    against = kept_snapshot(stored).get("command line", {}).get("against")
+    if against:
+        against = {**against, "material": HEAD}
+    match = match_again(project, experiment, against)
+    asking = Asking(terminal, yes=given["yes"])
+    _finish(terminal, project, Table(state, asking).session(match).run(options))
+
+
+def _finish(terminal: Terminal, project: Project, ended: Ended) -> None:
+    kept = ended.kept
+    assert kept is not None  # it was asked for
+    reader = open_reader(project.root / project.file.results)
+    try:
+        summary = summarize(reader, find_run(reader, ended.run_id))
+        rows = decisions_of(reader, ended.run_id)
+    finally:
+        reader.close()
+    code = int(ended.exit_code)
+    _left_out(terminal, kept)
+    if terminal.json:
+        about = {"run_id": kept.run.id, "left_out": kept.found.as_json()}
+        terminal.document({**document([(summary, rows)], code), "regraded": about})
+    else:
+        show_run(terminal, summary, rows, ended.progress.closed)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _left_out(terminal: Terminal, kept: KeptAnswers) -> None:
+    """Say which cells are not graded again, and why."""
+    found = kept.found
+    if found.changed:
+        more = ", ..." if found.changed > len(found.named) else ""
+        said = "prompt, model or input changed since: "
+        terminal.note(
+            Ink(f"{counted(found.changed, 'cell')} left out", ODD),
+            f", {said}{', '.join(found.named)}{more}",
+        )
+    if found.gone:
+        said = ", their prompt, model or case is no longer there"
+        terminal.note(Ink(f"{counted(found.gone, 'cell')} left out", ODD), said)
+    if found.missing:
+        terminal.note(f"{counted(found.missing, 'cell')} of the files are not in {kept.run.id}")

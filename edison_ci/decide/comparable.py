@@ -1,0 +1,65 @@
+"""Were two runs graded alike, so that their scores can stand side by side?
+
+Prompts and generating models are what a comparison is about; what must not differ is the yardstick:
+objective, checks, rubric, graders, judges and screens, and the models and files behind them. Cases
+are matched one by one elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edison_ci.store.runs import Run
+
+_YARDSTICK = ("objective", "checks", "rubric", "judges", "safety")
+_NEVER = ("command line", "quarantine.yaml")
+_NOT_AT_THE_START = ("the price of ", "base: ")
+
+
+def yardstick(run: Run) -> str:
+    """Return a hash of everything that grades the answers of a run."""
+    try:
+        kept = json.loads(run.snapshot)
+    except ValueError:
+        kept = {}
+    if not isinstance(kept, dict):
+        kept = {}
+    text = json.dumps(_grading(kept), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _grading(kept: dict[str, Any]) -> dict[str, Any]:
+    experiment: dict[str, Any] = next((part for part in kept.values() if _is_experiment(part)), {})
+    used = {key: experiment.get(key) for key in _YARDSTICK}
+    said = set(_texts(used))
+    found: dict[str, Any] = {"experiment": used}
+    for place, part in kept.items():
+        if place in _NEVER or place.startswith(_NOT_AT_THE_START) or part is experiment:
+            continue
+        if place in experiment.get("prompts", ()):
+            continue
+        _, sign, model = place.rpartition(": ")
+        if sign and isinstance(part, list):  # a model of the registry, by name
+            if model in said:
+                found[place] = part
+        elif isinstance(part, str):  # the digest of a file
+            if place.startswith("judges/") or any(place in text for text in said):
+                found[place] = part
+        else:
+            found[place] = part
+    return found
+
+
+def _is_experiment(part: object) -> bool:
+    return isinstance(part, dict) and {"objective", "checks", "judges", "prompts"} <= part.keys()
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []

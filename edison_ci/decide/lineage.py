@@ -1,0 +1,228 @@
+"""Which versions has a prompt had, who wrote them, and how did each do?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.config.commit_tree import CommitTree
+from edison_ci.config.prompt import read_prompt
+from edison_ci.documents.files import read
+from edison_ci.documents.json_text import read_json
+from edison_ci.git import run_git, text
+from edison_ci.plan.versions import label_of, past_versions, short
+from edison_ci.repository import Repository
+from edison_ci.stats.intervals import mean_interval
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from edison_ci.config.load import Project
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.documents.files import Tree
+    from edison_ci.documents.marks import Json
+    from edison_ci.stats.intervals import Interval
+    from edison_ci.store.runs import Run
+
+_HASH = re.compile(r"[0-9a-f]{6,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a prompt."""
+
+    hash: str
+    label: str
+    data: bytes | None
+    """The file as it was; None for a version that only results tell of."""
+    commit: str | None = None
+    author: str | None = None
+    date: str | None = None
+    """When it was written, with the author's time zone."""
+    subject: str | None = None
+
+
+class Result(NamedTuple):
+    """How a version did in the newest complete run that has it, over its models."""
+
+    run: Run
+    side: str
+    composite: Interval | None
+    models: int
+    answers: int
+    answer_cost_microusd: float | None
+
+
+# --- what Git knows -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The versions of one prompt in a repository."""
+
+    prompt: Prompt
+    project: Project
+    repository: Repository | None
+
+    @classmethod
+    def of(cls, prompt: Prompt, project: Project) -> History:
+        """Return the history of a prompt of a project."""
+        return cls(prompt, project, Repository.find(project.root))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a shallow clone hides the older part."""
+        return self.repository is not None and self.repository.is_shallow()
+
+    def versions(self) -> list[Version]:
+        """Return the versions, oldest first: merged, on this branch, and the file as it is."""
+        found: dict[str, tuple[str | None, bytes]] = {}
+        merged: list[str] = []
+        if self.repository is not None:
+            merged = past_versions(self.prompt.path, self.project.root, self.repository)
+            texts = dict(self._texts(self.repository, None))
+            found = {version: texts[version] for version in merged if version in texts}
+            if self.repository.head() is not None:
+                for version, place in self._texts(self.repository, "HEAD"):
+                    found.setdefault(version, place)
+        now = self.prompt.version
+        found.setdefault(now, (None, read(self.project.tree, self.prompt.path)))
+        authors = self._authors([commit for commit, _ in found.values() if commit])
+        return [
+            Version(version, self._label(version, merged), data, commit, *authors.get(commit, ()))
+            for version, (commit, data) in found.items()
+        ]
+
+    def at(self, commit: str) -> Version | None:
+        """Return the version in a commit; None if the prompt is not there, or is not valid."""
+        assert self.repository is not None, "a commit is in a repository"
+        data = self.repository.read(commit, self._prefix() + self.prompt.path)
+        prompt = None if data is None else self._read(self.repository, commit, data)
+        if data is None or prompt is None:
+            return None
+        merged = past_versions(self.prompt.path, self.project.root, self.repository)
+        return Version(prompt.version, self._label(prompt.version, merged), data, commit)
+
+    def _label(self, version: str, merged: list[str]) -> str:
+        if version == self.prompt.version:
+            return label_of(self.prompt, self.project.root, self.repository)
+        if self.cut_off:
+            return f"v?+{short(version)}"
+        if version in merged:
+            return f"v{merged.index(version) + 1}"
+        return f"v{len(merged)}+{short(version)}"
+
+    def _prefix(self) -> str:
+        assert self.repository is not None
+        prefix = self.project.root.resolve().relative_to(self.repository.root).as_posix()
+        return "" if prefix == "." else f"{prefix}/"
+
+    def _texts(
+        self, repository: Repository, ref: str | None
+    ) -> Iterator[tuple[str, tuple[str | None, bytes]]]:
+        """Yield each version with the first commit that has it; schemas it names count."""
+        prefix, path = self._prefix(), self._prefix() + self.prompt.path
+        seen: set[str] = set()
+        files: dict[str, None] = {}
+        for commit, data in repository.first_parent_texts(path, ref=ref):
+            prompt = self._read(repository, commit, data)
+            if prompt is None:
+                continue
+            named = (prompt.header.output, prompt.header.tools)
+            files |= dict.fromkeys(file for file in named if isinstance(file, str))
+            if prompt.version not in seen:
+                seen.add(prompt.version)
+                yield prompt.version, (commit, data)
+        for file in files:
+            for commit, _ in repository.first_parent_texts(prefix + file, ref=ref):
+                data_then = repository.read(commit, path)
+                if data_then is None:
+                    continue
+                prompt = self._read(repository, commit, data_then)
+                if prompt is not None and prompt.version not in seen:
+                    seen.add(prompt.version)
+                    yield prompt.version, (commit, data_then)
+
+    def _read(self, repository: Repository, commit: str, data: bytes) -> Prompt | None:
+        tree = CommitTree(repository, commit, self._prefix())
+        return read_prompt(data, self.prompt.path, partial(_json, tree))[0]
+
+    def _authors(self, commits: list[str]) -> dict[str | None, tuple[str, str, str]]:
+        if self.repository is None or not commits:
+            return {}
+        answer = run_git(
+            *("log", "-z", "--no-walk=unsorted", "--format=%H%x00%an%x00%aI%x00%s"),
+            *commits,
+            cwd=self.repository.root,
+        )
+        fields = text(answer.out).split("\0")
+        rows = zip(*(fields[offset::4] for offset in range(4)), strict=False)
+        return {commit: (author, date, subject) for commit, author, date, subject in rows}
+
+
+def _json(tree: Tree, file: str) -> Json:
+    return read_json(read(tree, file), file).value
+
+
+def named(versions: list[Version], wanted: str) -> Version | None:
+    """Return the version with a label or a hash (at least 6 digits of it)."""
+    for version in versions:
+        if wanted == version.label:
+            return version
+    digits = wanted.rpartition("+")[2]
+    if _HASH.fullmatch(digits):
+        return next((version for version in versions if version.hash.startswith(digits)), None)
+    return None
+
+
+# --- what the results know ------------------------------------------------------------------------
+
+
+def results_by_version(connection: sqlite3.Connection, prompt: str) -> dict[str, Result]:
+    """Return the newest complete result of each version of a prompt, whole runs first."""
+    rows = connection.execute(
+        "select m.version, m.run_id, m.side, count(*), sum(m.answers), "
+        "sum(m.cost_microusd + m.saved_microusd) from rollup_model m join run r on r.id = m.run_id "
+        "where m.prompt = ? and r.complete = 1 and r.status = 'COMPLETED' "
+        "group by m.version, m.run_id, m.side "
+        "order by r.partial, r.created_at desc, r.rowid desc, m.side desc",
+        (prompt,),
+    )
+    found: dict[str, Result] = {}
+    for version, run_id, side, models, answers, cost in rows.fetchall():
+        if version in found:
+            continue
+        scores = connection.execute(
+            "select avg(composite) from cell where run_id = ? and side = ? and prompt = ? "
+            "and version = ? and status in ('ok', 'malformed') and composite is not null "
+            "group by case_id",
+            (run_id, side, prompt, version),
+        )
+        composite = mean_interval([score for (score,) in scores])
+        price = cost / answers if answers else None
+        run = find_run(connection, run_id)
+        found[version] = Result(run, side, composite, models, answers, price)
+    return found
+
+
+def with_measured(
+    versions: list[Version], results: dict[str, Result], prompt: str
+) -> list[Version]:
+    """Add the versions that only results tell of, oldest first, before the others."""
+    known = {version.hash for version in versions}
+    alone = [
+        Version(version, _told(result, prompt, version), None, date=result.run.created_at)
+        for version, result in results.items()
+        if version not in known
+    ]
+    return [*sorted(alone, key=lambda version: version.date or ""), *versions]
+
+
+def _told(result: Result, prompt: str, version: str) -> str:
+    label = result.run.labels.get(prompt) if result.side == "head" else None
+    # A label from before a merge may by now be that of another text.
+    return label if label and short(version) in label else f"?+{short(version)}"

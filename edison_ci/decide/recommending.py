@@ -1,0 +1,203 @@
+"""Which model should be used: the most accurate, the fastest, or the best value?
+
+Best value is the cheapest model that is shown to be as good as the best one by the gate's rule
+(STATS 18). What cannot be shown with the cases there are is said to be so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.decide.standings import Contrast, Scores, contrast_of
+from edison_ci.stats.power import cases_for_margin
+from edison_ci.stats.value import Contender, Recommendation, recommend
+from edison_ci.stats.verdicts import GateRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from edison_ci.decide.measured import Measurements, Standing
+    from edison_ci.decide.roll import Roll
+
+FEW = 10
+"""Below so many cases there is a warning (STATS 19)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a model must do to be recommended at all."""
+
+    min_score: float | None = None
+    max_cost_microusd: float | None = None
+    """Of an answer."""
+    max_latency_ms: float | None = None
+    """Median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a cheaper or faster model is not recommended."""
+
+    name: str
+    contrast: Contrast
+    """It minus the best, on the common cases."""
+    worse: bool
+    """Whether it is shown to be worse; otherwise the cases are too few to tell."""
+    n_needed: int | None
+    """Cases that would likely show that it is as good, if it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to use in an experiment, and why."""
+
+    experiment: str
+    rows: Mapping[str, Standing]
+    """Models that were compared, by name."""
+    cases: int
+    """That all of them have in common."""
+    found: Recommendation | None
+    """None with fewer than two cases, or nothing that meets the wishes."""
+    fastest: str | None
+    doubts: tuple[Doubt, ...]
+    refused: tuple[tuple[str, str], ...]
+    """Models that do not meet the wishes, or that have too few cases, with the reason."""
+    margin: float
+    simulated: bool
+
+
+def advise(
+    experiment: str, measured: Measurements, roll: Roll, wishes: Wishes | None = None
+) -> Advice:
+    """Recommend a model, by the newest version of each prompt on the cases that all have."""
+    rule, wishes = GateRule(), wishes or Wishes()
+    rows = _newest(measured)
+    refused: list[tuple[str, str]] = []
+    _refuse(rows, refused, lambda row: _unmet(row, wishes))
+    most = max((len(row.scores.cases) for row in rows.values()), default=0)
+    _refuse(rows, refused, lambda row: _short(row, most))
+    cases = _common(list(rows.values()))
+    found = None
+    doubts: tuple[Doubt, ...] = ()
+    if len(cases) >= 2:
+        contenders = [_contender(name, row, cases) for name, row in rows.items()]
+        found = recommend(contenders, rule, clusters=roll.clusters_of(cases))
+        doubts = tuple(_doubts(found, rows, roll, rule))
+    timed = [(row.p50_ms, name) for name, row in rows.items() if row.p50_ms is not None]
+    return Advice(
+        experiment=experiment,
+        rows=rows,
+        cases=len(cases),
+        found=found,
+        fastest=min(timed)[1] if timed else None,
+        doubts=doubts,
+        refused=tuple(refused),
+        margin=rule.margin,
+        simulated=any(row.place.run.simulated for row in rows.values()),
+    )
+
+
+def _newest(measured: Measurements) -> dict[str, Standing]:
+    """Return the rows of the version of each prompt that was measured last, by name."""
+    versions: dict[str, str] = {}
+    order = sorted(
+        measured.rows,
+        key=lambda row: (row.place.side == "head", row.place.run.created_at),
+        reverse=True,
+    )
+    for row in order:
+        versions.setdefault(row.place.prompt, row.place.version)
+    chosen = [row for row in order if versions[row.place.prompt] == row.place.version]
+    several = len(versions) > 1
+    named = {
+        f"{row.place.prompt} with {row.place.model}" if several else row.place.model: row
+        for row in chosen
+        if row.composite is not None
+    }
+    return dict(sorted(named.items()))
+
+
+def _refuse(
+    rows: dict[str, Standing],
+    refused: list[tuple[str, str]],
+    reason: Callable[[Standing], str],
+) -> None:
+    for name in list(rows):
+        if said := reason(rows[name]):
+            refused.append((name, said))
+            del rows[name]
+
+
+def _unmet(row: Standing, wishes: Wishes) -> str:
+    """Return which wish a row does not meet; '' if it meets all."""
+    score = 0.0 if row.composite is None else row.composite.estimate
+    reasons = []
+    if wishes.min_score is not None and score < wishes.min_score:
+        reasons.append(f"its score is {100 * score:.1f}")
+    cost = row.cost_microusd
+    if wishes.max_cost_microusd is not None and (cost is None or cost > wishes.max_cost_microusd):
+        known = "unknown" if cost is None else f"${cost / 1e6:.6f}"
+        reasons.append(f"an answer costs {known}")
+    late = row.p50_ms
+    if wishes.max_latency_ms is not None and (late is None or late > wishes.max_latency_ms):
+        known = "unknown" if late is None else f"{late:,.0f} ms"
+        reasons.append(f"its median latency is {known}")
+    return ", ".join(reasons)
+
+
+def _short(row: Standing, most: int) -> str:
+    n = len(row.scores.cases)
+    return f"it has {n:,} of {most:,} cases" if 2 * n < most else ""
+
+
+def _common(rows: Sequence[Standing]) -> list[str]:
+    """Return the cases that every row has, with the same content."""
+    if not rows:
+        return []
+    first, *others = rows
+    sets = [(frozenset(row.scores.cases), row.contents) for row in others]
+    return [
+        case
+        for case in first.scores.cases
+        if all(
+            case in known and _same(first.contents.get(case), contents.get(case))
+            for known, contents in sets
+        )
+    ]
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    return one is None or other is None or one == other
+
+
+def _contender(name: str, row: Standing, cases: Sequence[str]) -> Contender:
+    scores = dict(zip(row.scores.cases, row.scores.values, strict=True))
+    return Contender(
+        name, [scores[case] for case in cases], row.cost_microusd or 0.0, row.latencies
+    )
+
+
+def _doubts(
+    found: Recommendation, rows: Mapping[str, Standing], roll: Roll, rule: GateRule
+) -> list[Doubt]:
+    """Say of every other model that would save something why it is not as good as the best."""
+    best = next(model for model in found.models if model.name == found.best)
+    told = []
+    for model in found.models:
+        cheaper = model.cost < best.cost
+        faster = (model.latency_median or 0.0) < (best.latency_median or 0.0)
+        if model.as_good or not (cheaper or faster):
+            continue
+        contrast = contrast_of(Scores.of(rows[best.name]), Scores.of(rows[model.name]), roll)
+        if contrast is None:
+            continue
+        others = max(1, len(found.models) - 1)
+        worse = contrast.p * others <= rule.alpha and contrast.difference < 0
+        needed = None
+        if not worse and contrast.sd is not None:
+            needed = cases_for_margin(
+                contrast.sd, margin=rule.margin, alpha=rule.alpha / others
+            ).value
+        told.append(Doubt(model.name, contrast, worse, needed))
+    return told

@@ -1,0 +1,61 @@
+"""What is kept and shown of a gate's decision?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RowVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "skipped"]
+
+SHOWN = (
+    "metric",
+    "prompt",
+    "model",
+    "verdict",
+    "sentence",
+    "estimate",
+    "low",
+    "high",
+    "n",
+    "n_more",
+    "p",
+    "p_holm",
+)
+"""Keys of a gate in `--json`, in their order; they are promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """What a gate says about a prompt with a model, or about everything."""
+
+    metric: str
+    prompt: str | None
+    """None, like `model`, when the decision is about the whole run."""
+    model: str | None
+    verdict: RowVerdict
+    sentence: str
+    estimate: float | None = None
+    """A change in points of 0-1, a relative change, or a level, as `detail["kind"]` says."""
+    low: float | None = None
+    """With `high`: two-sided, for people; the verdict rests on one-sided bounds."""
+    high: float | None = None
+    n: int = 0
+    """Cases; for shares and latencies, answers."""
+    n_more: int | None = None
+    """Further cases that would settle it; None when it is settled, or beyond every plan."""
+    p: float | None = None
+    p_holm: float | None = None
+    """After allowing for every other row that has a p."""
+    if_unclear: str = "neutral"
+    gate: Mapping[str, Any] = field(default_factory=dict)
+    """The gate as it was when it decided."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """How the numbers were found: kind, method, level, bounds, missing, seed, notes."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as it appears in `--json`."""
+        shown = {name: getattr(self, name) for name in SHOWN}
+        return {**shown, "if_unclear": self.if_unclear, "detail": dict(self.detail)}

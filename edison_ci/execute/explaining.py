@@ -1,0 +1,208 @@
+"""Why did a cell pass or fail?
+
+Everything is told from what was stored: thresholds from the snapshot that the run was planned on,
+scores and reasons from the parts, what judges said from their own answers. Only the case is read
+from today's files, and only if it is still the case that was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.cases import STATIC
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import ConfigError
+from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.content import content_hash
+from edison_ci.execute.grading import COUNTED
+from edison_ci.execute.output import parse_output
+from edison_ci.plan.fingerprint import plain
+from edison_ci.store.answers import answer_at
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.output import Output
+    from edison_ci.records import Case
+    from edison_ci.store.answers import Stored
+    from edison_ci.store.runs import CellRow, Part, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a judge or grader answered, and what that cost."""
+
+    model: str
+    address: str
+    take: int
+    stored: Stored | None
+    """None once the text is taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One of the answers to the cell's call."""
+
+    number: int
+    created_at: str
+    cost_microusd: int
+    cost_kind: str
+    tokens_in: int | None
+    tokens_out: int | None
+    latency_ms: int
+    served_model: str
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A cell with everything that made it what it is."""
+
+    run: Run
+    cell: CellRow
+    case: Case | None
+    """None when the case changed since, or is no longer there."""
+    answer: Stored | None
+    output: Output | None
+    """None for a blocked answer too: it is shown to nobody."""
+    thresholds: dict[tuple[str, str], float]
+    """By kind and name of a part; a part that cannot fail by its score has none."""
+    judgments: tuple[Said, ...]
+    takes: tuple[Take, ...]
+
+    @property
+    def counted(self) -> tuple[Part, ...]:
+        """The parts that composite and pass are made of."""
+        return tuple(part for part in self.cell.parts if part.kind in COUNTED)
+
+    @property
+    def arithmetic(self) -> str:
+        """How the composite comes about, in points out of 100."""
+        cell = self.cell
+        if cell.status != "ok":
+            return f"{cell.status}, so the composite is {_points(cell.composite)}"
+        broken = [part.name for part in self.counted if part.status == "error"]
+        if broken:
+            return f"missing, because {', '.join(broken)} could not be graded"
+        weighed = [p for p in self.counted if p.score is not None and p.weight > 0]
+        if not weighed:
+            return "missing, because nothing that was graded has a weight"
+        total = sum(part.weight for part in weighed)
+        terms = " + ".join(f"{p.weight:g} x {_points(p.score)} ({p.name})" for p in weighed)
+        return f"({terms}) / {total:g} = {_points(cell.composite)}"
+
+    @property
+    def why(self) -> str:
+        """In one sentence, why it passed or did not."""
+        cell = self.cell
+        if cell.status in ("error", "skipped", "malformed", "blocked"):
+            reason = (cell.reason or cell.error or "no reason was kept").removeprefix("blocked: ")
+            return f"{cell.status}: {reason}"
+        failed = [part for part in self.counted if part.passed is False]
+        if failed:
+            return "fails: " + "; ".join(self._short_of(part) for part in failed)
+        if cell.passed is None:
+            return "neither passes nor fails: a part of the grade is missing"
+        return "passes: every part reaches its threshold"
+
+    def _short_of(self, part: Part) -> str:
+        asked = self.thresholds.get((part.kind, part.name))
+        score = f"{part.kind} {part.name} has {_points(part.score)}"
+        said = f" ({part.reason})" if part.reason else ""
+        reached = asked is None or (part.score is not None and part.score >= asked)
+        return f"{score}{'' if reached else f' of {_points(asked)}'}{said}"
+
+
+def explain(connection: sqlite3.Connection, project: Project, run: Run, cell: CellRow) -> Explained:
+    """Return everything that is known about a cell."""
+    experiment = project.experiments.get(run.experiment)
+    answer = answer_at(connection, cell.address, cell.take)
+    output = None
+    if answer is not None and cell.status != "blocked":
+        output = parse_output(answer.completion.text, _expected_form(run, experiment, cell))
+    judged = connection.execute(
+        "select model, address, take from judgment where cell_id = ? order by model, address",
+        (cell.id,),
+    ).fetchall()
+    return Explained(
+        run=run,
+        cell=cell,
+        case=_case(project, experiment, cell),
+        answer=answer,
+        output=output,
+        thresholds=_thresholds(run, experiment),
+        judgments=tuple(
+            Said(model, address, take, answer_at(connection, address, take))
+            for model, address, take in judged
+        ),
+        takes=_takes(connection, cell.address),
+    )
+
+
+def _takes(connection: sqlite3.Connection, address: str) -> tuple[Take, ...]:
+    rows = connection.execute(
+        "select take, created_at, cost_microusd, cost_kind, tokens_in, tokens_out, latency_ms, "
+        "served_model, finish_reason from answer where address = ? order by take",
+        (address,),
+    )
+    return tuple(Take(*row) for row in rows)
+
+
+def _case(project: Project, experiment: Experiment | None, cell: CellRow) -> Case | None:
+    if experiment is None:
+        return None
+    cases = project.cases(experiment) if experiment.file.data else [STATIC]
+    try:
+        found = next((case for case in cases if case.id == cell.case_id), None)
+    except (Fault, ConfigError):
+        return None
+    if found is None or content_hash(found) != cell.case_hash:
+        return None
+    return found
+
+
+def _expected_form(run: Run, experiment: Experiment | None, cell: CellRow) -> str:
+    """Return what the prompt expected of an answer when the run was planned."""
+    mark = "" if cell.side == "head" else f"{cell.side}: "
+    for place, value in kept_snapshot(run).items():
+        if place.startswith(mark) and isinstance(value, list) and value[:1] == [cell.version]:
+            return str(value[1])
+    prompts = experiment.prompts if experiment is not None else ()
+    return next((p.expect for p in prompts if p.version == cell.version), "none")
+
+
+# --- thresholds -----------------------------------------------------------------------------------
+
+
+def _thresholds(run: Run, experiment: Experiment | None) -> dict[tuple[str, str], float]:
+    """Return the lowest passing score of each part, as it was when the run was planned."""
+    snapshot = kept_snapshot(run)
+    written: dict[str, Any] = next(
+        (v for v in snapshot.values() if _is_experiment(v, run.experiment)), {}
+    )
+    found: dict[tuple[str, str], float] = {}
+    if experiment is not None:
+        # A default depends on the kind of check, which only the check itself knows.
+        for name, check in experiment.file.named_checks().items():
+            if plain(check) in written.get("checks", ()):
+                found["check", name] = check.passes_at
+    for grader in written.get("judges", {}).get("graders", ()):
+        name = grader["name"] or grader["prompt"].rpartition("/")[2].removesuffix(".md")
+        found["grader", name] = grader["threshold"]
+    rubric = snapshot.get((written.get("rubric") or {}).get("path", ""), {})
+    if rubric.get("pass_at") is not None:
+        found["rubric", rubric["rubric"]] = rubric["pass_at"]
+    for criterion in rubric.get("criteria", ()):
+        if criterion["min"] is not None:
+            found["criterion", criterion["name"]] = criterion["min"]
+    return found
+
+
+def _is_experiment(value: Any, name: str) -> bool:
+    return isinstance(value, dict) and value.get("experiment") == name
+
+
+def _points(score: float | None) -> str:
+    return "missing" if score is None else f"{100 * score:.1f}".removesuffix(".0")

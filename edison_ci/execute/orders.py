@@ -1,0 +1,121 @@
+"""What is a session told, what is it given to work with, and what does it say in the end?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edison_ci import times
+from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.work import HEAD
+from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.providers.resilience import Clock
+
+if TYPE_CHECKING:
+    import datetime as dt
+    import sqlite3
+    from collections.abc import Callable, Mapping
+
+    from edison_ci.config.decisions import Gate
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Model
+    from edison_ci.contracts import Provider
+    from edison_ci.errors import ExitCode
+    from edison_ci.execute.lanes import Lanes
+    from edison_ci.execute.regrading import KeptAnswers
+    from edison_ci.execute.runner import Grading, Progress
+    from edison_ci.plan.plan import Plan
+    from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line asks of a run."""
+
+    trigger: str = "cli"
+    selection: Selection = EVERYTHING
+    budget_microusd: int | None = None
+    reuse: bool = True
+    allow_code: bool = False
+    wait: bool = False
+    regrade: str | None = None
+    """The run whose answers are graded again, instead of asking for answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended."""
+
+    run_id: str
+    status: str
+    exit_code: ExitCode
+    progress: Progress
+    kept: KeptAnswers | None = None
+    """Whose answers were graded again, where that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What a run is compared with: other prompts and models on the same material."""
+
+    ref: str
+    commit: str
+    subject: Experiment | None
+    """None when the base has no such experiment: then there is nothing to compare with."""
+    gates: tuple[Gate, ...] | None = None
+    """The gates of the base, which count; None when it has none to offer."""
+    material: str = HEAD
+    """Whose material both sides are measured with."""
+
+    def as_json(self) -> dict[str, str]:
+        """Return what has to be known to go on with the run."""
+        return {"ref": self.ref, "commit": self.commit, "material": self.material}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be decided about a run whose cells are all graded."""
+
+    run_id: str
+    gates: tuple[Gate, ...]
+    clusters: Mapping[str, str]
+    quarantined: frozenset[str]
+    has_base: bool
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What the gates say, and the operation that writes it down."""
+
+    verdict: str
+    exit_code: ExitCode
+    write: Callable[[sqlite3.Connection], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a session needs from outside: providers, graders, time, and somebody to tell."""
+
+    provider_for: Callable[[Model], Provider]
+    grading: Callable[[Project, Experiment, Lanes], Grading]
+    decide: Callable[[sqlite3.Connection, Question], Conclusion] | None = None
+    on_plan: Callable[[Plan], None] = lambda _: None
+    """Sees the plan before anything is sent, and may refuse it by raising."""
+    on_progress: Callable[[Progress], None] = lambda _: None
+    on_alert: Callable[[str, float], None] = lambda _budget, _used: None
+    """Hears once when a budget is nearly used up."""
+    now: Callable[[], dt.datetime] = times.now
+    clock: Clock = field(default_factory=Clock.real)
+
+
+def options_of(run: Run) -> RunOptions:
+    """Return the options with which a run was started, for going on with it."""
+    kept = kept_snapshot(run).get("command line", {})
+    chosen = Selection.from_json(kept.get("selection", {}))
+    return RunOptions(
+        selection=chosen,
+        reuse=bool(kept.get("reuse", True)),
+        allow_code=bool(kept.get("allow_code")),
+        regrade=kept.get("regrade"),
+    )

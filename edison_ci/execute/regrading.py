@@ -1,0 +1,191 @@
+"""How are the stored answers of a run graded again?
+
+Checks, rubric, judges and gates are those of today; the answers are those of the run, take by take,
+and no model that generates is asked. A cell whose prompt, model or input is no longer what it was
+would need another answer: it is left out, and said to be. What comes out is a run of its own, so
+that a decision that was made stays as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.errors import UsageError
+from edison_ci.execute.orders import options_of
+from edison_ci.execute.runner import request_for
+from edison_ci.plan.plan import without_generating
+from edison_ci.providers.budgeting import Paid
+from edison_ci.providers.replay import Unrecorded
+from edison_ci.store.answers import answer_at
+from edison_ci.store.runs import find_run
+from edison_ci.templating import MissingValueError, RenderError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.orders import RunOptions
+    from edison_ci.execute.runner import Task
+    from edison_ci.plan.plan import Plan
+    from edison_ci.providers.lane import Tally
+    from edison_ci.records import Request
+    from edison_ci.store.runs import NewRun, Run
+
+_NAMED = 10
+
+
+class _Cell(NamedTuple):
+    """What the run has in place of a cell."""
+
+    address: str
+    take: int | None
+    status: str
+    error: str | None
+    reason: str | None
+
+
+@dataclass(slots=True)
+class Found:
+    """Which cells of a run can be graded again."""
+
+    cells: int = 0
+    skipped: int = 0
+    """Cells that could not be asked, then as now."""
+    changed: int = 0
+    """Cells whose prompt, model or input is no longer what it was."""
+    gone: int = 0
+    """Cells of a prompt, model or case that is no longer there."""
+    missing: int = 0
+    """Cells that the files have and the run has not."""
+    named: list[str] = field(default_factory=list)
+    """The first that changed, as CASE@MODEL#DRAW."""
+
+    @property
+    def left_out(self) -> int:
+        """Cells of the run that the new one does not have."""
+        return self.changed + self.gone
+
+    def as_json(self) -> dict[str, object]:
+        """Return what was left out and why."""
+        return {
+            "changed": self.changed,
+            "gone": self.gone,
+            "missing": self.missing,
+            "cells": self.named,
+        }
+
+
+class KeptAnswers:
+    """The answers of a run, in place of the models that gave them."""
+
+    def __init__(self, reader: sqlite3.Connection, run_id: str) -> None:
+        self._reader, self.run = reader, find_run(reader, run_id)
+        self.found = Found()
+
+    def survey(self, tasks: Iterable[Task]) -> None:
+        """Find out which cells can be graded again; refuses a run that has none."""
+        found = self.found = Found()
+        seen = 0
+        for task in tasks:
+            cell = self._cell(task)
+            if cell is None:
+                found.missing += 1
+                continue
+            seen += 1
+            if not self._same(task, cell):
+                found.changed += 1
+                if len(found.named) < _NAMED:
+                    found.named.append(named(task))
+            elif cell.status == "skipped":
+                found.skipped += 1
+            else:
+                found.cells += 1
+        (total,) = self._reader.execute(
+            "select count(*) from cell where run_id = ?", (self.run.id,)
+        ).fetchone()
+        found.gone = total - seen
+        if not found.cells:
+            raise UsageError(
+                f"nothing of run {self.run.id} can be graded again: its prompts, models or cases "
+                "are no longer what they were",
+                hint="start a new run: edison run",
+            )
+
+    def plan(self, project: Project, plan: Plan) -> Plan:
+        """Return the plan of grading only."""
+        judging = without_generating(project, plan)
+        found = self.found
+        return dataclasses.replace(judging, cells=found.cells, skipped=found.skipped)
+
+    def marked(self, new: NewRun) -> NewRun:
+        """Return the new run, simulated if its answers are, and partial if some are left out."""
+        return dataclasses.replace(
+            new,
+            simulated=new.simulated or self.run.simulated,
+            partial=new.partial or self.run.partial or self.found.left_out > 0,
+        )
+
+    def has(self, task: Task) -> bool:
+        """Whether a cell can be graded again."""
+        cell = self._cell(task)
+        return cell is not None and self._same(task, cell)
+
+    async def answer(self, task: Task, request: Request, tally: Tally) -> Paid:
+        """Return the answer that the run has; raises CallError if it has none."""
+        cell = self._cell(task)
+        assert cell is not None  # others are left out
+        if cell.take is None and cell.status == "skipped":
+            raise Unrecorded(request.address)
+        where = f"{named(task)} of run {self.run.id}"
+        if cell.take is None:
+            kind = ErrorKind(cell.error) if cell.error else ErrorKind.BAD_RESPONSE
+            raise CallError(kind, f"{where} has no answer: {cell.reason}", charged=False)
+        stored = answer_at(self._reader, cell.address, cell.take)
+        if stored is None:
+            said = f"the text of {where} is no longer stored"
+            raise CallError(ErrorKind.BAD_RESPONSE, said, charged=False)
+        paid = Paid(stored.completion, stored.take, False, stored.cost_microusd)
+        tally.add(paid)
+        return paid
+
+    def _cell(self, task: Task) -> _Cell | None:
+        row = self._reader.execute(
+            "select address, take, status, error, reason from cell where run_id = ? and side = ? "
+            "and prompt = ? and model = ? and case_id = ? and draw = ?",
+            (
+                self.run.id,
+                task.side,
+                task.prompt.id,
+                task.configuration.name,
+                task.case.id,
+                task.draw,
+            ),
+        ).fetchone()
+        return None if row is None else _Cell(*row)
+
+    def _same(self, task: Task, cell: _Cell) -> bool:
+        try:
+            return request_for(task).address == cell.address
+        except (MissingValueError, RenderError):
+            return cell.address == ""
+
+
+def named(task: Task) -> str:
+    """Return a cell as people write it."""
+    return f"{task.case.id}@{task.configuration.name}#{task.draw}"
+
+
+def regrading(reader: sqlite3.Connection, run: Run, experiment: Experiment) -> RunOptions:
+    """Return the options with which the cells of a run are graded again."""
+    options = options_of(run)
+    (draws,) = reader.execute(
+        "select coalesce(max(draw) + 1, 1) from cell where run_id = ?", (run.id,)
+    ).fetchone()
+    known = {name for entry in experiment.models for name in (entry[0], entry[1].name)}
+    models = tuple(name for name in options.selection.models if name in known)
+    selection = dataclasses.replace(options.selection, models=models, draws=draws)
+    return dataclasses.replace(options, trigger="regrade", selection=selection, regrade=run.id)

@@ -1,0 +1,119 @@
+"""Which cells does a run have to fill?
+
+One experiment, or two subjects on the same material: head and base. Each model has a stream of its
+own, in which a case comes with all its cells, both sides of a pair next to each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from edison_ci.config.cases import STATIC
+from edison_ci.execute.runner import LaneWork, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Configuration, Model
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.execute.runner import Answer
+    from edison_ci.plan.selection import Selection
+
+    Subject = list[tuple[Prompt, list[Configuration]]]
+
+HEAD, BASE = "head", "base"
+
+
+@dataclass(slots=True)
+class Work:
+    """The cells of a run."""
+
+    project: Project
+    sides: Mapping[str, Experiment]
+    """Head, and perhaps base: both with the same material."""
+    selection: Selection
+    clusters: dict[str, str] = field(default_factory=dict)
+    """Cases that are not independent of each other, as far as they were read."""
+
+    only: Callable[[Task], bool] | None = None
+    """Which cells are filled; None for all."""
+
+    def lanes(self, answer: Callable[[Model], Answer]) -> list[LaneWork]:
+        """Return the work of each model, given how its answers are come by."""
+        return [
+            LaneWork(
+                _lane_name(key, model, models),
+                answer(model),
+                self._workers(model),
+                partial(self._chosen, key),
+            )
+            for models in [self._models()]
+            for key, model in models.items()
+        ]
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield every cell there is, those that are not filled included."""
+        for key in self._models():
+            yield from self._tasks(key)
+
+    def _chosen(self, key: str) -> Iterator[Task]:
+        tasks = self._tasks(key)
+        return tasks if self.only is None else filter(self.only, tasks)
+
+    def _models(self) -> dict[str, Model]:
+        """Return the generating models; one that changed since the base is there twice."""
+        found: dict[str, Model] = {}
+        for experiment in self.sides.values():
+            for _, model, _ in self.selection.narrow(experiment).models:
+                found.setdefault(model.key, model)
+        return found
+
+    def _workers(self, model: Model) -> int:
+        """Return how many cells of a model are at work: as many are judged as are asked for."""
+        file = self.sides[HEAD].file
+        judged = file.rubric is not None or bool(file.judges.graders)
+        return model.limits.concurrency * (2 if judged else 1)
+
+    def _tasks(self, key: str) -> Iterator[Task]:
+        """Yield the cells of one model, reading the cases anew for each."""
+        experiment = self.selection.narrow(self.sides[HEAD])
+        subjects = {side: self._subject(side, key) for side in self.sides}
+        twins = self._twins()
+        cases = self.project.cases(experiment) if experiment.file.data else [STATIC]
+        for case in self.selection.pick(cases):
+            if case.cluster is not None:
+                self.clusters[case.id] = case.cluster
+            for draw in range(experiment.file.draws):
+                for side, subject in subjects.items():
+                    for prompt, configurations in subject:
+                        for configuration in configurations:
+                            twin = twins.get((side, prompt.id, configuration.name))
+                            yield Task(prompt, configuration, case, draw, side, twin)
+
+    def _twins(self) -> dict[tuple[str, str, str], tuple[Prompt, Configuration]]:
+        """Return what the other side has for a prompt and model of a side."""
+        if BASE not in self.sides:
+            return {}
+        found: dict[tuple[str, str, str], tuple[Prompt, Configuration]] = {}
+        for side, other in ((HEAD, BASE), (BASE, HEAD)):
+            experiment = self.selection.narrow(self.sides[other])
+            for prompt in experiment.prompts:
+                for configuration in experiment.configurations(prompt):
+                    found[side, prompt.id, configuration.name] = (prompt, configuration)
+        return found
+
+    def _subject(self, side: str, key: str) -> Subject:
+        experiment = self.selection.narrow(self.sides[side])
+        return [
+            (prompt, [c for c in experiment.configurations(prompt) if c.model.key == key])
+            for prompt in experiment.prompts
+        ]
+
+
+def _lane_name(key: str, model: Model, models: Mapping[str, Model]) -> str:
+    """Return what people call a lane: the model's name, unless it stands for two."""
+    same = [other for other, one in models.items() if one.name == model.name]
+    return model.name if same.index(key) == 0 else f"{model.name} at the base"

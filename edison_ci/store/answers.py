@@ -1,0 +1,137 @@
+"""Which answers are stored, and are they whole?
+
+Answers are append-only: a further answer to the same call is a further take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from edison_ci.records import Completion, FinishReason, canonical_json
+
+if TYPE_CHECKING:
+    import sqlite3
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An answer from the store."""
+
+    completion: Completion
+    take: int
+    cost_microusd: int
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How an attempt that was answered ended."""
+
+    completion: Completion
+    cost_microusd: int
+    cost_kind: Literal["billed", "estimated", "replayed"]
+    now: str
+    http_status: int | None = None
+
+
+_ANSWER = (
+    "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
+    "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
+    "from answer a join answer_text t using (address, take) where a.address = ? "
+)
+
+
+def newest_answer(
+    connection: sqlite3.Connection, address: str, *, since: str = ""
+) -> Stored | None:
+    """Return the newest stored answer of a call, if it is new enough and its text is whole.
+
+    Answers from a recording are not reused: whoever wrote it may have written anything.
+    """
+    row = connection.execute(
+        f"{_ANSWER} and a.created_at >= ? and a.cost_kind <> 'replayed' "
+        "order by a.take desc limit 1",
+        (address, since),
+    ).fetchone()
+    return None if row is None else _stored(row)
+
+
+def answer_at(connection: sqlite3.Connection, address: str, take: int | None) -> Stored | None:
+    """Return one take of a call, if it is stored and its text is whole."""
+    row = connection.execute(f"{_ANSWER} and a.take = ?", (address, take)).fetchone()
+    return None if row is None else _stored(row)
+
+
+def _stored(row: tuple[Any, ...]) -> Stored | None:
+    if row[11] != text_hash(row[9], row[10]):
+        logger.warning("a stored answer was tampered with and is not used")
+        return None
+    completion = Completion(
+        text=row[9],
+        finish_reason=FinishReason(row[1]),
+        tokens_in=row[2],
+        tokens_out=row[3],
+        cached_in=row[4],
+        latency_ms=row[5],
+        served_model=row[6],
+        tool_calls=json.loads(row[10]) if row[10] else None,
+    )
+    return Stored(completion, row[0], row[7], row[8])
+
+
+def newest_time(connection: sqlite3.Connection, address: str) -> str | None:
+    """Return when the newest answer of a call was stored; one from a recording does not count."""
+    row = connection.execute(
+        "select max(created_at) from answer where address = ? and cost_kind <> 'replayed'",
+        (address,),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def text_hash(text: str, tool_calls: str | None) -> str:
+    """Return the checksum kept beside a stored text."""
+    return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
+
+
+def next_take(connection: sqlite3.Connection, address: str) -> int:
+    """Return the number of the next answer to a call."""
+    return int(
+        connection.execute(
+            "select coalesce(max(take) + 1, 0) from answer where address = ?", (address,)
+        ).fetchone()[0]
+    )
+
+
+def insert_answer(
+    connection: sqlite3.Connection, address: str, take: int, attempt: int, settlement: Settlement
+) -> None:
+    """Store an answer and its text."""
+    completion = settlement.completion
+    tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
+    connection.execute(
+        "insert into answer values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            address,
+            take,
+            attempt,
+            str(completion.finish_reason),
+            completion.tokens_in,
+            completion.tokens_out,
+            completion.cached_in,
+            completion.latency_ms,
+            settlement.cost_microusd,
+            settlement.cost_kind,
+            completion.served_model,
+            settlement.now,
+        ),
+    )
+    connection.execute(
+        "insert into answer_text values (?, ?, ?, ?, ?)",
+        (address, take, completion.text, tools, text_hash(completion.text, tools)),
+    )

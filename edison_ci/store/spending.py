@@ -1,0 +1,102 @@
+"""What was spent, on what, and how sure is that?
+
+Amounts come from the attempts, which are booked before a call is sent: what was billed, what had to
+be estimated because a provider named no usage, and what calls of unknown fate may have cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import sqlite3
+
+By: TypeAlias = Literal["day", "experiment", "model", "phase"]
+_KEYS: dict[By, str] = {
+    "day": "substr(t.sent_at, 1, 10)",
+    "experiment": "coalesce(t.experiment, r.experiment, '')",
+    "model": "t.model",
+    "phase": "t.phase",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the calls of a day, an experiment, a model or a phase cost."""
+
+    key: str
+    """Empty for what belongs to no experiment."""
+    calls: int
+    """Answered, recordings left out."""
+    replayed: int
+    failed: int
+    """Not charged."""
+    unknown: int
+    """Perhaps charged, or still on their way: counted at the most they can cost."""
+    billed_microusd: int
+    estimated_microusd: int
+    """Of answers whose provider named no usage."""
+    unknown_microusd: int
+    tokens_in: int
+    tokens_out: int
+    saved_microusd: int | None = None
+    """What answers that were used again would have cost; None where that is not known."""
+
+    @property
+    def total_microusd(self) -> int:
+        """All that counts against a budget."""
+        return self.billed_microusd + self.estimated_microusd + self.unknown_microusd
+
+
+def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> list[Spent]:
+    """Return what was spent since a time, days in their order, all else the dearest first."""
+    key = _KEYS[by]
+    rows = connection.execute(
+        f"select {key}, "
+        "sum(t.state = 'settled' and a.cost_kind is not 'replayed'), "
+        "sum(t.state = 'settled' and a.cost_kind is 'replayed'), "
+        "sum(t.state = 'released'), sum(t.state in ('unknown', 'reserved')), "
+        "sum(case when t.state = 'settled' and a.cost_kind is not 'estimated' "
+        "then t.cost_microusd else 0 end), "
+        "sum(case when t.state = 'settled' and a.cost_kind is 'estimated' "
+        "then t.cost_microusd else 0 end), "
+        "sum(case when t.state in ('unknown', 'reserved') then t.est_microusd else 0 end), "
+        "coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) "
+        "from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id "
+        "where t.sent_at >= ? group by 1 order by 1",
+        (since,),
+    )
+    saved = _saved(connection, by, since)
+    found = [Spent(*row) for row in rows.fetchall()]
+    if saved is not None:
+        found = [replace(one, saved_microusd=saved.pop(one.key, 0)) for one in found]
+    # Whoever bought nothing at all may have saved all the same.
+    found += [Spent(name, 0, 0, 0, 0, 0, 0, 0, 0, 0, rest) for name, rest in (saved or {}).items()]
+    if by == "day":
+        return sorted(found, key=lambda spent: spent.key)
+    return sorted(found, key=lambda spent: (-spent.total_microusd, spent.key))
+
+
+def _saved(connection: sqlite3.Connection, by: By, since: str) -> dict[str, int] | None:
+    """Return what finished runs saved by using stored answers; a phase alone has no runs."""
+    if by == "phase":
+        return None
+    table, key = "rollup_run", {"day": "substr(r.created_at, 1, 10)", "model": "s.model"}.get(by)
+    if by == "model":
+        table = "rollup_model"
+    rows = connection.execute(
+        f"select {key or 'r.experiment'}, sum(s.saved_microusd) from {table} s "
+        "join run r on r.id = s.run_id where r.created_at >= ? and s.saved_microusd > 0 group by 1",
+        (since,),
+    )
+    return dict(rows.fetchall())
+
+
+def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
+    """Return the newest run of an experiment, finished or not."""
+    row = connection.execute(
+        "select id from run where experiment = ? order by created_at desc, rowid desc limit 1",
+        (experiment,),
+    ).fetchone()
+    return None if row is None else str(row[0])

@@ -1,0 +1,177 @@
+"""edison run --against: two subjects on the same material, and gates that decide."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+PLAIN = "Write a reply to this customer."
+GOOD = (
+    "Write a reply to this customer. Quote the shop policy exactly, apologise, and use at most 80 "
+    "words. Never invent compensation."
+)
+
+
+@pytest.fixture
+def shop(support: Folder) -> Folder:
+    """The customer-support project in a repository, with one commit."""
+    support.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
+    support.git("init", "--quiet", "--initial-branch=main")
+    support.git("add", "--all")
+    support.git("commit", "--quiet", "--message", "start")
+    return support
+
+
+def improve(shop: Folder) -> None:
+    shop.edit("prompts/support-reply.md", PLAIN, GOOD)
+
+
+def worsen(shop: Folder) -> None:
+    """Take away what the base has learnt."""
+    improve(shop)
+    shop.git("commit", "--quiet", "--all", "--message", "better")
+    shop.edit("prompts/support-reply.md", GOOD, PLAIN)
+
+
+def told(edison: Edison, shop: Folder, *flags: str) -> tuple[int, dict[str, Any]]:
+    done = edison(shop, "run", "--against", "main", "--json", *flags)
+    return done.code, json.loads(done.out)
+
+
+def rows(shop: Folder, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_a_better_prompt_passes_and_the_change_has_an_interval(
+    edison: Edison, shop: Folder
+) -> None:
+    improve(shop)
+    code, found = told(edison, shop)
+    (run,) = found["runs"]
+    assert (code, found["verdict"], run["verdict"]) == (0, "pass", "pass")
+    change = run["against"]["difference"]
+    assert change["estimate"] > 0
+    assert change["low"] < change["estimate"] < change["high"]
+    assert run["against"]["commit"] == shop.git("rev-parse", "main")
+    composite = next(row for row in run["gates"] if row["metric"] == "composite")
+    assert composite["verdict"] == "pass"
+    assert composite["n"] == 94
+    assert composite["sentence"].endswith(".")
+    assert rows(shop, "select side, count(*) from cell group by side order by side") == [
+        ("base", 94),
+        ("head", 94),
+    ]
+
+
+def test_a_worse_prompt_fails_its_gate_and_the_command(edison: Edison, shop: Folder) -> None:
+    worsen(shop)
+    done = edison(shop, "run", "--against", "main")
+    assert done.code == 1
+    assert "FAIL  composite: " in done.out
+    assert "against main at " in done.out
+    code, found = told(edison, shop)
+    assert (code, found["verdict"]) == (1, "fail")
+    composite = next(row for row in found["runs"][0]["gates"] if row["metric"] == "composite")
+    assert composite["p_holm"] <= 0.05
+
+
+def test_an_unchanged_prompt_shares_its_answers_with_the_base(edison: Edison, shop: Folder) -> None:
+    code, found = told(edison, shop)
+    (run,) = found["runs"]
+    assert (code, run["verdict"]) == (0, "pass")
+    assert run["calls"]["made"] == 2 * 94, "each answer and each judgment is bought once"
+    assert run["against"]["difference"]["estimate"] == 0
+    _, fresh = told(edison, shop, "--no-cache")
+    assert fresh["runs"][0]["calls"]["made"] == 2 * 94
+
+
+def test_the_gates_of_the_base_count(edison: Edison, shop: Folder) -> None:
+    worsen(shop)
+    shop.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 90pp")
+    code, found = told(edison, shop)
+    assert (code, found["verdict"]) == (1, "fail"), "the wider margin of the change does not count"
+
+
+def test_changed_material_is_announced_and_both_are_measured_on_the_old_one_too(
+    edison: Edison, shop: Folder
+) -> None:
+    improve(shop)
+    shop.edit("experiments/support-reply.yaml", "as an ai", "as a machine")
+    done = edison(shop, "run", "--against", "main", "--json")
+    assert "the material changed: experiments/support-reply.yaml: checks" in done.err
+    found = json.loads(done.out)
+    assert len(found["runs"]) == 2
+    snapshots = [json.loads(text) for (text,) in rows(shop, "select snapshot from run")]
+    kept = [snapshot["command line"]["against"]["material"] for snapshot in snapshots]
+    assert kept == ["head", "base"]
+    patterns = [json.dumps(snapshot) for snapshot in snapshots]
+    assert "as a machine" in patterns[0]
+    assert "as a machine" not in patterns[1]
+
+
+def test_an_experiment_that_is_new_has_nothing_to_be_compared_with(
+    edison: Edison, shop: Folder
+) -> None:
+    text = shop.read("experiments/support-reply.yaml")
+    shop.write("experiments/other.yaml", text.replace("support-reply ", "other ", 1))
+    done = edison(shop, "run", "other", "--against", "main", "--json", "--limit", "5")
+    (run,) = json.loads(done.out)["runs"]
+    composite = next(row for row in run["gates"] if row["metric"] == "composite")
+    assert composite["verdict"] == "skipped"
+    assert "has no such experiment" in done.err
+    assert rows(shop, "select distinct side from cell") == [("head",)]
+
+
+def test_a_comparison_that_was_killed_goes_on_to_the_same_result(
+    edison: Edison, shop: Folder
+) -> None:
+    improve(shop)
+    _, whole = told(edison, shop)
+    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+        connection.execute("update run set status = 'EXECUTING', owner = 'gone', verdict = null")
+        connection.execute("delete from decision")
+        connection.execute("pragma foreign_keys = 0")
+        connection.execute("delete from part where cell_id in (select id from cell limit 50)")
+        connection.execute("delete from judgment where cell_id in (select id from cell limit 50)")
+        connection.execute("delete from cell where id in (select id from cell limit 50)")
+    done = edison(shop, "resume", "--json")
+    found = json.loads(done.out)
+    assert done.code == 0
+    again, before = found["runs"][0], whole["runs"][0]
+    assert again["against"] == before["against"]
+    assert [row["sentence"] for row in again["gates"]] == [
+        row["sentence"] for row in before["gates"]
+    ]
+    assert rows(shop, "select count(*) from attempt") == rows(shop, "select count(*) from answer")
+
+
+def test_an_old_answer_is_not_set_against_a_new_one(edison: Edison, shop: Folder) -> None:
+    """If one side must be bought and the other is older than a day, both are bought."""
+    edison(shop, "run", "-q")
+    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+        connection.execute("drop trigger answer_is_kept")
+        connection.execute("update answer set created_at = '2026-11-13T00:00:00.000Z'")
+        days = "julianday('now') - julianday(created_at)"
+        (age,) = connection.execute(f"select min({days}) from answer").fetchone()
+    assert age > 1
+    improve(shop)
+    _, found = told(edison, shop)
+    takes = rows(shop, "select side, take, count(*) from cell where run_id = (select max(id) from "
+                 "run) group by side, take order by side, take")  # fmt: skip
+    assert takes == [("base", 1, 94), ("head", 0, 94)]
+    assert found["runs"][0]["verdict"] == "pass"
+
+
+def test_without_a_repository_there_is_nothing_to_compare_with(
+    edison: Edison, support: Folder
+) -> None:
+    done = edison(support, "run", "--against", "main")
+    assert (done.code, "not in a Git repository" in done.err) == (2, True)
