@@ -44,12 +44,12 @@ COMMANDS = {
     "pause": Entry("Run", "status:pause", "Stop a run so that it can go on later."),
     "cancel": Entry("Run", "status:cancel", "Stop a run for good."),
     "rerun": Entry("Run", "try_one:rerun", "Buy a further answer to one cell."),
-    "leaderboard": Entry("Read", "leaderboard:leaderboard", "Rank models and prompt versions."),
-    "compare": Entry(
-        "Decide", "compare:compare", "Say whether B is better than A, on the same cases."
-    ),
+    "compare": Entry("Decide", "compare:compare", "Say whether B is better than A."),
+    "ab": Entry("Decide", "compare:ab", "Say which of two prompts is better."),
+    "gate": Entry("Decide", "compare:gate", "Say what the gates of today say of a run."),
     "explain": Entry("Decide", "explain:explain_cell", "Show why a cell passed or failed."),
     "regrade": Entry("Decide", "regrade:regrade", "Grade the answers of a run anew."),
+    "leaderboard": Entry("Read", "leaderboard:leaderboard", "Rank models and prompt versions."),
     "costs": Entry("Read", "costs:costs", "Show what was spent, and how much of each limit."),
     "recommend": Entry("Read", "recommend:recommend", "Say which model to use, and why."),
     "history": Entry("Read", "history:history", "Show the versions of a prompt and how each did."),

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
-from edison_ci.decide.comparison import Setting, Standing, stand
+from edison_ci.decide.comparison import Setting, Standing, require_alike, stand
+from edison_ci.decide.evidence import Evidence
+from edison_ci.decide.lineup import LINEUP, Choice, line_up
 from edison_ci.decide.operands import Operands
+from edison_ci.decide.verdict import Background, decide
+from edison_ci.errors import ExitCode, UsageError
 from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edison_ci.config.load import Project
     from edison_ci.decide.comparison import Moved
-    from edison_ci.decide.lineup import Choice
+    from edison_ci.decide.lineup import Lineup
+    from edison_ci.decide.rows import GateRow
+    from edison_ci.store.runs import Run
 
 _LISTED = 10
 _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
@@ -28,9 +38,9 @@ _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
 @click.option("--experiment", metavar="NAME", help="Experiment, where a commit has several.")
 @click.pass_obj
 def compare(state: State, a: str, b: str, experiment: str | None) -> None:
-    """Say whether B is better than A, on the same cases.
+    """Say whether B is better than A.
 
-    A and B are a run (an id, `latest` or the name of an experiment), a prompt in one version as
+    On the same cases. A and B are a run (an id, `latest` or the name of an experiment), a prompt in one version as
     PROMPT@HASH, `production`, or a Git ref: then the newest complete run of that commit counts.
     Nothing is asked of any model. Runs that were graded by other checks, rubrics or judges are
     refused, saying what differs.
@@ -51,14 +61,137 @@ def compare(state: State, a: str, b: str, experiment: str | None) -> None:
     _tell(terminal, found)
 
 
+@click.command(cls=EdisonCommand)
+@click.argument("a", metavar="PROMPT_A")
+@click.argument("b", metavar="PROMPT_B")
+@click.option("--run", "wanted", metavar="RUN", help="Run that has both; the newest by default.")
+@click.option("--experiment", metavar="NAME", help="Experiment whose runs count.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
+@click.pass_obj
+def ab(state: State, /, a: str, b: str, **given: Any) -> None:
+    """Say which of two prompts is better.
+
+    Both are listed under `prompts` of one experiment, and a run has the answers to the same cases
+    by both. It says A, B, no practical difference, or not yet known and how many more cases it
+    would take. Prompts are ids or paths. Nothing is asked of any model.
+
+    Examples:
+      edison ab support-reply support-reply-short
+      edison ab support-reply support-reply-short --model small --json
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    names = [Path(name).name.removesuffix(".md") for name in (a, b)]
+    if names[0] == names[1]:
+        hint = f"for two versions of it: edison compare {names[0]}@HASH {names[0]}@HASH"
+        raise UsageError("both are the same prompt", hint=hint)
+    reader = open_reader(project.root / project.file.results)
+    try:
+        wanted = given["wanted"]
+        operands = Operands(reader, project, given["experiment"])
+        run = find_run(reader, wanted) if wanted else operands.run_with(*names)
+        first, second = (Choice(n, run, prompt=n, models=given["models"]) for n in names)
+        found = stand(reader, first, second, setting_of(project, run.experiment))
+    finally:
+        reader.close()
+    _tell(terminal, found)
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.option("--against", metavar="A", help="Stored run, ref or PROMPT@HASH to take as base.")
+@click.pass_obj
+def gate(state: State, wanted: str, against: str | None) -> None:
+    """Say what the gates of today say of a run.
+
+    Nothing is asked of any model and nothing is written: what was decided stays as it was. Without
+    --against the base is the one that the run was made with, if any. RUN is an id, `latest` or the
+    name of an experiment. The exit code is that of a run.
+
+    Examples:
+      edison gate
+      edison gate support-reply --against main
+      edison gate latest --json
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    reader = open_reader(project.root / project.file.results)
+    try:
+        run = find_run(reader, wanted)
+        gates = project.experiment(run.experiment).file.gates
+        _require_ended(run)
+        base = None
+        if against is not None:
+            base, head = Operands(reader, project, run.experiment).pair(against, run.id)
+            require_alike(base, head)
+            _require_paired(line_up(reader, base, head), against)
+        setting = setting_of(project, run.experiment)
+        has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
+        background = Background(setting.clusters or {}, setting.quarantined, has_base)
+        decided = decide(reader, gates, LINEUP if base else run.id, background)
+    finally:
+        reader.close()
+    verdict, code = str(decided.verdict), int(decided.exit_code)
+    if run.status == "FAILED":
+        verdict, code = "error", int(ExitCode.NOT_MEASURED)
+    if terminal.json:
+        terminal.document(
+            {
+                "verdict": verdict,
+                "exit_code": code,
+                "run_id": run.id,
+                "experiment": run.experiment,
+                "against": base.as_json() if base else None,
+                "decided": run.verdict,
+                "gates": [row.as_json() for row in decided.rows],
+            }
+        )
+    else:
+        _tell_gates(terminal, run, verdict, decided.rows)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _require_ended(run: Run) -> None:
+    if run.status not in ("COMPLETED", "FAILED"):
+        raise UsageError(
+            f"run {run.id} is {run.status}: its cells are not all there",
+            hint=f"go on with it: edison resume {run.id}",
+        )
+
+
+def _require_paired(lineup: Lineup, against: str) -> None:
+    if not lineup.matching.paired:
+        raise UsageError(
+            f"the run and {against} have too few cases in common to decide gates on",
+            hint=f"measure both together: edison run --against {against}",
+        )
+
+
+def _tell_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateRow]) -> None:
+    before = f"; decided then: {run.verdict}" if run.verdict is not None else ""
+    color = {"pass": GOOD, "fail": BAD, "error": BAD}.get(verdict, ODD)
+    mark = (Ink("  simulated", ODD),) if run.simulated else ()
+    terminal.result(
+        f"{run.experiment}  ", Ink(verdict.upper(), color), f"  run {run.id}{before}", *mark
+    )
+    if verdict == "error":
+        terminal.result("  too few answers could be measured for the gates to count")
+    for row in rows:
+        color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
+        about = row.metric + (f" of {row.prompt} with {row.model}" if row.model else "")
+        terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
+    if not rows:
+        terminal.note("the experiment has no gates")
+
+
 def setting_of(project: Project, name: str) -> Setting:
     """Return what the files of today say beside the cells."""
     experiment = project.experiments.get(name)
     if experiment is None:
         return Setting()
-    clusters = {}
-    if experiment.file.data:
-        clusters = {c.id: c.cluster for c in project.cases(experiment) if c.cluster is not None}
+    cases = project.cases(experiment) if experiment.file.data else ()
+    clusters = {str(case.id): case.cluster for case in cases if case.cluster is not None}
     aside = (entry.case for entry in project.quarantine.cases if entry.experiment == name)
     return Setting(experiment.file.gates, clusters, frozenset(aside))
 
@@ -85,12 +218,12 @@ def _tell(terminal: Terminal, found: Standing) -> None:
 
 
 def _chosen(choice: Choice) -> str:
-    about = [f"run {choice.run.id}"]
+    about = [f"run {choice.run.id}"] if choice.told != choice.run.id else []
     if choice.side != "head":
         about.append(f"its {choice.side}")
     if choice.prompt is not None and choice.prompt not in choice.told:
         about.append(choice.prompt)
-    return f"{choice.told} ({', '.join(about)})"
+    return f"{choice.told} ({', '.join(about)})" if about else choice.told
 
 
 def _moved(moved: Moved) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,6 +34,7 @@ from edison_ci.stats.sentences import chance, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
@@ -150,10 +150,12 @@ class _Meant:
 
     prompt: str
     version: Version
+    file: str = ""
+    """Where it was read from, if it is no version of the project's own prompt."""
 
     @property
     def name(self) -> str:
-        return f"{self.prompt}@{self.version.label}"
+        return self.file or f"{self.prompt}@{self.version.label}"
 
 
 @click.command("diff", cls=EdisonCommand)
@@ -259,20 +261,20 @@ def _file(project: Project, folder: Path, word: str) -> _Meant:
     if prompt is None:
         said = problems[0].message if problems else "it cannot be read"
         raise UsageError(f"{word} is not a prompt: {said}", hint="name a prompt file")
-    return _Meant(prompt.id, Version(prompt.version, word, data))
+    return _Meant(prompt.id, Version(prompt.version, word, data), word)
 
 
 def _lines(before: _Meant, after: _Meant) -> list[str]:
-    texts = []
-    for meant in (before, after):
-        try:
-            texts.append(decode(meant.version.data or b"").splitlines())
-        except Fault as fault:
-            raise UsageError(f"{meant.name} cannot be read: {fault.message}") from None
-    return [
-        line.rstrip("\n")
-        for line in difflib.unified_diff(*texts, before.name, after.name, lineterm="")
-    ]
+    old, new = _text(before), _text(after)
+    return [*difflib.unified_diff(old, new, before.name, after.name, lineterm="")]
+
+
+def _text(meant: _Meant) -> list[str]:
+    try:
+        return decode(meant.version.data or b"").splitlines()
+    except Fault as fault:
+        hint = "save it as UTF-8"
+        raise UsageError(f"{meant.name} cannot be read: {fault.message}", hint=hint) from None
 
 
 def _scores(project: Project, before: _Meant, after: _Meant) -> list[Versus]:

@@ -13,13 +13,14 @@ import click
 from edison_ci.cli.against import Match, match_again, matches
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import Display, dollars
+from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.decide.decisions import decisions_of
 from edison_ci.decide.rows import GateRow
-from edison_ci.errors import ConfigError, ExitCode, Location, Problem, UsageError
+from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.orders import Ended, RunOptions, options_of
 from edison_ci.execute.session import Session
@@ -71,13 +72,14 @@ class _ShardType(click.ParamType[Shard]):
 @click.option("--strict", is_flag=True, help="Refuse to leave out cases that lack a variable.")
 @click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
 @click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
+@click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
 @click.pass_obj
 def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
     """Evaluate, and store every answer.
 
     Answers that are stored already are reused, so only what changed costs anything. Stop it with
     Ctrl-C and go on with `edison resume`: what was paid for is not asked again. On a terminal a run
-    that may cost more than $1 asks first.
+    that may cost more than $1 asks first. With --watch it runs again whenever a file changes.
 
     Examples:
       edison run
@@ -89,13 +91,38 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run support-reply --replay answers.jsonl
     """
     terminal = Terminal(state)
+    if not given["watch"]:
+        _evaluate(state, terminal, experiments, given)
+        return
+    project = load_project(state.entered(find_root(state.folder)))
+    while True:
+        seen = stamps(project.root, project.file)
+        try:
+            _evaluate(state, terminal, experiments, given)
+        except ConfigError as error:
+            terminal.invalid(error)
+        except EdisonError as error:
+            where = error.where or Location("")
+            problem = Problem(where, error.code, error.message, error.hint)
+            terminal.failure(problem, error.exit_code)
+        except click.exceptions.Exit as ended:
+            if ended.exit_code == ExitCode.PAUSED:
+                raise
+        terminal.note("waiting for a change; stop with Ctrl-C")
+        wait_for_a_change(project.root, project.file, seen)
+
+
+def _evaluate(
+    state: State, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
+) -> None:
+    """Run what the command line asks for, once."""
     project = load_project(state.entered(find_root(state.folder)))
     chosen = _chosen(project, experiments)
     if given["changed_since"]:
         impact = impact_since(project, given["changed_since"], offline=state.offline)
         chosen = [e for e in chosen if e.id in impact.affected]
         if not chosen:
-            terminal.note(f"nothing that {impact.ref} has is affected")
+            terminal.note("skipped: nothing affected")
     selection = Selection(
         given["models"],
         given["cases"],

@@ -117,19 +117,25 @@ class Setting:
 
 def stand(connection: sqlite3.Connection, a: Choice, b: Choice, setting: Setting) -> Standing:
     """Compare B with A; refuses what was not measured alike."""
-    different = differing_material(a.run, b.run)
-    if different:
-        older = min((a, b), key=lambda choice: choice.run.created_at)
-        raise UsageError(
-            f"{a.told} and {b.told} were not measured alike: {', '.join(different)} differ",
-            hint=f"grade the older one anew: edison regrade {older.run.id}",
-        )
+    require_alike(a, b)
     lineup = line_up(connection, a, b)
     evidence = Evidence(connection, LINEUP, frozenset(setting.quarantined))
     subjects = tuple(s for s in evidence.subjects("head") if s in evidence.subjects("base"))
     if not lineup.matching.paired:
         return _unpaired(evidence, subjects, (a, b), lineup)
     return _paired(evidence, subjects, (a, b), (setting, lineup))
+
+
+def require_alike(a: Choice, b: Choice) -> None:
+    """Refuse two choices whose grades come from other checks, rubrics or judges."""
+    different = differing_material(a.run, b.run)
+    if different:
+        older = min((a, b), key=lambda choice: choice.run.created_at)
+        raise UsageError(
+            f"{a.told} and {b.told} were not measured alike: {', '.join(different)} differ",
+            hint=f"grade the older one anew, edison regrade {older.run.id}, "
+            "or measure both together: edison run --against REF",
+        )
 
 
 # --- the same cases -------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ def _unpaired(
 ) -> Standing:
     """Compare two sets of cases of which too few are the same (STATS 6)."""
     metric = metric_of(evidence.connection, LINEUP, "composite")
-    base, head = (evidence.sample(metric, subjects, side) for side in ("base", "head"))  # type: ignore[arg-type]  # both are sides
+    base, head = (evidence.sample(metric, subjects, side) for side in ("base", "head"))
     found = unpaired_difference(base.values, head.values)
     interval = found.interval if found is not None else None
     verdict = "unclear"

@@ -52,6 +52,22 @@ class Operands:
         """Return what a single name stands for."""
         return self._run(told) or self._other(told, self.experiment or self._only(), beside=None)
 
+    def run_with(self, *prompts: str) -> Run:
+        """Return the newest complete run that has cells of every one of these prompts."""
+        has = "exists (select 1 from cell where run_id = r.id and side = 'head' and prompt = ?)"
+        where = " and ".join([has] * len(prompts))
+        row = self.connection.execute(
+            f"select id from run r where complete = 1 and {where} and experiment = "
+            "coalesce(?, experiment) order by created_at desc, rowid desc limit 1",
+            (*prompts, self.experiment),
+        ).fetchone()
+        if row is None:
+            raise UsageError(
+                f"no complete run has both {' and '.join(prompts)}",
+                hint="list both under prompts: of one experiment, then edison run",
+            )
+        return find_run(self.connection, row[0])
+
     def _only(self) -> str | None:
         names = [e.id for e in self.project.experiments.values() if not e.file.archived]
         return names[0] if len(names) == 1 else None

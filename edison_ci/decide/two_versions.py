@@ -18,6 +18,7 @@ from edison_ci.decide.measured import (
 )
 from edison_ci.decide.standings import Contrast, Scores, common_cases, contrast_of
 from edison_ci.stats.ab import BROKEN
+from edison_ci.stats.arrays import TIE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -100,8 +101,8 @@ def _compared(
         models=tuple(place.model for place, _ in pairs),
         runs=(first[0].run.id, first[1].run.id),
         contrast=contrast,
-        fixed=tuple(case for case, change in moved.items() if change >= BROKEN),
-        broken=tuple(case for case, change in moved.items() if change <= -BROKEN),
+        fixed=tuple(case for case, change in moved.items() if change >= BROKEN - TIE),
+        broken=tuple(case for case, change in moved.items() if change <= TIE - BROKEN),
         simulated=any(place.run.simulated for pair in pairs for place in pair),
     )
 

@@ -364,3 +364,38 @@ def test_a_run_whose_files_changed_is_not_resumed(
     done = edison(project, "resume")
     assert done.code == 2
     assert "has changed: prompts/hello.md" in done.err
+
+
+def test_watching_runs_again_when_a_file_changes_and_survives_a_mistake(project: Folder) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edison_ci", "run", "--watch", "--limit", "3"],
+        cwd=project.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        seen = heard_until(lines, "waiting for a change")
+        assert any("3 calls made" in line for line in seen)
+        project.edit("prompts/hello.md", "{{ name }}", "{{ nam }}")
+        seen = heard_until(lines, "waiting for a change")
+        assert any("did you mean 'name'?" in line for line in seen)
+        project.edit("prompts/hello.md", "{{ nam }}", "dear {{ name }}")
+        seen = heard_until(lines, "waiting for a change")
+        assert any("3 calls made" in line for line in seen)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def heard_until(lines: Iterator[str], end: str) -> list[str]:
+    found = []
+    for line in lines:
+        found.append(line)
+        if end in line:
+            return found
+    raise AssertionError("".join(found))

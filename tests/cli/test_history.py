@@ -1,0 +1,216 @@
+"""edison history and diff: versions from Git, their scores, and what changed between two."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.planted import Planted, plant
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+CASES = 30
+LOW = [0.4 + 0.1 * (i % 3) for i in range(CASES)]
+HIGH = [0.8 + 0.1 * (i % 2) for i in range(CASES)]
+
+
+def commit(folder: Folder, message: str) -> None:
+    folder.git("add", "--all")
+    folder.git("commit", "--quiet", "--message", message)
+
+
+def version_in_use(edison: Edison, folder: Folder) -> str:
+    found = json.loads(edison(folder, "render", "hello", "--json").out)["prompt"]["hash"]
+    assert isinstance(found, str)
+    return found
+
+
+@pytest.fixture
+def told(edison: Edison, mini: Folder) -> Folder:
+    """Two merged versions and one that is not committed, the first two with results."""
+    mini.write(".gitignore", ".edison/\n")
+    mini.git("init", "--quiet", "--initial-branch=main")
+    commit(mini, "Say hello")
+    first = version_in_use(edison, mini)
+    mini.edit("prompts/hello.md", "friendly", "warm and friendly")
+    commit(mini, "Say it warmly")
+    second = version_in_use(edison, mini)
+    mini.edit("prompts/hello.md", "one", "a single")
+    plant(
+        mini,
+        Planted("r1", "2026-11-13T09:00:00Z", {"small": LOW}, version=first),
+        Planted("r2", "2026-11-14T09:00:00Z", {"small": HIGH}, version=second, label="v2"),
+    )
+    return mini
+
+
+def versions(edison: Edison, folder: Folder, prompt: str = "hello") -> list[dict[str, Any]]:
+    done = edison(folder, "history", prompt, "--json")
+    assert (done.code, done.err) == (0, ""), done.all
+    found = json.loads(done.out)["versions"]
+    assert isinstance(found, list)
+    return found
+
+
+def difference(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
+    done = edison(folder, "diff", *args, "--json")
+    assert (done.code, done.err) == (0, ""), done.all
+    document = json.loads(done.out)
+    assert isinstance(document, dict)
+    return document
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+def test_versions_come_newest_first_with_author_and_score(edison: Edison, told: Folder) -> None:
+    now, second, first = versions(edison, told)
+    assert (now["label"], now["commit"], now["in_use"]) == (f"v2+{now['hash']}", None, True)
+    assert now["composite"] is None
+    assert (second["label"], second["subject"]) == ("v2", "Say it warmly")
+    assert (second["author"], second["commit"]) == ("Test", told.git("rev-parse", "HEAD"))
+    assert second["date"].startswith(told.git("log", "-1", "--format=%as"))
+    assert second["composite"]["estimate"] == pytest.approx(0.85)
+    assert second["composite"]["low"] < 0.85 < second["composite"]["high"]
+    assert (second["run_id"], second["answer_cost_microusd"]) == ("r2", 88)
+    assert (first["label"], first["run_id"]) == ("v1", "r1")
+
+
+def test_the_table_says_what_is_not_committed(edison: Edison, told: Folder) -> None:
+    done = edison(told, "history", "prompts/hello.md")
+    lines = done.out.splitlines()
+    assert lines[0] == "hello  prompts/hello.md"
+    assert "not committed" in lines[2]
+    assert lines[2].endswith("in use")
+    assert "85.0 (83." in lines[3]
+    assert "Say it warmly" in lines[3]
+    assert lines[5].startswith("score, oldest to newest  ▁█")
+
+
+def test_the_newest_complete_run_counts(edison: Edison, told: Folder) -> None:
+    second = versions(edison, told)[1]["version"]
+    plant(
+        told,
+        Planted("r3", "2026-11-15T09:00:00Z", {"small": LOW}, version=second, label="v2"),
+        Planted("r4", "2026-11-15T10:00:00Z", {"small": LOW[:2]}, version=second, partial=True),
+        Planted("r5", "2026-11-15T11:00:00Z", {"small": HIGH}, version=second, complete=False),
+    )
+    assert versions(edison, told)[1]["run_id"] == "r3"
+
+
+def test_a_version_on_a_branch_has_its_author(edison: Edison, told: Folder) -> None:
+    told.git("switch", "--quiet", "--create", "work")
+    commit(told, "Only one")
+    now = versions(edison, told)[0]
+    assert (now["label"], now["subject"]) == (f"v2+{now['hash']}", "Only one")
+
+
+def test_a_measured_version_that_git_does_not_know_is_listed(edison: Edison, told: Folder) -> None:
+    plant(told, Planted("r3", "2026-11-15T09:00:00Z", {"small": LOW}, version="f" * 64))
+    found = versions(edison, told)[-1]
+    assert (found["label"], found["commit"], found["run_id"]) == ("?+ffffffff", None, "r3")
+    assert "not in Git" in edison(told, "history", "hello").out
+
+
+def test_a_changed_schema_makes_a_version(edison: Edison, mini: Folder) -> None:
+    mini.write("schemas/out.json", '{"type": "object"}')
+    mini.edit("prompts/hello.md", "id: hello\n", "id: hello\noutput: schemas/out.json\n")
+    mini.git("init", "--quiet", "--initial-branch=main")
+    commit(mini, "start")
+    mini.write("schemas/out.json", '{"type": "array"}')
+    commit(mini, "Ask for a list")
+    found = versions(edison, mini)
+    assert [version["subject"] for version in found] == ["Ask for a list", "start"]
+    assert [version["label"] for version in found] == ["v2", "v1"]
+
+
+def test_without_git_and_results_there_is_one_version(edison: Edison, mini: Folder) -> None:
+    (only,) = versions(edison, mini)
+    assert (only["label"], only["author"], only["composite"]) == ("v1", None, None)
+    assert edison(mini, "history", "helo").code == 2
+
+
+def test_authors_cannot_write_to_the_terminal(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Eve \x1b]0;x\x07")
+    mini.git("init", "--quiet", "--initial-branch=main")
+    commit(mini, "start \x1b[2J")
+    assert "\x1b" not in edison(mini, "history", "hello").out
+
+
+# --- diff -----------------------------------------------------------------------------------------
+
+
+def test_a_diff_shows_the_text_and_what_it_did(edison: Edison, told: Folder) -> None:
+    done = edison(told, "diff", "v1", "v2")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[:2] == ["--- hello@v1", "+++ hello@v2"]
+    assert "-Say hello to {{ name }} in one friendly sentence, and nothing else." in lines
+    assert "+Say hello to {{ name }} in one warm and friendly sentence, and nothing else." in lines
+    assert lines[-2].startswith("hello: v2 is better +35.0 points (likely +3")
+    assert lines[-2].endswith("on 30 cases with small, by luck 1 in 10,000")
+    assert lines[-1].startswith("  25 cases fixed: c0, c1, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        (["v2", "v1"], ("v2", "v1")),
+        (["main~1", "main"], ("v1", "v2")),
+        (["hello@v1", "hello@HEAD"], ("v1", "v2")),
+        (["v1", "main", "--prompt", "prompts/hello.md"], ("v1", "v2")),
+    ],
+)
+def test_versions_go_by_label_and_ref(
+    edison: Edison, told: Folder, words: list[str], labels: tuple[str, str]
+) -> None:
+    found = difference(edison, told, *words)
+    assert (found["a"]["label"], found["b"]["label"]) == labels
+    (scores,) = found["scores"]
+    sign = 1 if labels == ("v1", "v2") else -1
+    assert scores["difference"]["estimate"] == pytest.approx(sign * 0.35)
+    assert (scores["n"], scores["shown"]) == (CASES, True)
+    assert len(scores["fixed" if sign > 0 else "broken"]) == 25
+
+
+def test_versions_go_by_hash_file_and_id(edison: Edison, told: Folder) -> None:
+    now, second, _ = versions(edison, told)
+    by_id = difference(edison, told, second["hash"], "hello")
+    by_path = difference(edison, told, second["version"], "prompts/hello.md")
+    assert by_id["b"]["hash"] == by_path["b"]["hash"] == now["hash"]
+    assert by_id["diff"] == by_path["diff"]
+    assert by_id["scores"] == []
+    done = edison(told, "diff", "v2", "hello")
+    assert "no complete runs with both versions, graded alike, on the same cases" in done.err
+    told.write("draft/hello.md", told.read("prompts/hello.md").replace("a single", "one"))
+    assert difference(edison, told, "v2", "draft/hello.md")["same_version"]
+
+
+def test_what_is_no_version_is_said(edison: Edison, told: Folder) -> None:
+    assert "names no commit here" in edison(told, "diff", "v1", "v9").err
+    told.write("notes.txt", "hello {{ nobody")
+    assert "notes.txt is not a prompt" in edison(told, "diff", "v1", "notes.txt").err
+    told.write("prompts/other.md", told.read("prompts/hello.md").replace("id: hello", "id: other"))
+    done = edison(told, "diff", "v1", "v2")
+    assert (done.code, "which prompt is 'v1' a version of?" in done.err) == (2, True)
+    assert difference(edison, told, "hello@v1", "v2")["b"]["prompt"] == "hello"
+
+
+def test_without_git_a_label_that_is_not_there_lists_the_others(
+    edison: Edison, mini: Folder
+) -> None:
+    done = edison(mini, "diff", "v1", "v2")
+    assert "hello has no version 'v2'" in done.err
+    assert "there are: v1" in done.err
+
+
+def test_a_prompt_cannot_write_to_the_terminal(edison: Edison, told: Folder) -> None:
+    told.edit("prompts/hello.md", "nothing else", "nothing \u202e\x9b2J else")
+    done = edison(told, "diff", "v2", "hello")
+    assert not {"\u202e", "\x9b"} & set(done.all)
