@@ -20,12 +20,13 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
 
     from edison_ci.config.load import Project
     from edison_ci.decide.comparison import Moved
-    from edison_ci.decide.lineup import Lineup
     from edison_ci.decide.rows import GateRow
+    from edison_ci.decide.verdict import RunDecision
     from edison_ci.store.runs import Run
 
 _LISTED = 10
@@ -40,10 +41,10 @@ _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
 def compare(state: State, a: str, b: str, experiment: str | None) -> None:
     """Say whether B is better than A.
 
-    On the same cases. A and B are a run (an id, `latest` or the name of an experiment), a prompt in one version as
-    PROMPT@HASH, `production`, or a Git ref: then the newest complete run of that commit counts.
-    Nothing is asked of any model. Runs that were graded by other checks, rubrics or judges are
-    refused, saying what differs.
+    On the same cases. A and B are a run (an id, `latest` or the name of an experiment), a prompt in
+    one version as PROMPT@HASH, `production`, or a Git ref: then the newest complete run of that
+    commit counts. Nothing is asked of any model. Runs that were graded by other checks, rubrics or
+    judges are refused, saying what differs.
 
     Examples:
       edison compare main latest
@@ -118,17 +119,9 @@ def gate(state: State, wanted: str, against: str | None) -> None:
     reader = open_reader(project.root / project.file.results)
     try:
         run = find_run(reader, wanted)
-        gates = project.experiment(run.experiment).file.gates
         _require_ended(run)
-        base = None
-        if against is not None:
-            base, head = Operands(reader, project, run.experiment).pair(against, run.id)
-            require_alike(base, head)
-            _require_paired(line_up(reader, base, head), against)
-        setting = setting_of(project, run.experiment)
-        has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
-        background = Background(setting.clusters or {}, setting.quarantined, has_base)
-        decided = decide(reader, gates, LINEUP if base else run.id, background)
+        base = _base(reader, project, run, against) if against is not None else None
+        decided = _decided(reader, project, run, base)
     finally:
         reader.close()
     verdict, code = str(decided.verdict), int(decided.exit_code)
@@ -152,19 +145,33 @@ def gate(state: State, wanted: str, against: str | None) -> None:
         raise click.exceptions.Exit(code)
 
 
+def _base(reader: sqlite3.Connection, project: Project, run: Run, against: str) -> Choice:
+    """Set a stored base beside the run, as if they had been run together."""
+    base, head = Operands(reader, project, run.experiment).pair(against, run.id)
+    require_alike(base, head)
+    if not line_up(reader, base, head).matching.paired:
+        raise UsageError(
+            f"the run and {against} have too few cases in common to decide gates on",
+            hint=f"measure both together: edison run --against {against}",
+        )
+    return base
+
+
+def _decided(
+    reader: sqlite3.Connection, project: Project, run: Run, base: Choice | None
+) -> RunDecision:
+    setting = setting_of(project, run.experiment)
+    has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
+    background = Background(setting.clusters or {}, setting.quarantined, has_base)
+    gates = project.experiment(run.experiment).file.gates
+    return decide(reader, gates, LINEUP if base else run.id, background)
+
+
 def _require_ended(run: Run) -> None:
     if run.status not in ("COMPLETED", "FAILED"):
         raise UsageError(
             f"run {run.id} is {run.status}: its cells are not all there",
             hint=f"go on with it: edison resume {run.id}",
-        )
-
-
-def _require_paired(lineup: Lineup, against: str) -> None:
-    if not lineup.matching.paired:
-        raise UsageError(
-            f"the run and {against} have too few cases in common to decide gates on",
-            hint=f"measure both together: edison run --against {against}",
         )
 
 

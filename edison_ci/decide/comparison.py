@@ -161,7 +161,7 @@ def _paired(
     compared = compare(pairs, rule, rng=generator_for(found.cases), passed=marks)
     same = bool(found.cases) and found.same_answers
     outcome = Outcome.SAME if same else compared.outcome
-    notes = [*compared.notes, *_notes(found, lineup)]
+    notes = [*compared.notes, *_doubts(*choices), *_notes(found, lineup)]
     if found.missing > MOST_MISSING * (pairs.n + found.missing):
         outcome = Outcome.UNCLEAR
     base, head = pairs.means("base"), pairs.means("head")
@@ -210,6 +210,18 @@ def _passes(evidence: Evidence, found: Paired) -> list[tuple[bool | None, bool |
     )
     known = {(case, side): None if passed is None else bool(passed) for case, side, passed in rows}
     return [(known.get((case, "base")), known.get((case, "head"))) for case in found.cases]
+
+
+def _doubts(*choices: Choice) -> list[str]:
+    """Say what of the runs themselves makes a comparison less than it seems."""
+    notes = [
+        f"run {choice.run.id} is {choice.run.status}: not all its cells are there"
+        for choice in choices
+        if not choice.run.complete
+    ]
+    if len({choice.run.simulated for choice in choices}) > 1:
+        notes.append("one of the two is simulated, the other is not")
+    return notes
 
 
 def _notes(found: Paired, lineup: Lineup) -> list[str]:

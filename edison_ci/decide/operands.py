@@ -95,8 +95,8 @@ class Operands:
         if any(prompt.id == name for prompt in self.project.prompts.values()):
             return True
         row = self.connection.execute(
-            "select exists (select 1 from run where json_extract(labels, ?) is not null)",
-            (f'$."{name}"',),
+            "select exists (select 1 from run, json_each(run.labels) told where told.key = ?)",
+            (name,),
         ).fetchone()
         return bool(row[0])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from edison_ci.providers.budgeting import Budgeted, Replayed
 from edison_ci.providers.lane import Lane, LaneLimits, Tally, build_lane
 from edison_ci.providers.replay import ReplayProvider
+from edison_ci.store.answers import any_answer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,6 +37,7 @@ class Lanes:
 
     def __init__(self, settings: LaneSettings, purse: Purse, reader: sqlite3.Connection) -> None:
         self._settings, self.purse, self._reader = settings, purse, reader
+        self._stored = any_answer(reader)
         self.tally = Tally()
         self._providers: dict[str, Provider] = {}
         self._lanes: dict[tuple[str, str], Lane] = {}
@@ -61,7 +63,10 @@ class Lanes:
             model.limits.attempts,
             model.limits.timeout_s,
         )
-        lane = build_lane(budgeted, limits, settings.clock, self._reader, settings.newer_than)
+        # Nothing is found in a store that is empty; what comes into it meanwhile is seen when the
+        # call is booked.
+        reader = self._reader if self._stored else None
+        lane = build_lane(budgeted, limits, settings.clock, reader, settings.newer_than)
         if isinstance(provider, ReplayProvider):
             lane = replace(lane, top=Replayed(provider, self.purse, model=model.name))
         return replace(lane, tally=self.tally)

@@ -371,6 +371,7 @@ class Session:
         if unfinished or errors > self._experiment.file.max_errors * progress.total:
             return "FAILED", ExitCode.NOT_MEASURED
         if no_judge_answered(held.reader, held.run_id):
+            progress.closed["judges"] = f"none answered; later: edison regrade {held.run_id}"
             return "FAILED", ExitCode.NOT_MEASURED
         return "COMPLETED", ExitCode.DONE
 

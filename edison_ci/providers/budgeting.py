@@ -28,7 +28,6 @@ from edison_ci.store.ledger import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from concurrent.futures import Future
 
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.records import Completion, Request
@@ -153,16 +152,18 @@ class Budgeted:
             await self._wait_for_money(outcome)
 
     async def _reserved(self, booking: Booking) -> Outcome:
-        pending = self._purse.writer.submit(reserve(booking))
+        pending = self._purse.writer.begin(reserve(booking))
         try:
-            return await asyncio.wrap_future(pending)
+            return await asyncio.shield(pending)
         except asyncio.CancelledError:
             pending.add_done_callback(partial(self._unsent, booking))
             raise
 
-    def _unsent(self, booking: Booking, reserved: Future[Outcome]) -> None:
+    def _unsent(self, booking: Booking, reserved: asyncio.Future[Outcome]) -> None:
         """Release a call whose caller gave up before it was sent."""
-        outcome = reserved.result() if reserved.exception() is None else None
+        if reserved.cancelled() or reserved.exception() is not None:
+            return
+        outcome = reserved.result()
         if isinstance(outcome, Reserved):
             said, purse = "given up before it was sent", self._purse
             purse.writer.submit(release(booking, outcome.attempt, now=purse.now(), error=said))

@@ -162,7 +162,7 @@ class Cached:
     """Answers from the store where it can, and makes identical calls in flight once."""
 
     def __init__(
-        self, inner: Answering, reader: sqlite3.Connection, newer_than: str | None
+        self, inner: Answering, reader: sqlite3.Connection | None, newer_than: str | None
     ) -> None:
         self._inner, self._reader, self._newer_than = inner, reader, newer_than
         self._in_flight: dict[str, asyncio.Future[Paid]] = {}
@@ -170,7 +170,7 @@ class Cached:
     async def answer(self, request: Request) -> Paid:
         """Return a stored answer that is new enough, else pass on."""
         address = request.address
-        if self._newer_than is not None:
+        if self._newer_than is not None and self._reader is not None:
             since = max(self._newer_than, request.not_before)
             stored = newest_answer(self._reader, address, since=since)
             if stored is not None:
@@ -239,7 +239,7 @@ def build_lane(
     budgeted: Budgeted,
     limits: LaneLimits,
     clock: Clock,
-    reader: sqlite3.Connection,
+    reader: sqlite3.Connection | None,
     newer_than: str | None,
 ) -> Lane:
     """Return the whole stack over a budgeted adapter."""

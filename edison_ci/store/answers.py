@@ -85,6 +85,11 @@ def _stored(row: tuple[Any, ...]) -> Stored | None:
     return Stored(completion, row[0], row[7], row[8])
 
 
+def any_answer(connection: sqlite3.Connection) -> bool:
+    """Whether anything is stored at all."""
+    return connection.execute("select 1 from answer limit 1").fetchone() is not None
+
+
 def newest_time(connection: sqlite3.Connection, address: str) -> str | None:
     """Return when the newest answer of a call was stored; one from a recording does not count."""
     row = connection.execute(
@@ -99,26 +104,17 @@ def text_hash(text: str, tool_calls: str | None) -> str:
     return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
 
 
-def next_take(connection: sqlite3.Connection, address: str) -> int:
-    """Return the number of the next answer to a call."""
-    return int(
-        connection.execute(
-            "select coalesce(max(take) + 1, 0) from answer where address = ?", (address,)
-        ).fetchone()[0]
-    )
-
-
 def insert_answer(
-    connection: sqlite3.Connection, address: str, take: int, attempt: int, settlement: Settlement
-) -> None:
-    """Store an answer and its text."""
+    connection: sqlite3.Connection, address: str, attempt: int, settlement: Settlement
+) -> int:
+    """Store an answer and its text as the next take of the call; return the take."""
     completion = settlement.completion
     tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
-    connection.execute(
-        "insert into answer values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row = connection.execute(
+        "insert into answer values (?1, (select coalesce(max(take) + 1, 0) from answer "
+        "where address = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) returning take",
         (
             address,
-            take,
             attempt,
             str(completion.finish_reason),
             completion.tokens_in,
@@ -130,8 +126,10 @@ def insert_answer(
             completion.served_model,
             settlement.now,
         ),
-    )
+    ).fetchone()
+    take = int(row[0])
     connection.execute(
         "insert into answer_text values (?, ?, ?, ?, ?)",
         (address, take, completion.text, tools, text_hash(completion.text, tools)),
     )
+    return take

@@ -18,7 +18,6 @@ from edison_ci.store.answers import (
     Stored,
     insert_answer,
     newest_answer,
-    next_take,
     text_hash,
 )
 
@@ -127,8 +126,7 @@ def settle(
             "state = 'settled', cost_microusd = ?, done_at = ?, http_status = ?",
             (settlement.cost_microusd, settlement.now, settlement.http_status),
         )
-        take = next_take(connection, address)
-        insert_answer(connection, address, take, attempt, settlement)
+        take = insert_answer(connection, address, attempt, settlement)
         tokens = 0
         if completion.tokens_in is not None and completion.tokens_out is not None:
             tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
@@ -157,9 +155,7 @@ def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connec
             return int(known[0])
         attempt = _book(connection, replace(booking, est_microusd=0, est_tokens=0, scopes=()))
         _close(connection, attempt, "state = 'settled', cost_microusd = 0", ())
-        take = next_take(connection, address)
-        insert_answer(connection, address, take, attempt, settlement)
-        return take
+        return insert_answer(connection, address, attempt, settlement)
 
     return operation
 
@@ -261,24 +257,20 @@ def _book(connection: sqlite3.Connection, booking: Booking) -> int:
             booking.now,
         ),
     )
-    for scope in booking.scopes:
-        _add(connection, scope, booking.now[:10], booking.est_microusd, booking.est_tokens)
-    return int(row.lastrowid or 0)
-
-
-def _add(connection: sqlite3.Connection, scope: str, day: str, microusd: int, tokens: int) -> None:
-    connection.execute(
-        "insert into booked (scope, day, microusd, tokens) values (?, ?, ?, ?) "
-        "on conflict (scope, day) do update set microusd = microusd + excluded.microusd, "
-        "tokens = tokens + excluded.tokens",
-        (scope, day, microusd, tokens),
-    )
+    attempt = int(row.lastrowid or 0)
+    _adjust(connection, booking, booking.est_microusd, booking.est_tokens)
+    return attempt
 
 
 def _adjust(connection: sqlite3.Connection, booking: Booking, microusd: int, tokens: int) -> None:
-    """Correct the totals on the day the call was booked."""
-    for scope in booking.scopes:
-        _add(connection, scope, booking.now[:10], microusd, tokens)
+    """Change the totals of every scope, on the day the call was booked."""
+    day = booking.now[:10]
+    connection.executemany(
+        "insert into booked (scope, day, microusd, tokens) values (?, ?, ?, ?) "
+        "on conflict (scope, day) do update set microusd = microusd + excluded.microusd, "
+        "tokens = tokens + excluded.tokens",
+        [(scope, day, microusd, tokens) for scope in booking.scopes],
+    )
 
 
 def _close(

@@ -51,6 +51,23 @@ def _attempted(operation: Operation[T], connection: sqlite3.Connection) -> T | E
     return result
 
 
+def _outcomes(batch: list[_Job], connection: sqlite3.Connection) -> list[Any]:
+    """Return the result of each operation, or why it alone failed.
+
+    Nearly always none fails, and guarding each would cost as much as most of them do. So they are
+    tried together; if one fails they are undone and tried again, each guarded. An operation
+    therefore may do nothing but work on the connection.
+    """
+    try:
+        return [operation(connection) for operation, _ in batch]
+    except sqlite3.Error:
+        raise
+    except Exception:  # _attempted hands it to whoever submitted the operation
+        connection.execute("rollback")
+        _begin(connection)
+        return [_attempted(operation, connection) for operation, _ in batch]
+
+
 def _begin(connection: sqlite3.Connection) -> None:
     """Begin to write; answers in flight are worth waiting for longer than anything else is."""
     for left in reversed(range(PATIENCE)):
@@ -192,7 +209,7 @@ class Writer:
         outcomes: list[Any] = []
         try:
             _begin(connection)
-            outcomes = [_attempted(operation, connection) for operation, _ in batch]
+            outcomes = _outcomes(batch, connection)
             connection.execute("commit")
             self.commits += 1
         except sqlite3.Error as error:

@@ -1,0 +1,156 @@
+"""edison bisect: which commit broke a case."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci import times
+from edison_ci.cli.choosing import case_named
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
+from edison_ci.cli.tools import require, tools_for
+from edison_ci.config.cases import STATIC
+from edison_ci.config.load import find_root, load_project
+from edison_ci.documents.secret_text import redacted
+from edison_ci.errors import ExitCode, UsageError
+from edison_ci.execute.bisecting import Search, prompt_diff
+from edison_ci.providers.budgeting import BudgetExhausted
+from edison_ci.repository import Repository
+
+if TYPE_CHECKING:
+    from edison_ci.config.load import Project
+    from edison_ci.execute.bisecting import Commit, Culprit, Tried
+
+_COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment")
+@click.option("--case", "case_id", required=True, metavar="ID", help="Case that is broken.")
+@click.option("--good", metavar="REF", help="Commit at which it passed; looked for by default.")
+@click.option("--bad", metavar="REF", default="HEAD", help="Commit at which it fails; HEAD.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.pass_obj
+def bisect(state: State, /, experiment: str, **given: Any) -> None:
+    """Find the commit that broke a case.
+
+    Prompts and models come from each commit that is tried, cases, checks and judges from the files
+    of today. The search halves the first-parent history, so a thousand commits take about ten
+    tries, and stored answers are reused. With several draws a case passes if most of them do.
+
+    Examples:
+      edison bisect support-reply --case return-how
+      edison bisect support-reply --case return-how --good v1.2 --budget 0.50
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    chosen = project.experiment(experiment)
+    case_id = given["case_id"]
+    case = STATIC
+    if chosen.file.data or case_id != STATIC.id:
+        case = case_named(project, chosen, case_id)
+    repository = Repository.find(project.root)
+    if repository is None:
+        hint = "run git init, then commit"
+        raise UsageError("this project is not in a Git repository", hint=hint)
+    require(project, "bisect")
+    search = Search(
+        project,
+        chosen,
+        case,
+        tools_for(state, project),
+        repository,
+        given["models"],
+        lambda tried: _step(terminal, tried),
+    )
+    budget = given["budget"]
+    reuse = dt.timedelta(days=project.file.settings.reuse_days)
+    looking = search.run(
+        given["good"],
+        given["bad"],
+        newer_than=times.stamp(times.now() - reuse),
+        budget_microusd=None if budget is None else round(budget * 1_000_000),
+    )
+    try:
+        found = asyncio.run(looking)
+    except BudgetExhausted as exhausted:
+        name = exhausted.refused.cap.name
+        terminal.note(f"{name} has no room for the next call; what was asked is kept")
+        if terminal.json:
+            terminal.document({"verdict": "unfinished", "tried": _tried(search.tried.values())})
+        raise click.exceptions.Exit(int(ExitCode.BUDGET)) from None
+    _tell(terminal, project, repository, (case.id, found))
+
+
+def _step(terminal: Terminal, tried: Tried) -> None:
+    commit = tried.commit
+    terminal.note(
+        f"{commit.id[:8]} {commit.date[:10]}  ",
+        Ink(f"{tried.outcome:4}", _COLORS[tried.outcome]),
+        f"  {commit.subject}" + ("" if tried.outcome == "good" else f" ({redacted(tried.why)})"),
+    )
+
+
+def _tell(
+    terminal: Terminal, project: Project, repository: Repository, what: tuple[str, Culprit]
+) -> None:
+    case, found = what
+    failing = {cell.prompt for cell in found.failing}
+    diffs = {}
+    if found.kind == "found":
+        known = {p.path: p.id for p in project.prompts.values()}
+        told = {
+            path: prompt_diff(project, repository, found.commits[0].id, path)
+            for path, name in known.items()
+            if name in failing
+        }
+        diffs = {path: redacted(diff) for path, diff in told.items() if diff}
+    if terminal.json:
+        terminal.document(
+            {
+                "verdict": found.kind,
+                "case": case,
+                "commits": [_commit(commit) for commit in found.commits],
+                "failing": [{"prompt": c.prompt, "model": c.model} for c in sorted(found.failing)],
+                "diffs": diffs,
+                "tried": _tried(found.tried),
+            }
+        )
+        return
+    terminal.result(_sentence(case, found))
+    for commit in found.commits if found.kind in ("found", "between") else ():
+        about = f"{commit.date}  {commit.author}  {commit.subject}"
+        terminal.result(Ink(commit.id, bold=True), f"  {about}")
+    for diff in diffs.values():
+        for line in diff.split("\n"):
+            color = {"+": GOOD, "-": BAD}.get(line[:1])
+            terminal.result(Ink(line, color))
+    if found.kind == "found" and not diffs:
+        terminal.result("It changed no prompt that fails; look at its models and schemas.")
+
+
+def _sentence(case: str, found: Culprit) -> str:
+    newest = found.commits[0].id[:8]
+    steps = counted(len(found.tried), "commit")
+    return {
+        "found": f"{case} broke with one commit ({steps} tried):",
+        "passes": f"{case} passes at {newest}: nothing is broken.",
+        "always": f"{case} fails as far back as it can be tried, at {newest} too ({steps} tried).",
+        "between": f"{case} broke with one of these commits, of which no older one can be tried:",
+    }[found.kind]
+
+
+def _commit(commit: Commit) -> dict[str, str]:
+    return dict(commit._asdict())
+
+
+def _tried(tried: Any) -> list[dict[str, Any]]:
+    return [
+        {"commit": each.commit.id, "outcome": each.outcome, "why": redacted(each.why)}
+        for each in tried
+    ]

@@ -1,0 +1,377 @@
+"""edison dataset: which cases are there, what are they made of, and which of them tell nothing?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.reading import project_at, results_of
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
+from edison_ci.decide.counting import LENGTHS, LEVELS, count, length_of, level_of, words_in
+from edison_ci.decide.health import SUBJECTS, examine, weigh
+from edison_ci.errors import ConfigError
+from edison_ci.execute.content import content_hash
+from edison_ci.records import CaseKind, canonical_json
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator, Sequence
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.decide.counting import Counts
+    from edison_ci.decide.health import Group, Health, Listed
+    from edison_ci.records import Case, Json
+
+_WIDE, _NARROW = 60, 30
+_MOST_TAGS = 20
+_LISTED = 10
+
+
+@click.group(cls=EdisonGroup)
+def dataset() -> None:
+    """Show cases, count them, and look for bad ones.
+
+    Examples:
+      edison dataset show support-reply --tag billing
+      edison dataset stats
+      edison dataset health
+    """
+
+
+# --- show -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    tags: tuple[str, ...]
+    kind: str | None
+    difficulty: str | None
+    length: str | None
+    ids: tuple[str, ...]
+
+    def takes(self, case: Case) -> bool:
+        return (
+            (not self.tags or any(tag in self.tags for tag in case.tags))
+            and (self.kind is None or case.kind == self.kind)
+            and (self.difficulty is None or level_of(case) == self.difficulty)
+            and (self.length is None or length_of(words_in(case)) == self.length)
+            and (not self.ids or case.id in self.ids)
+        )
+
+
+@dataset.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
+@click.option(
+    "--kind", type=click.Choice([kind.value for kind in CaseKind]), help="Only cases of this kind."
+)
+@click.option(
+    "--difficulty",
+    type=click.Choice(list(dict.fromkeys(LEVELS.values()))),
+    help="Only cases of this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
+)
+@click.option("--length", type=click.Choice([*LENGTHS, "XL"]), help="Only inputs of this length.")
+@click.option("--case", "ids", multiple=True, metavar="ID", help="Only the case with this id.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How many cases to show.",
+)
+@click.option("--full", is_flag=True, help="Show whole texts.")
+@click.pass_obj
+def show(state: State, /, experiment: str | None, limit: int, full: bool, **wanted: Any) -> None:
+    """Show the first cases of an experiment.
+
+    Cases come in the order of the files, as the experiment takes them. Without EXPERIMENT there is
+    a part for each.
+
+    Examples:
+      edison dataset show
+      edison dataset show support-reply --tag billing --difficulty hard
+      edison dataset show support-reply --case refund-1 --full
+    """
+    terminal, project = Terminal(state), project_at(state)
+    chosen = _Filter(**wanted)
+    found = [(each, *_first(project, each, chosen, limit)) for each in _meant(project, experiment)]
+    if terminal.json:
+        terminal.document(
+            {
+                "experiments": [
+                    {"experiment": each.id, "cases": [_case(case) for case in cases], "more": more}
+                    for each, cases, more in found
+                ]
+            }
+        )
+        return
+    for index, (each, cases, more) in enumerate(found):
+        if index:
+            terminal.result("")
+        files = ", ".join(entry.path for entry in each.file.data) or "no dataset"
+        terminal.result(Ink(each.id, bold=True), f"  {files}")
+        if full:
+            _whole(terminal, cases)
+        elif cases:
+            titles = ("case", "kind", "tags", "difficulty", "input", "expected")
+            terminal.table([titles, *map(_row, cases)])
+        if not cases:
+            terminal.note("no case is like that")
+        if more:
+            terminal.note("there are more: see them with --limit")
+
+
+def _first(
+    project: Project, experiment: Experiment, chosen: _Filter, limit: int
+) -> tuple[list[Case], bool]:
+    found: list[Case] = []
+    for case in _cases(project, experiment):
+        if chosen.takes(case):
+            if len(found) == limit:
+                return found, True
+            found.append(case)
+    return found, False
+
+
+def _row(case: Case) -> tuple[str, ...]:
+    difficulty = "-" if case.difficulty is None else f"{case.difficulty} {level_of(case)}"
+    shown = ", ".join(f"{name}: {_plain(value)}" for name, value in case.inputs.items())
+    expected = "-" if case.expected is None else _plain(case.expected)
+    tags = ", ".join(case.tags) or "-"
+    return (
+        case.id,
+        case.kind,
+        _cut(tags, _NARROW),
+        difficulty,
+        _cut(shown, _WIDE),
+        _cut(expected, _NARROW),
+    )
+
+
+def _whole(terminal: Terminal, cases: Sequence[Case]) -> None:
+    for case in cases:
+        terminal.result(Ink(f"--- {case.id}", bold=True), f"  {case.kind}  {', '.join(case.tags)}")
+        texts = {**case.inputs, **({} if case.expected is None else {"expected": case.expected})}
+        for name, value in texts.items():
+            first, *rest = _plain(value).split("\n")
+            terminal.result(Ink(f"{name}: ", ODD), first)
+            for line in rest:
+                terminal.result(f"    {line}")
+
+
+def _plain(value: Json) -> str:
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "id": case.id,
+        "line": case.line,
+        "input": dict(case.inputs),
+        "expected": case.expected,
+        "tags": list(case.tags),
+        "difficulty": case.difficulty,
+        "cluster": case.cluster,
+        "metadata": dict(case.metadata),
+        "kind": case.kind,
+    }
+
+
+# --- stats ----------------------------------------------------------------------------------------
+
+
+@dataset.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.pass_obj
+def stats(state: State, experiment: str | None) -> None:
+    """Count the cases by tag, difficulty, kind and length.
+
+    Length is that of all inputs together, in words: XS up to 10, S 50, M 200, L 1,000, else XL.
+
+    Examples:
+      edison dataset stats
+      edison dataset stats support-reply --json
+    """
+    terminal, project = Terminal(state), project_at(state)
+    found = [
+        (each.id, count(_cases(project, each), each.file.split))
+        for each in _meant(project, experiment)
+    ]
+    if terminal.json:
+        documents = [{"experiment": name, **_counts(counts)} for name, counts in found]
+        terminal.document({"experiments": documents})
+        return
+    for index, (name, counts) in enumerate(found):
+        if index:
+            terminal.result("")
+        _tell(terminal, name, counts)
+
+
+def _tell(terminal: Terminal, name: str, counts: Counts) -> None:
+    terminal.result(Ink(name, bold=True), f"  {counted(counts.cases, 'case')}")
+    if not counts.cases:
+        return
+    more = [f"{counts.expected:,} with an expected output", f"{counts.holdout:,} held out"]
+    if counts.clustered:
+        more.append(f"{counts.clustered:,} in {counted(len(counts.clusters), 'cluster')}")
+    more.append(f"{counts.words / counts.cases:,.0f} words on average")
+    terminal.result(f"  {', '.join(more)}")
+    rows = []
+    for about, counter, order in (
+        ("kind", counts.kind, None),
+        ("difficulty", counts.difficulty, ["easy", "medium", "hard", "(none)"]),
+        ("length", counts.length, [*LENGTHS, "XL"]),
+        ("tag", counts.tags, None),
+    ):
+        rows += _bars(about, counter, order, counts.cases)
+    terminal.table(rows, right=(2, 3))
+    if len(counts.tags) > _MOST_TAGS:
+        terminal.note(f"{len(counts.tags) - _MOST_TAGS:,} rarer tags: see --json")
+
+
+def _bars(
+    about: str, counter: Counter[str], order: Sequence[str] | None, cases: int
+) -> list[tuple[str, ...]]:
+    pairs = counter.most_common(_MOST_TAGS)
+    if order is not None:
+        pairs = [(name, counter[name]) for name in order if counter[name]]
+    return [
+        (about, name, f"{n:,}", f"{100 * n / cases:.0f}%", "#" * round(20 * n / cases))
+        for name, n in pairs
+    ]
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {
+        "cases": counts.cases,
+        "with_expected": counts.expected,
+        "held_out": counts.holdout,
+        "clustered": counts.clustered,
+        "clusters": len(counts.clusters),
+        "words": counts.words,
+        "kind": dict(counts.kind),
+        "difficulty": dict(counts.difficulty),
+        "length": dict(counts.length),
+        "tags": dict(counts.tags.most_common()),
+    }
+
+
+# --- health ---------------------------------------------------------------------------------------
+
+
+@dataset.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.pass_obj
+def health(state: State, experiment: str | None) -> None:
+    """Look for cases that repeat, contradict or tell nothing.
+
+    Duplicates have the same inputs; contradictions have the same inputs and different expected
+    outputs. From complete runs that were graded alike: saturated cases pass every time, and others
+    score the same whoever answers. Nothing is said of a case that fewer than two prompt versions or
+    models have answered, nor of results from before it was edited.
+
+    Examples:
+      edison dataset health
+      edison dataset health support-reply --json
+    """
+    terminal, project = Terminal(state), project_at(state)
+    found = [(each.id, _health(project, each)) for each in _meant(project, experiment)]
+    if terminal.json:
+        documents = [{"experiment": name, **_health_json(one)} for name, one in found]
+        terminal.document({"experiments": documents})
+        return
+    for index, (name, one) in enumerate(found):
+        if index:
+            terminal.result("")
+        _diagnose(terminal, name, one)
+
+
+def _health(project: Project, experiment: Experiment) -> Health:
+    examined = examine(lambda: _cases(project, experiment), content_hash)
+    if not (project.root / project.file.results).exists():
+        return examined.health
+    with results_of(project) as connection:
+        return weigh(connection, experiment.id, examined)
+
+
+def _diagnose(terminal: Terminal, name: str, found: Health) -> None:
+    terminal.result(Ink(name, bold=True), f"  {counted(found.cases, 'case')}")
+    for word, groups in (
+        ("contradiction", found.contradictions),
+        ("duplicate", found.duplicates),
+    ):
+        color = (BAD if word == "contradiction" else ODD) if groups else GOOD
+        terminal.result("  ", Ink(counted(len(groups), word), color))
+        for group in groups[:_LISTED]:
+            lines = ", ".join(map(str, group.lines[:_LISTED]))
+            terminal.result(f"    {', '.join(group.cases[:_LISTED])} (lines {lines})")
+        if len(groups) > _LISTED:
+            terminal.result(f"    and {len(groups) - _LISTED:,} more")
+    if found.more_groups:
+        terminal.note(f"{found.more_groups:,} further groups of equal inputs were not looked into")
+    if not found.measured:
+        few = f"no case has results of {SUBJECTS} prompt versions or models"
+        terminal.note(f"{few}: nothing is known of what cases tell apart")
+        return
+    for listed, word in (
+        (found.saturated, "saturated: every answer passes"),
+        (found.same_for_all, "telling nothing apart: every answer scores the same"),
+    ):
+        _list(terminal, found.measured, listed, word)
+    if found.measured < found.cases:
+        left = found.cases - found.measured
+        terminal.note(f"{counted(left, 'case')} without enough results")
+
+
+def _list(terminal: Terminal, measured: int, listed: Listed, word: str) -> None:
+    share = 100 * listed.count / measured
+    about = Ink(f"{counted(listed.count, 'case')} {word}", ODD if share >= 50 else GOOD)
+    terminal.result("  ", about, f" ({share:.0f}% of {measured:,} measured)")
+    if listed.count:
+        names = ", ".join(tested.case for tested in listed.cases[:_LISTED])
+        more = f" and {listed.count - _LISTED:,} more" if listed.count > _LISTED else ""
+        terminal.result(f"    {names}{more}")
+
+
+def _health_json(found: Health) -> dict[str, Any]:
+    def groups(listed: Sequence[Group]) -> list[dict[str, Any]]:
+        return [{"cases": list(group.cases), "lines": list(group.lines)} for group in listed]
+
+    def cases(listed: Listed) -> dict[str, Any]:
+        return {"count": listed.count, "cases": [tested._asdict() for tested in listed.cases]}
+
+    return {
+        "ok": found.ok,
+        "cases": found.cases,
+        "duplicates": groups(found.duplicates),
+        "contradictions": groups(found.contradictions),
+        "more_groups": found.more_groups,
+        "measured": found.measured,
+        "saturated": cases(found.saturated),
+        "same_for_all": cases(found.same_for_all),
+    }
+
+
+# --- which cases ----------------------------------------------------------------------------------
+
+
+def _meant(project: Project, name: str | None) -> list[Experiment]:
+    return [project.experiment(name)] if name else list(project.experiments.values())
+
+
+def _cases(project: Project, experiment: Experiment) -> Iterator[Case]:
+    """Yield the cases of an experiment; a row that cannot be read ends it with every problem."""
+    if not experiment.file.data:
+        return
+    feed = project.cases(experiment)
+    yield from feed
+    if feed.problems:
+        raise ConfigError(feed.problems)

@@ -1,0 +1,194 @@
+"""edison trends: how do score, cost and latency go from run to run?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from edison_ci import times
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import (
+    experiments_meant,
+    interval_json,
+    milliseconds,
+    price,
+    project_at,
+    results_of,
+    sparkline,
+)
+from edison_ci.cli.summary import points, rate
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
+from edison_ci.decide.series import Drift, Point, drift_of, points_of
+from edison_ci.stats.drift import Alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.config.load import Project
+
+_SHOWN = 20
+
+
+class _Trend(NamedTuple):
+    experiment: str
+    points: list[Point]
+    drift: Drift | None
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option(
+    "--days",
+    type=click.Choice(["7", "30", "all"]),
+    default="30",
+    show_default=True,
+    help="How far to look back.",
+)
+@click.pass_obj
+def trends(state: State, experiment: str | None, days: str) -> None:
+    """Show score, cost and latency from run to run.
+
+    Whole, complete runs only; without EXPERIMENT there is a part for each. A * stands where what is
+    measured or how it is graded changed, so that scores before and after it do not compare. From
+    the sixth run after a change on, the newest is held against the first five, and only what noise
+    does not explain is called a drop.
+
+    Examples:
+      edison trends
+      edison trends support-reply --days 7
+      edison trends --days all --json
+    """
+    terminal, project = Terminal(state), project_at(state)
+    first = "" if days == "all" else times.stamp(times.now() - dt.timedelta(days=int(days)))
+    found = []
+    with results_of(project) as connection:
+        for name in experiments_meant(connection, project, experiment):
+            series = points_of(connection, name)
+            drift = drift_of(connection, series, threshold=_threshold(project, name))
+            recent = [point for point in series if point.run.created_at >= first]
+            found.append(_Trend(name, recent, drift))
+    if terminal.json:
+        terminal.document({"days": days, "experiments": [_document(trend) for trend in found]})
+        return
+    if not found:
+        terminal.note("no complete run yet: edison run")
+    for index, trend in enumerate(found):
+        if index:
+            terminal.result("")
+        _show(terminal, trend, days)
+
+
+def _threshold(project: Project, name: str) -> float | None:
+    """Return the score that a gate of the experiment asks for."""
+    experiment = project.experiments.get(name)
+    gates = experiment.file.gates if experiment is not None else ()
+    floors = [gate.at_least for gate in gates if gate.metric == "composite"]
+    return next((floor for floor in floors if floor is not None), None)
+
+
+def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
+    span = "" if days == "all" else f" in {days} days"
+    about = f"  {counted(len(trend.points), 'whole run')}{span}"
+    terminal.result(Ink(trend.experiment, bold=True), about)
+    if not trend.points:
+        return
+    shown = trend.points[-_SHOWN:]
+    table: list[tuple[str, ...]] = [
+        ("", "time", "score", "passed", "cost", "cost/answer", "latency", "")
+    ]
+    table += [_row(point) for point in shown]
+    terminal.table(table, right=(4, 5))
+    if len(trend.points) > len(shown):
+        terminal.note(f"{len(trend.points) - len(shown):,} older runs are in the lines only")
+    if len(trend.points) > 1:
+        terminal.table(_lines(trend.points))
+    if trend.drift is not None:
+        _say(terminal, trend.drift)
+
+
+def _row(point: Point) -> tuple[str, ...]:
+    marks = ["simulated"] if point.run.simulated else []
+    if point.changed:
+        more = f" and {len(point.changed) - 2} more" if len(point.changed) > 2 else ""
+        marks.append(f"changed: {', '.join(point.changed[:2])}{more}")
+    return (
+        "*" if point.changed else "",
+        point.run.created_at[:16].replace("T", " "),
+        points(point.composite),
+        rate(point.pass_rate),
+        dollars(point.cost_microusd),
+        price(point.answer_cost_microusd),
+        milliseconds(point.p50_ms, point.p95_ms),
+        "; ".join(marks),
+    )
+
+
+def _lines(series: Sequence[Point]) -> list[tuple[str, ...]]:
+    scores = [None if p.composite is None else 100 * p.composite.estimate for p in series]
+    costs = [p.answer_cost_microusd for p in series]
+    speeds = [None if p.p50_ms is None else float(p.p50_ms) for p in series]
+    return [
+        ("score", sparkline(scores), _ends(scores, lambda value: f"{value:.1f}")),
+        ("cost/answer", sparkline(costs), _ends(costs, price)),
+        ("latency", sparkline(speeds), _ends(speeds, milliseconds)),
+    ]
+
+
+def _ends(values: Sequence[float | None], say: Any) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    low, high, last = say(min(known)), say(max(known)), say(known[-1])
+    return f"{low} to {high}, now {last}"
+
+
+def _say(terminal: Terminal, drift: Drift) -> None:
+    if drift.report is None:
+        terminal.result(drift.sentence)
+        return
+    alarm = drift.report.alarm
+    color = {Alarm.ALERT: BAD, Alarm.WARN: ODD}.get(alarm, GOOD)
+    word = "steady" if alarm is Alarm.NONE else alarm.upper()
+    reasons = f" ({', '.join(drift.report.reasons)})" if drift.report.reasons else ""
+    terminal.result(Ink(word, color), f"  {drift.sentence}{reasons}")
+
+
+def _document(trend: _Trend) -> dict[str, Any]:
+    return {
+        "experiment": trend.experiment,
+        "runs": [
+            {
+                "run_id": point.run.id,
+                "time": point.run.created_at,
+                "simulated": point.run.simulated,
+                "composite": interval_json(point.composite),
+                "pass_rate": interval_json(point.pass_rate),
+                "cost_microusd": point.cost_microusd,
+                "answer_cost_microusd": point.answer_cost_microusd,
+                "latency_ms": {"p50": point.p50_ms, "p95": point.p95_ms},
+                "changed": list(point.changed),
+            }
+            for point in trend.points
+        ],
+        "drift": None if trend.drift is None else _drift(trend.drift),
+    }
+
+
+def _drift(drift: Drift) -> dict[str, Any]:
+    report, ahead = drift.report, drift.forecast
+    return {
+        "runs_since_change": drift.runs,
+        "alarm": None if report is None else report.alarm.value,
+        "reasons": [] if report is None else list(report.reasons),
+        "sentence": drift.sentence,
+        "reference": report and report.drop.reference,
+        "current": report and report.drop.current,
+        "relative_drop": report and report.drop.value,
+        "p": report and report.drop.p,
+        "slope_per_day": report and report.trend.value,
+        "slope_p": report and report.trend.p,
+        "forecast": None if ahead is None else {"day": ahead.value, "reason": ahead.reason},
+    }

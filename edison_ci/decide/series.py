@@ -1,0 +1,196 @@
+"""How did an experiment do from run to run, and is it falling?
+
+Only whole, complete runs count: a part of the cases says nothing about the rest. When what is
+measured or how it is graded changes, a new series starts; a change of prices or gates is none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.decide.measured import complete_runs
+from edison_ci.stats.drift import REFERENCE_RUNS, watch
+from edison_ci.stats.intervals import Interval
+from edison_ci.stats.search_sentences import drift_sentence
+from edison_ci.stats.trend import forecast
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.stats.drift import DriftReport
+    from edison_ci.stats.trend import Forecast
+    from edison_ci.store.runs import Run
+
+MOST_RUNS = 500
+_DAY_S = 86_400
+_NO_CHANGE = ("gates", "max_errors", "stop", "refine", "split")
+"""Keys of an experiment that change neither answers nor grades."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The numbers of one run, over all prompts and models."""
+
+    run: Run
+    composite: Interval | None
+    pass_rate: Interval | None
+    cost_microusd: int
+    """All that the run has booked, judges included."""
+    answer_cost_microusd: float | None
+    """Mean of an answer, whoever paid for it."""
+    p50_ms: int | None
+    p95_ms: int | None
+    changed: tuple[str, ...]
+    """What is other than in the run before; empty if nothing that matters."""
+
+    @property
+    def day(self) -> float:
+        """When it was, in days."""
+        return dt.datetime.fromisoformat(self.run.created_at).timestamp() / _DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What the runs since the last change say about the newest one."""
+
+    runs: int
+    """Since the last change."""
+    report: DriftReport | None
+    """None with too few runs."""
+    forecast: Forecast | None
+    sentence: str
+
+
+def points_of(connection: sqlite3.Connection, experiment: str) -> list[Point]:
+    """Return the whole, complete runs of an experiment, oldest first."""
+    runs = [run for run in complete_runs(connection, experiment, MOST_RUNS) if not run.partial]
+    found: list[Point] = []
+    before: Run | None = None
+    for run in reversed(runs):
+        changed = () if before is None else _changes(before, run)
+        if (point := _point(connection, run, changed)) is not None:
+            found.append(point)
+            before = run
+    return found
+
+
+def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -> Point | None:
+    row = connection.execute(
+        "select composite, composite_low, composite_high, composite_n, composite_method, "
+        "pass_rate, pass_low, pass_high, pass_n, pass_method, "
+        "cost_microusd + saved_microusd, answers, latency_p50_ms, latency_p95_ms, "
+        "(select coalesce(sum(microusd), 0) from booked where scope = 'run:' || :run) "
+        "from rollup_run where run_id = :run and side = 'head'",
+        {"run": run.id},
+    ).fetchone()
+    if row is None:
+        return None
+    answers_cost, answers, p50, p95, booked = row[10:]
+    return Point(
+        run=run,
+        composite=_interval(*row[0:5]),
+        pass_rate=_interval(*row[5:10]),
+        cost_microusd=booked,
+        answer_cost_microusd=answers_cost / answers if answers else None,
+        p50_ms=p50,
+        p95_ms=p95,
+        changed=changed,
+    )
+
+
+def _interval(
+    estimate: float | None, low: float | None, high: float | None, n: int, method: str | None
+) -> Interval | None:
+    if estimate is None:
+        return None
+    return Interval(estimate, low, high, n, method or "no interval was made")
+
+
+def _changes(before: Run, now: Run) -> tuple[str, ...]:
+    """Return the places in which two runs differ, as far as it matters."""
+    if before.plan_hash == now.plan_hash:
+        return ()
+    old, new = (_basis(run) for run in (before, now))
+    places = tuple(sorted(place for place in {**old, **new} if old.get(place) != new.get(place)))
+    if places:
+        return places
+    # Everything that was written down is the same, so what differs is the data.
+    return ("the cases",) if _snapshot(before) == _snapshot(now) else ()
+
+
+def _snapshot(run: Run) -> dict[str, Any]:
+    try:
+        kept = json.loads(run.snapshot)
+    except ValueError:
+        return {}
+    if not isinstance(kept, dict):
+        return {}
+    return {place: part for place, part in kept.items() if place != "command line"}
+
+
+def _basis(run: Run) -> dict[str, Any]:
+    found = {}
+    for place, part in _snapshot(run).items():
+        if place.startswith(("the price of ", "base: ")):
+            continue
+        if isinstance(part, dict) and {"objective", "checks", "gates"} <= part.keys():
+            found[place] = {key: value for key, value in part.items() if key not in _NO_CHANGE}
+        else:
+            found[place] = part
+    return found
+
+
+# --- drift ----------------------------------------------------------------------------------------
+
+
+def drift_of(
+    connection: sqlite3.Connection, points: Sequence[Point], *, threshold: float | None = None
+) -> Drift | None:
+    """Say what the newest run means against the first five since the last change (STATS 17)."""
+    series = since_change([point for point in points if point.composite is not None])
+    if not series:
+        return None
+    if len(series) <= REFERENCE_RUNS:
+        need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
+        return Drift(len(series), None, None, f"{len(series)} runs since the last change: {need}.")
+    times = _increasing([point.day for point in series])
+    means = [point.composite.estimate for point in series if point.composite is not None]
+    scores = [{"all cases": mean} for mean in means]
+    # The runs between count with their means only, so their cases need not be read.
+    for index in (*range(REFERENCE_RUNS), len(series) - 1):
+        scores[index] = _cases(connection, series[index].run.id) or scores[index]
+    report = watch(times, scores)
+    ahead = None if threshold is None else forecast(times, means, threshold=threshold)
+    sentence = drift_sentence(report, ahead, when=_date, threshold=threshold)
+    return Drift(len(series), report, ahead, sentence)
+
+
+def since_change(points: Sequence[Point]) -> list[Point]:
+    """Return the points from the last one on that something changed at."""
+    starts = [index for index, point in enumerate(points) if point.changed]
+    return list(points[starts[-1] if starts else 0 :])
+
+
+def _cases(connection: sqlite3.Connection, run_id: str) -> dict[str, float]:
+    rows = connection.execute(
+        "select case_id, avg(composite) from cell where run_id = ? and side = 'head' "
+        "and status in ('ok', 'malformed') and composite is not null group by case_id",
+        (run_id,),
+    )
+    return dict(rows.fetchall())
+
+
+def _increasing(times: Sequence[float]) -> list[float]:
+    """Return times of which no two are the same, as a series needs them."""
+    found: list[float] = []
+    for time in times:
+        found.append(time if not found or time > found[-1] else found[-1] + 1e-6)
+    return found
+
+
+def _date(day: float) -> str:
+    return f"{dt.datetime.fromtimestamp(day * _DAY_S, dt.UTC):%Y-%m-%d}"

@@ -1,0 +1,142 @@
+"""edison trends: series of runs, where they break, and what is called a drop."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+from edison_ci import times
+from tests.planted import Planted, plant
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+CASES = 40
+
+
+def scores(mean: float) -> list[float]:
+    return [mean + 0.1 * (-1) ** i for i in range(CASES)]
+
+
+def days_ago(days: float) -> str:
+    return times.stamp(times.now() - dt.timedelta(days=days))
+
+
+def series(*means: float, **more: str) -> list[Planted]:
+    """Return a run for each mean, the last one today, each a day after the one before."""
+    return [
+        Planted(f"r{n}", days_ago(len(means) - 1 - n), {"small": scores(mean)}, **more)  # type: ignore[arg-type]  # texts
+        for n, mean in enumerate(means)
+    ]
+
+
+def told(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
+    done = edison(folder, "trends", *args, "--json")
+    assert (done.code, done.err) == (0, ""), done.all
+    (found,) = json.loads(done.out)["experiments"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_runs_come_oldest_first_with_lines(edison: Edison, mini: Folder) -> None:
+    plant(mini, *series(0.6, 0.7, 0.8))
+    done = edison(mini, "trends")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "hello  3 whole runs in 30 days"
+    assert "60.0 (56." in lines[2]
+    assert "80.0 (76." in lines[4]
+    assert lines[5].startswith("score        ▁▅█  60.0 to 80.0, now 80.0")
+    assert lines[6].startswith("cost/answer  ▄▄▄  $0.000088 to $0.000088")
+    assert lines[7].startswith("latency      ▄▄▄  204 ms to 204 ms")
+    assert lines[8] == "3 runs since the last change: drift is judged from run 6 on."
+
+
+def test_the_document_has_the_numbers_of_each_run(edison: Edison, mini: Folder) -> None:
+    plant(mini, *series(0.6, 0.7))
+    found = told(edison, mini, "hello", "--days", "all")
+    assert [run["run_id"] for run in found["runs"]] == ["r0", "r1"]
+    first = found["runs"][0]
+    assert (first["composite"]["n"], first["pass_rate"]["n"]) == (CASES, CASES)
+    assert first["composite"]["low"] < 0.6 < first["composite"]["high"]
+    assert (first["cost_microusd"], first["answer_cost_microusd"]) == (CASES * 88, 88)
+    assert found["runs"][1]["cost_microusd"] == 0, "the same answers were used again"
+    assert first["latency_ms"] == {"p50": 204, "p95": None}
+    assert found["drift"]["alarm"] is None
+
+
+def test_a_sure_drop_is_an_alert(edison: Edison, mini: Folder) -> None:
+    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.6))
+    drift = told(edison, mini)["drift"]
+    assert (drift["alarm"], drift["runs_since_change"]) == ("alert", 7)
+    assert drift["reasons"][:2] == ["10% below the reference", "lower than noise explains"]
+    assert drift["sentence"].startswith("Quality 60, was 80 (5-run reference): -25%, not explained")
+    assert "ALERT  Quality 60, was 80" in edison(mini, "trends").out
+
+
+def test_a_steady_series_is_called_steady(edison: Edison, mini: Folder) -> None:
+    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.81))
+    assert told(edison, mini)["drift"]["alarm"] == "none"
+    assert "steady  Quality 81, was 80" in edison(mini, "trends").out
+
+
+def test_a_fall_is_forecast_to_the_gate(edison: Edison, mini: Folder) -> None:
+    mini.edit(
+        "experiments/hello.yaml", "gates:\n", "gates:\n  - {metric: composite, at_least: 70%}\n"
+    )
+    falling = [0.82 - 0.008 * n + 0.002 * (-1) ** n for n in range(12)]
+    plant(mini, *series(*falling))
+    drift = told(edison, mini)["drift"]
+    assert drift["slope_per_day"] < 0
+    assert drift["forecast"]["day"] is not None
+    assert "at this pace it reaches 70 around 20" in drift["sentence"]
+
+
+def test_a_change_starts_a_new_series(edison: Edison, mini: Folder) -> None:
+    experiment = {"objective": "o", "checks": [], "gates": [], "prompts": ["p.md"]}
+    old = {"e.yaml": experiment, "p.md": ["aa"], "the price of small": 1}
+    new = {**old, "p.md": ["bb"]}
+    dear = {**new, "the price of small": 2, "e.yaml": {**experiment, "gates": [1]}}
+    found = []
+    for n, (snapshot, plan) in enumerate([(old, "1"), (new, "2"), (dear, "3"), (dear, "4")]):
+        text = json.dumps({**snapshot, "command line": n})
+        one = Planted(f"r{n}", days_ago(4 - n), {"small": scores(0.7)}, snapshot=text)
+        found.append(Planted(**{**vars(one), "plan_hash": plan}))
+    plant(mini, *found)
+    trend = told(edison, mini)
+    assert [run["changed"] for run in trend["runs"]] == [[], ["p.md"], [], ["the cases"]]
+    assert trend["drift"]["runs_since_change"] == 1
+    assert "changed: p.md" in edison(mini, "trends").out
+
+
+def test_days_limit_what_is_shown(edison: Edison, mini: Folder) -> None:
+    early = Planted("r0", days_ago(40), {"small": scores(0.6)})
+    plant(mini, early, Planted("r1", days_ago(10), {"small": scores(0.7)}))
+    assert [len(told(edison, mini, "--days", days)["runs"]) for days in ("7", "30", "all")] == [
+        0, 1, 2,
+    ]  # fmt: skip
+    assert edison(mini, "trends", "--days", "7").out == "hello  0 whole runs in 7 days\n"
+
+
+def test_parts_and_unfinished_runs_do_not_count(edison: Edison, mini: Folder) -> None:
+    plant(
+        mini,
+        Planted("r0", days_ago(2), {"small": scores(0.6)}, partial=True),
+        Planted("r1", days_ago(1), {"small": scores(0.7)}, complete=False),
+        Planted("r2", days_ago(0), {"small": scores(0.7)}, simulated=True),
+    )
+    assert [run["run_id"] for run in told(edison, mini)["runs"]] == ["r2"]
+    assert "simulated" in edison(mini, "trends").out
+
+
+def test_real_runs_make_a_series(edison: Edison, mini: Folder) -> None:
+    for _ in range(2):
+        assert edison(mini, "run", "-q").code == 0
+    found = told(edison, mini)
+    assert len(found["runs"]) == 2
+    assert found["runs"][1]["changed"] == []
+    mini.edit("prompts/hello.md", "friendly", "kind")
+    edison(mini, "run", "-q")
+    assert "prompts/hello.md" in told(edison, mini)["runs"][2]["changed"]
