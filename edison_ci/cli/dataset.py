@@ -120,7 +120,7 @@ def show(state: State, /, experiment: str | None, limit: int, full: bool, **want
             titles = ("case", "kind", "tags", "difficulty", "input", "expected")
             terminal.table([titles, *map(_row, cases)])
         if not cases:
-            terminal.note("no case is like that")
+            terminal.note("no case is like that" if each.file.data else "it has no dataset")
         if more:
             terminal.note("there are more: see them with --limit")
 
@@ -283,15 +283,15 @@ def health(state: State, experiment: str | None) -> None:
       edison dataset health support-reply --json
     """
     terminal, project = Terminal(state), project_at(state)
-    found = [(each.id, _health(project, each)) for each in _meant(project, experiment)]
+    found = [(each, _health(project, each)) for each in _meant(project, experiment)]
     if terminal.json:
-        documents = [{"experiment": name, **_health_json(one)} for name, one in found]
+        documents = [{"experiment": each.id, **_health_json(one)} for each, one in found]
         terminal.document({"experiments": documents})
         return
-    for index, (name, one) in enumerate(found):
+    for index, (each, one) in enumerate(found):
         if index:
             terminal.result("")
-        _diagnose(terminal, name, one)
+        _diagnose(terminal, each, one)
 
 
 def _health(project: Project, experiment: Experiment) -> Health:
@@ -302,8 +302,9 @@ def _health(project: Project, experiment: Experiment) -> Health:
         return weigh(connection, experiment.id, examined)
 
 
-def _diagnose(terminal: Terminal, name: str, found: Health) -> None:
-    terminal.result(Ink(name, bold=True), f"  {counted(found.cases, 'case')}")
+def _diagnose(terminal: Terminal, experiment: Experiment, found: Health) -> None:
+    terminal.result(Ink(experiment.id, bold=True), f"  {counted(found.cases, 'case')}")
+    one_file = len(experiment.file.data) == 1  # of several, a line says nothing
     for word, groups in (
         ("contradiction", found.contradictions),
         ("duplicate", found.duplicates),
@@ -311,8 +312,8 @@ def _diagnose(terminal: Terminal, name: str, found: Health) -> None:
         color = (BAD if word == "contradiction" else ODD) if groups else GOOD
         terminal.result("  ", Ink(counted(len(groups), word), color))
         for group in groups[:_LISTED]:
-            lines = ", ".join(map(str, group.lines[:_LISTED]))
-            terminal.result(f"    {', '.join(group.cases[:_LISTED])} (lines {lines})")
+            lines = f" (lines {', '.join(map(str, group.lines[:_LISTED]))})" if one_file else ""
+            terminal.result(f"    {', '.join(group.cases[:_LISTED])}{lines}")
         if len(groups) > _LISTED:
             terminal.result(f"    and {len(groups) - _LISTED:,} more")
     if found.more_groups:

@@ -19,6 +19,7 @@ from edison_ci.cli.summary import points, rate
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
 from edison_ci.decide.roll import roll_of
 from edison_ci.decide.standings import BoardRule, board_of
+from edison_ci.errors import UsageError
 from edison_ci.plan.versions import short
 from edison_ci.stats.sentences import chance, comparisons_sentence, signed
 
@@ -65,12 +66,16 @@ def leaderboard(state: State, /, experiment: str | None, **options: Any) -> None
     """
     terminal, project = Terminal(state), project_at(state)
     rule = BoardRule(min_cases=options["min_cases"], most=options["top"])
-    boards = []
+    tags, boards = options["tags"], []
     with results_of(project) as connection:
-        for name in experiments_meant(connection, project, experiment):
-            roll = roll_of(project, name, options["tags"])
+        names = experiments_meant(connection, project, experiment)
+        rolls = {name: roll_of(project, name, tags) for name in names}
+        if tags and names and not any(roll.only for roll in rolls.values()):
+            asked = " or ".join(map(repr, tags))
+            raise UsageError(f"no case has the tag {asked}", hint="see: edison dataset stats")
+        for name, roll in rolls.items():
             board = board_of(connection, name, roll, rule)
-            if board is not None:
+            if board is not None and (roll.only or not tags):
                 boards.append(board)
     if terminal.json:
         terminal.document({"boards": [_board(board) for board in boards]})

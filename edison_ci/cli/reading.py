@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.load import find_root, load_project
-from edison_ci.decide.measured import measured_experiments
+from edison_ci.decide.complete import measured_experiments
 from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.store.database import open_reader

@@ -155,6 +155,8 @@ def sentences(advice: Advice) -> list[str]:
         )
     if not any(row.cost_microusd for row in advice.rows.values()):
         said.append("No answer cost anything, so the cost decides nothing here.")
+    if any(row.place.run.partial for row in advice.rows.values()):
+        said.append("Some of it was measured on a part of the cases only.")
     if advice.cases < FEW:
         said.append(f"Very few cases ({advice.cases}): do not rely on it.")
     return said

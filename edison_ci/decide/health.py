@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.comparable import yardstick
-from edison_ci.decide.measured import MOST_RUNS, complete_runs
+from edison_ci.decide.complete import MOST_RUNS, complete_runs
 from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:

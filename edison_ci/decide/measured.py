@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.comparable import yardstick
+from edison_ci.decide.complete import MOST_RUNS, complete_runs
 from edison_ci.decide.evidence import Evidence, Subject
 from edison_ci.decide.metrics import metric_of
 from edison_ci.stats.intervals import (
@@ -19,7 +20,6 @@ from edison_ci.stats.intervals import (
     pass_interval,
 )
 from edison_ci.stats.other_metrics import tail_latency
-from edison_ci.store.runs import Run, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     from edison_ci.decide.evidence import Sample, Side
     from edison_ci.decide.roll import Roll
-
-MOST_RUNS = 200
-"""Of the newest complete runs, so many are looked through for further versions and models."""
+    from edison_ci.store.runs import Run
 
 
 class Place(NamedTuple):
@@ -76,24 +74,6 @@ class Measurements:
     """In the order of the runs, newest first."""
     other_yardstick: int
     """Versions with a model that were graded otherwise than the newest run."""
-
-
-def complete_runs(connection: sqlite3.Connection, experiment: str, most: int) -> list[Run]:
-    """Return the newest complete runs of an experiment, newest first."""
-    rows = connection.execute(
-        "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
-        "order by created_at desc, rowid desc limit ?",
-        (experiment, most),
-    )
-    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
-
-
-def measured_experiments(connection: sqlite3.Connection) -> list[str]:
-    """Return the experiments that have a complete run, by name."""
-    rows = connection.execute(
-        "select distinct experiment from run where complete = 1 and status = 'COMPLETED' order by 1"
-    )
-    return [name for (name,) in rows]
 
 
 def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[Place]:

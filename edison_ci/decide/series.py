@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.measured import complete_runs
+from edison_ci.decide.complete import complete_runs
 from edison_ci.stats.drift import REFERENCE_RUNS, watch
 from edison_ci.stats.intervals import Interval
 from edison_ci.stats.search_sentences import drift_sentence

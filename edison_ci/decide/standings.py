@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edison_ci.decide.roll import Roll
 
 _EXACT = 400
-"""Up to so many cases chance is tried out; the mean of more is as good as normal."""
+"""Up to so many cases or clusters chance is tried out; the mean of more is as good as normal."""
 _LEVEL = 0.95
 
 
@@ -175,7 +175,8 @@ def contrast_of(base: Scores, head: Scores, roll: Roll) -> Contrast | None:
     clusters = roll.clusters_of(common)
     found = paired_difference(differences, clusters=clusters, level=_LEVEL)
     assert found is not None, "there is a common case"
-    if len(common) <= _EXACT:
+    units = len(common) if clusters is None else len(set(clusters))
+    if units <= _EXACT:
         rng = generator_for(common)
         tested = sign_flip(differences, rng=rng, clusters=clusters)
         p, method = tested.value, f"{found.method}; {tested.method}"

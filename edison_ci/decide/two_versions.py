@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.comparable import yardstick
+from edison_ci.decide.complete import MOST_RUNS, complete_runs, measured_experiments
 from edison_ci.decide.evidence import Sample
-from edison_ci.decide.measured import (
-    MOST_RUNS,
-    complete_runs,
-    measured_experiments,
-    newest_places,
-    standing_of,
-)
+from edison_ci.decide.measured import newest_places, standing_of
 from edison_ci.decide.standings import Contrast, Scores, common_cases, contrast_of
 from edison_ci.stats.ab import BROKEN
 from edison_ci.stats.arrays import TIE

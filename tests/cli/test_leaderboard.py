@@ -144,6 +144,11 @@ def test_a_tag_and_a_least_number_of_cases(edison: Edison, ran: Folder) -> None:
     assert board(edison, ran, "--top", "2")["left_out"]["beyond_top"] == 1
 
 
+def test_a_tag_that_no_case_has_is_an_error(edison: Edison, ran: Folder) -> None:
+    done = edison(ran, "leaderboard", "--tag", "t7")
+    assert (done.code, "no case has the tag 't7'" in done.err) == (2, True)
+
+
 def test_cases_in_quarantine_and_errors_do_not_count(edison: Edison, ran: Folder) -> None:
     broken = [None, None, *GOOD[2:]]
     plant(ran, Planted("r2", "2026-11-15T09:00:00Z", {"large": broken}))

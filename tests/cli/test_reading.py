@@ -11,6 +11,7 @@ import pytest
 from edison_ci.cli.reading import milliseconds, price, sparkline
 from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
+from tests.test_architecture import HEAVY, loaded_by
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -90,3 +91,9 @@ def test_small_prices_keep_their_digits() -> None:
         "-", "$0", "$0.000013", "$0.000440", "$0.0123",
     ]  # fmt: skip
     assert [milliseconds(None), milliseconds(1234, 5678.4)] == ["-", "1,234 ms, p95 5,678 ms"]
+
+
+@pytest.mark.parametrize("words", [["costs"], ["dataset", "stats"]], ids=" ".join)
+def test_sums_need_no_statistics(mini: Folder, words: list[str]) -> None:
+    plant(mini, Planted("r1", "2026-11-14T09:00:00Z", SCORES))
+    assert not loaded_by(*words, cwd=mini.path) & HEAVY
