@@ -56,7 +56,7 @@ def compare(state: State, a: str, b: str, experiment: str | None) -> None:
     reader = open_reader(project.root / project.file.results)
     try:
         first, second = Operands(reader, project, experiment).pair(a, b)
-        found = stand(reader, first, second, setting_of(project, second.run.experiment))
+        found = stand(reader, first, second, setting_of(reader, project, first.run, second.run))
     finally:
         reader.close()
     _tell(terminal, found)
@@ -92,7 +92,7 @@ def ab(state: State, /, a: str, b: str, **given: Any) -> None:
         operands = Operands(reader, project, given["experiment"])
         run = find_run(reader, wanted) if wanted else operands.run_with(*names)
         first, second = (Choice(n, run, prompt=n, models=given["models"]) for n in names)
-        found = stand(reader, first, second, setting_of(project, run.experiment))
+        found = stand(reader, first, second, setting_of(reader, project, run))
     finally:
         reader.close()
     _tell(terminal, found)
@@ -160,7 +160,7 @@ def _base(reader: sqlite3.Connection, project: Project, run: Run, against: str) 
 def _decided(
     reader: sqlite3.Connection, project: Project, run: Run, base: Choice | None
 ) -> RunDecision:
-    setting = setting_of(project, run.experiment)
+    setting = setting_of(reader, project, run)
     has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
     background = Background(setting.clusters or {}, setting.quarantined, has_base)
     gates = project.experiment(run.experiment).file.gates
@@ -192,15 +192,18 @@ def _tell_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateR
         terminal.note("the experiment has no gates")
 
 
-def setting_of(project: Project, name: str) -> Setting:
-    """Return what the files of today say beside the cells."""
+def setting_of(reader: sqlite3.Connection, project: Project, *runs: Run) -> Setting:
+    """Return what counts beside the cells: today's gates and quarantine, and stored clusters."""
+    name = runs[-1].experiment
     experiment = project.experiments.get(name)
-    if experiment is None:
-        return Setting()
-    cases = project.cases(experiment) if experiment.file.data else ()
-    clusters = {str(case.id): case.cluster for case in cases if case.cluster is not None}
+    rows = reader.execute(
+        f"select distinct case_id, cluster from main.cell where cluster is not null and run_id in "
+        f"({', '.join('?' * len(runs))})",
+        [run.id for run in runs],
+    )
     aside = (entry.case for entry in project.quarantine.cases if entry.experiment == name)
-    return Setting(experiment.file.gates, clusters, frozenset(aside))
+    gates = experiment.file.gates if experiment is not None else ()
+    return Setting(gates, dict(rows.fetchall()), frozenset(aside))
 
 
 def _tell(terminal: Terminal, found: Standing) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Json
     from edison_ci.store.runs import Part
 
-_ID = re.compile("[0-9a-f]{12}")
+_ID = re.compile("[0-9a-f]{12,24}")
 _COLORS = {True: GOOD, False: BAD, None: ODD}
 
 

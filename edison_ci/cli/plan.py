@@ -15,12 +15,15 @@ from edison_ci.plan.impact import Impact, impact_since
 from edison_ci.plan.plan import Plan
 from edison_ci.plan.plan import plan as make_plan
 from edison_ci.plan.shards import MAX_SHARDS
+from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.plan.estimate import Span
 
 _NOTHING = "skipped: nothing affected"
+# Loaded late: while nothing is stored nothing can be reused.
+_foreseen = later("edison_ci.execute.foreseen:with_reuse")
 
 
 @click.command(cls=EdisonCommand)
@@ -62,7 +65,10 @@ def plan(
     if shards and len(chosen) > 1:
         hint = f"name one: {', '.join(e.id for e in chosen)}"
         raise UsageError("--shards splits one experiment", hint=hint)
-    plans = [make_plan(project, e, shards=shards or 0, loop=loop) for e in chosen]
+    plans = [
+        _with_reuse(make_plan(project, e, shards=shards or 0, loop=loop), project, e)
+        for e in chosen
+    ]
     terminal.warnings([*project.warnings, *(w for p in plans for w in p.warnings)])
     if terminal.json:
         terminal.document(_document(plans, impact, shards))
@@ -76,6 +82,13 @@ def plan(
             if index:
                 terminal.result()
             _show(terminal, one)
+
+
+def _with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
+    if not project.tree.exists(project.file.results):
+        return plan
+    found: Plan = _foreseen(plan, project, experiment)
+    return found
 
 
 def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
@@ -122,7 +135,7 @@ def _show(terminal: Terminal, plan: Plan) -> None:
     skipped = f" ({plan.skipped:,} skipped)" if plan.skipped else ""
     terminal.result(
         f"  {counted(plan.cases, 'case')}{held}, {counted(plan.cells, 'cell')}{skipped}: "
-        f"{counted(plan.calls, 'call')} to make, 0 reused"
+        f"{counted(plan.calls, 'call')} to make, {plan.reused:,} reused"
     )
     for reason in plan.reasons:
         terminal.result(f"    {reason}")

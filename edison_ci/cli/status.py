@@ -79,7 +79,7 @@ def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
     rows += [
         (
             s.run.id,
-            s.run.experiment + (" (simulated)" if s.run.simulated else ""),
+            s.run.experiment + _marks(s.run),
             s.run.trigger,
             s.run.status,
             s.run.verdict or "-",
@@ -90,6 +90,12 @@ def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
         for s in summaries
     ]
     terminal.table(rows, right=(6, 7))
+
+
+def _marks(run: Run) -> str:
+    """Return what keeps a run from being evidence."""
+    marks = [word for word, on in (("simulated", run.simulated), ("part", run.partial)) if on]
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 @click.command(cls=EdisonCommand)

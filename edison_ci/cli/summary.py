@@ -70,7 +70,9 @@ def _change(terminal: Terminal, summary: RunSummary) -> None:
         terminal.result(f"  nothing to compare with at {at}")
         return
     change = f"{100 * found.estimate:+.1f} points"
-    if found.low is not None and found.high is not None:
+    if found.estimate == 0 and found.p == 1:
+        change = "no difference on any case"
+    elif found.low is not None and found.high is not None:
         change += f" ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
     terminal.result(
         f"  {change} against {at}, which has {points(found.composite)}; {found.n:,} cases in common"

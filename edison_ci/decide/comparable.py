@@ -32,7 +32,8 @@ def yardstick(run: Run) -> str:
 
 
 def _grading(kept: dict[str, Any]) -> dict[str, Any]:
-    experiment: dict[str, Any] = next((part for part in kept.values() if _is_experiment(part)), {})
+    own = (part for place, part in kept.items() if not place.startswith(_NOT_AT_THE_START))
+    experiment: dict[str, Any] = next((part for part in own if _is_experiment(part)), {})
     used = {key: experiment.get(key) for key in _YARDSTICK}
     said = set(_texts(used))
     found: dict[str, Any] = {"experiment": used}

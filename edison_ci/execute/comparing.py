@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.intervals import Interval, mean_interval
+from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
 from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.permutation import paired_p
 
@@ -42,25 +42,35 @@ def compared(connection: sqlite3.Connection, run_id: str) -> Compared:
     """Return the change of the composite from base to head; the unit is the case."""
     rows = connection.execute(
         "select case_id, avg(case side when 'base' then composite end), "
-        "avg(case side when 'head' then composite end) from cell "
+        "avg(case side when 'head' then composite end), max(cluster) from cell "
         "where run_id = ? and status in ('ok', 'malformed') group by case_id order by case_id",
         (run_id,),
     )
-    ids: list[str] = []
-    base: list[float] = []
-    head: list[float] = []
-    alone: list[float] = []
-    for case_id, before, after in rows:
+    pairs: list[tuple[str, float, float, str | None]] = []
+    alone: list[tuple[float, str]] = []
+    for case_id, before, after, cluster in rows:
+        group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"
         if before is not None:
-            alone.append(before)
+            alone.append((before, group))
         if before is not None and after is not None:
-            ids.append(case_id)
-            base.append(before)
-            head.append(after)
-    score = mean_interval(alone) if alone else None
-    found = paired_difference([b - a for a, b in zip(base, head, strict=True)]) if ids else None
+            pairs.append((group, before, after, case_id))
+    clustered = any(group.startswith("cluster ") for _, group in alone)
+    score = _score(alone, clustered=clustered)
+    if not pairs:
+        return Compared(score, None, None, None, 0, None)
+    groups = tuple(group for group, *_ in pairs) if clustered else None
+    base, head = [p[1] for p in pairs], [p[2] for p in pairs]
+    found = paired_difference([b - a for a, b in zip(base, head, strict=True)], clusters=groups)
     if found is None:
         return Compared(score, None, None, None, 0, None)
     low, high = found.interval or (None, None)
-    p = paired_p(Pairs.of(base, head), rng=generator_for(ids)).value if len(ids) > 1 else None
+    rng = generator_for([str(p[3]) for p in pairs])
+    p = paired_p(Pairs.of(base, head, groups), rng=rng).value if len(pairs) > 1 else None
     return Compared(score, found.value, low, high, found.n, p)
+
+
+def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | None:
+    scores = [score for score, _ in alone]
+    if clustered:
+        return clustered_interval(scores, [group for _, group in alone])
+    return mean_interval(scores)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.orders import options_of
-from edison_ci.execute.runner import request_for
+from edison_ci.execute.runner import id_of_cell, request_for
 from edison_ci.plan.plan import without_generating
 from edison_ci.providers.budgeting import Paid
 from edison_ci.providers.replay import Unrecorded
@@ -154,16 +154,8 @@ class KeptAnswers:
 
     def _cell(self, task: Task) -> _Cell | None:
         row = self._reader.execute(
-            "select address, take, status, error, reason from cell where run_id = ? and side = ? "
-            "and prompt = ? and model = ? and case_id = ? and draw = ?",
-            (
-                self.run.id,
-                task.side,
-                task.prompt.id,
-                task.configuration.name,
-                task.case.id,
-                task.draw,
-            ),
+            "select address, take, status, error, reason from cell where id = ?",
+            (id_of_cell(self.run.id, task),),
         ).fetchone()
         return None if row is None else _Cell(*row)
 

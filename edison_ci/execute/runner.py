@@ -128,7 +128,7 @@ class Runner:
         for task in tasks:
             if self._stopping.is_set() or work.name in self.progress.closed:
                 return
-            cell_id = self._cell_id(task)
+            cell_id = id_of_cell(self._run_id, task)
             if self.done_before is not None and is_done(self.done_before, cell_id):
                 continue
             try:
@@ -156,6 +156,7 @@ class Runner:
             case_id=task.case.id,
             draw=task.draw,
             case_hash=content_hash(task.case),
+            cluster=task.case.cluster,
         )
         try:
             request = request_for(task)
@@ -189,16 +190,18 @@ class Runner:
             judgments=grade.judgments,
         )
 
-    def _cell_id(self, task: Task) -> str:
-        parts = (
-            self._run_id,
-            task.side,
-            task.prompt.id,
-            task.configuration.name,
-            task.case.id,
-            str(task.draw),
-        )
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+def id_of_cell(run_id: str, task: Task) -> str:
+    """Return the id that a cell has in a run."""
+    parts = (
+        run_id,
+        task.side,
+        task.prompt.id,
+        task.configuration.name,
+        task.case.id,
+        str(task.draw),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def request_for(task: Task) -> Request:

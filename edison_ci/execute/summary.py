@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.plugins import later
@@ -29,6 +29,7 @@ class Row(Protocol):
 STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 # Loaded late: only a comparison needs more of the statistics than intervals.
 _compared = later("edison_ci.execute.comparing:compared")
+_clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
 FEWEST_FOR_P95 = 60
 """With fewer calls the 95th percentile is little more than the slowest one."""
 
@@ -127,55 +128,90 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
 _GRADED = "run_id = ? and side = ? and status in ('ok', 'malformed', 'blocked')"
 
 
-def _overall(connection: sqlite3.Connection, run_id: str, cost: int, side: str = "head") -> Scored:
+_Case = tuple[str, float | None, float | None, str | None]
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Scores and pass shares, case by case; the unit is the case, or a cluster of them."""
+
+    composites: array[float] = field(default_factory=lambda: array("d"))
+    passes: array[float] = field(default_factory=lambda: array("d"))
+    clusters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    """Of the composites and of the passes; empty unless some case has one."""
+
+    def add(
+        self, case: tuple[str, float | None, float | None, str | None], clustered: bool
+    ) -> None:
+        """Take a case: id, mean composite, mean pass, cluster."""
+        case_id, composite, passed, cluster = case
+        group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"
+        for value, values, groups in (
+            (composite, self.composites, self.clusters[0]),
+            (passed, self.passes, self.clusters[1]),
+        ):
+            if value is not None:
+                values.append(value)
+                if clustered:
+                    groups.append(group)
+
+    def composite(self) -> Interval | None:
+        """Return the mean score with its interval."""
+        if self.clusters[0]:
+            return _clustered_interval(self.composites, self.clusters[0])  # type: ignore[no-any-return]  # loaded late
+        return mean_interval(self.composites)
+
+    def pass_rate(self) -> Interval | None:
+        """Return the pass rate with its interval."""
+        if self.clusters[1]:
+            return _clustered_interval(self.passes, self.clusters[1])  # type: ignore[no-any-return]  # loaded late
+        if all(share in (0.0, 1.0) for share in self.passes):
+            return pass_interval(int(sum(self.passes)), len(self.passes))
+        return mean_interval(self.passes)
+
+
+def _is_clustered(connection: sqlite3.Connection, run_id: str) -> bool:
+    row = connection.execute(
+        "select 1 from cell where run_id = ? and cluster is not null limit 1", (run_id,)
+    ).fetchone()
+    return row is not None
+
+
+def _overall(connection: sqlite3.Connection, run_id: str, cost: int) -> Scored:
     rows = connection.execute(
-        f"select avg(composite), avg(passed) from cell where {_GRADED} group by case_id",
-        (run_id, side),
+        "select case_id, avg(composite), avg(passed), max(cluster) from cell "
+        f"where {_GRADED} group by case_id",
+        (run_id, "head"),
     )
-    composites, passes = array("d"), array("d")
-    for composite, passed in rows:
-        if composite is not None:
-            composites.append(composite)
-        if passed is not None:
-            passes.append(passed)
-    return Scored("", "", _mean(composites), _rate(passes), cost, *_latencies(connection, run_id))
+    sample, clustered = _Sample(), _is_clustered(connection, run_id)
+    for row in rows:
+        sample.add(row, clustered)
+    latencies = _latencies(connection, run_id)
+    return Scored("", "", sample.composite(), sample.pass_rate(), cost, *latencies)
 
 
 def _by_model(connection: sqlite3.Connection, run_id: str, costs: dict[str, int]) -> list[Scored]:
     """Return prompts and models with their scores; a case's score is the mean of its draws."""
     rows = connection.execute(
-        f"select prompt, model, avg(composite), avg(passed) from cell where {_GRADED} "
-        "group by prompt, model, case_id",
+        "select prompt, model, case_id, avg(composite), avg(passed), max(cluster) from cell "
+        f"where {_GRADED} group by prompt, model, case_id",
         (run_id, "head"),
     )
-    found: dict[tuple[str, str], tuple[array[float], array[float]]] = {}
-    for prompt, model, composite, passed in rows:
-        composites, passes = found.setdefault((prompt, model), (array("d"), array("d")))
-        if composite is not None:
-            composites.append(composite)
-        if passed is not None:
-            passes.append(passed)
+    found: dict[tuple[str, str], _Sample] = {}
+    clustered = _is_clustered(connection, run_id)
+    for prompt, model, *case in rows:
+        found.setdefault((prompt, model), _Sample()).add(tuple(case), clustered)
     return [
         Scored(
             prompt,
             model,
-            _mean(composites),
-            _rate(passes),
+            sample.composite(),
+            sample.pass_rate(),
             costs.get(f"{prompt}\0{model}", 0),
             *_latencies(connection, run_id, prompt, model),
         )
-        for (prompt, model), (composites, passes) in sorted(found.items())
+        for (prompt, model), sample in sorted(found.items())
     ]
-
-
-def _mean(scores: array[float]) -> Interval | None:
-    return mean_interval(scores) if scores else None
-
-
-def _rate(passes: array[float]) -> Interval | None:
-    if all(share in (0.0, 1.0) for share in passes):
-        return pass_interval(int(sum(passes)), len(passes))
-    return mean_interval(passes)
 
 
 def _latencies(
@@ -193,8 +229,13 @@ def _latencies(
     found = sorted(array("l", (latency for (latency,) in rows)))
     if not found:
         return None, None
-    p95 = found[min(len(found) - 1, int(0.95 * len(found)))]
-    return found[len(found) // 2], p95 if len(found) >= FEWEST_FOR_P95 else None
+    p95 = _ranked(found, 95) if len(found) >= FEWEST_FOR_P95 else None
+    return _ranked(found, 50), p95
+
+
+def _ranked(ordered: Sequence[int], percent: int) -> int:
+    """Return the smallest value that so many percent do not exceed, as the rollups do."""
+    return ordered[-(-percent * len(ordered) // 100) - 1]
 
 
 def _parts(connection: sqlite3.Connection, run_id: str) -> list[PartScore]:

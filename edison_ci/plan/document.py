@@ -23,7 +23,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "plan_hash": plan.hash,
         "iterations": plan.iterations.rounded(),
         **_sums(plan.loads),
-        "calls": {"to_make": plan.calls, "reused": 0},
+        "calls": {"to_make": plan.calls, "reused": plan.reused},
         "by_phase": _by_phase(plan),
         "by_model": [_load(load) for load in plan.loads],
         "smallest_effect": plan.smallest_effect,

@@ -51,6 +51,8 @@ class Plan:
     """What real calls would stumble over: keys and prices."""
     refusals: list[str]
     """What any run would stumble over before its first call."""
+    reused: int = 0
+    """Calls that are answered by what is stored, and not counted in the loads."""
     shards: list[int] = field(default_factory=list)
     """Cases in each shard, when shards were asked for."""
     warnings: list[Problem] = field(default_factory=list)

@@ -31,8 +31,8 @@ class Selection:
 
     @property
     def partial(self) -> bool:
-        """Whether cases are left out for good; a shard is one part of a whole."""
-        return bool(self.cases or self.tags or self.limit is not None)
+        """Whether cases are left out."""
+        return bool(self.cases or self.tags or self.limit is not None or self.shard)
 
     def narrow(self, experiment: Experiment) -> Experiment:
         """Return the experiment with the chosen models and number of draws only."""

@@ -131,6 +131,7 @@ class CellRow:
     error: str | None = None
     reason: str | None = None
     case_hash: str | None = None
+    cluster: str | None = None
     parts: tuple[Part, ...] = field(default=())
     judgments: tuple[Judgment, ...] = field(default=())
 
@@ -201,8 +202,8 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
         # A cell that failed before has neither parts nor judgments, so nothing is left behind.
         connection.executemany(
             "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, draw, "
-            "address, take, status, composite, passed, error, reason, case_hash) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "address, take, status, composite, passed, error, reason, case_hash, cluster) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     cell.id,
@@ -221,6 +222,7 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
                     cell.error,
                     cell.reason,
                     cell.case_hash,
+                    cell.cluster,
                 )
                 for cell in cells
             ],
@@ -313,7 +315,7 @@ def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellR
         values = (case_id, model, draw or "0")
     row = connection.execute(
         "select id, run_id, side, prompt, version, model, case_id, draw, address, take, status, "
-        "composite, passed, error, reason, case_hash from cell "
+        "composite, passed, error, reason, case_hash, cluster from cell "
         f"where run_id = ? and {where} order by side = 'head' desc, prompt limit 1",
         (run_id, *values),
     ).fetchone()

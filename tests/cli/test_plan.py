@@ -213,3 +213,23 @@ def test_shards_split_one_experiment(edison: Edison, two: Folder) -> None:
     done = edison(two, "plan", "--shards", "2")
     assert (done.code, done.out) == (2, "")
     assert done.err == "error: --shards splits one experiment\n  name one: hello, other\n"
+
+
+def test_a_plan_knows_what_is_stored_and_why(edison: Edison, mini: Folder) -> None:
+    def calls() -> tuple[dict[str, int], list[str]]:
+        (plan,) = json.loads(edison(mini, "plan", "--json").out)["experiments"]
+        return plan["calls"], plan["reasons"]
+
+    assert calls()[0] == {"to_make": 4, "reused": 0}
+    edison(mini, "run", "-q")
+    found, reasons = calls()
+    assert found == {"to_make": 0, "reused": 4}
+    assert reasons == ["4 calls are answered by what is stored and not older than 30 days"]
+    assert "0 calls to make, 4 reused" in edison(mini, "plan").out
+
+    mini.edit("rubrics/tone.yaml", "Sounds friendly", "Is friendly")
+    assert calls()[0] == {"to_make": 2, "reused": 2}, "only the judge reads the rubric"
+    mini.edit("prompts/hello.md", "friendly", "warm")
+    found, reasons = calls()
+    assert found == {"to_make": 4, "reused": 0}
+    assert reasons[-1].startswith("what is stored is of other prompts")

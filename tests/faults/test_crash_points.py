@@ -78,10 +78,10 @@ def test_fault_03_killed_after_sending_before_the_reply(stage: Stage, model: str
     running.send(signal.SIGKILL)
     assert running.wait().code == -signal.SIGKILL
     stage.check_file()
-    assert stage.states()["reserved"] == 2
+    assert 2 <= stage.states()["reserved"] <= CONNECTIONS
     stage.script()
     resumed(stage, expected)
-    assert len(stage.server.ledger_rows()) - stage.count("answer") == 2
+    assert 2 <= len(stage.server.ledger_rows()) - stage.count("answer") <= CONNECTIONS
 
 
 @pytest.mark.parametrize(("model", "nth"), [("small", 1), ("small", 6), ("judge", 3)])

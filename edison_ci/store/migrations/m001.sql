@@ -42,6 +42,7 @@ create table cell (                         -- one case, with one prompt and mod
   passed     integer,                       -- 1, 0 or null
   error      text,                          -- class of the error
   reason     text,                          -- in words
+  cluster    text,                          -- cases of one cluster are not independent
   case_hash  text                           -- of input and expected output: is it the same case?
 ) strict;
 create index cell_by_case on cell (case_id);

@@ -1,0 +1,136 @@
+"""Which calls of a planned run are in store already?
+
+The plan is made without looking at results; here it is held against them. An answer counts if its
+address is the one the run would ask for; its judgments count if the judge would be asked the very
+same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from edison_ci import times
+from edison_ci.config.cases import STATIC
+from edison_ci.execute.output import parse_output
+from edison_ci.execute.runner import Task, request_for
+from edison_ci.judges.judging import Judging
+from edison_ci.store.answers import newest_answer, newest_time
+from edison_ci.store.database import open_reader
+from edison_ci.templating import MissingValueError, RenderError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.plan.estimate import Load
+    from edison_ci.plan.plan import Plan
+    from edison_ci.records import Case, Completion, Request
+
+EVERY_CASE_UP_TO = 5_000
+_THEN_EVERY = 100
+_Found = Counter[tuple[str, str]]
+
+
+def with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
+    """Return the plan with the calls taken off that a run would find in store."""
+    path = project.root / project.file.results
+    if not path.exists() or plan.iterations.high > 1:
+        return plan
+    with contextlib.closing(open_reader(path)) as reader:
+        found = _Lookup(project, experiment, reader).reused(plan.cases)
+    loads = [_less(load, found[load.phase, load.name]) for load in plan.loads]
+    reused = sum(
+        before.calls - after.calls for before, after in zip(plan.loads, loads, strict=True)
+    )
+    reasons = [*plan.reasons, _reason(reused, project)]
+    return dataclasses.replace(plan, loads=loads, reused=reused, reasons=reasons)
+
+
+def _reason(reused: int, project: Project) -> str:
+    days = project.file.settings.reuse_days
+    if reused:
+        return f"{reused:,} calls are answered by what is stored and not older than {days} days"
+    return f"what is stored is of other prompts, models or cases, or older than {days} days"
+
+
+def _less(load: Load, reused: int) -> Load:
+    if not load.once_calls or not reused:
+        return load
+    left = max(load.once_calls - reused, 0)
+    share = left / load.once_calls
+    return dataclasses.replace(
+        load,
+        once_calls=left,
+        once_in=load.once_in.times(share),
+        once_out=load.once_out.times(share),
+    )
+
+
+class _Lookup:
+    """Looks up what a run would ask for."""
+
+    def __init__(
+        self, project: Project, experiment: Experiment, reader: sqlite3.Connection
+    ) -> None:
+        self._project, self._experiment, self._reader = project, experiment, reader
+        age = dt.timedelta(days=project.file.settings.reuse_days)
+        self._since = times.stamp(times.now() - age)
+        self._judging = Judging.of(project, experiment, _nobody)
+
+    def reused(self, cases: int) -> _Found:
+        """Return how many calls are in store, by phase and model; of many cases a sample tells."""
+        found: _Found = Counter()
+        looked = 0
+        for number, case in enumerate(self._cases()):
+            if number < EVERY_CASE_UP_TO or number % _THEN_EVERY == 0:
+                looked += 1
+                self._look(case, found)
+        if looked and looked < cases:
+            return Counter({key: round(count * cases / looked) for key, count in found.items()})
+        return found
+
+    def _cases(self) -> Iterator[Case]:
+        if self._experiment.file.data:
+            yield from self._project.cases(self._experiment)
+        else:
+            yield STATIC
+
+    def _look(self, case: Case, found: _Found) -> None:
+        for prompt in self._experiment.prompts:
+            for configuration in self._experiment.configurations(prompt):
+                for draw in range(self._experiment.file.draws):
+                    task = Task(prompt, configuration, case, draw)
+                    try:
+                        request = request_for(task)
+                    except (MissingValueError, RenderError):
+                        continue
+                    stored = newest_answer(self._reader, request.address, since=self._since)
+                    if stored is not None:
+                        found["generate", configuration.name] += 1
+                        output = parse_output(stored.completion.text, prompt.expect)
+                        if not output.malformed:
+                            self._look_at_judges(case, output.text, found)
+
+    def _look_at_judges(self, case: Case, text: str, found: _Found) -> None:
+        if self._judging is None:
+            return
+        panel = self._judging.panel
+        for judge in panel.judges if panel is not None else ():
+            found["judge", judge.judge.name] += self._is_stored(judge.request(case, text))
+        for entry in self._judging.graders:
+            with contextlib.suppress(MissingValueError, RenderError):
+                request = entry.grader.request(case, text)
+                found["grade", entry.grader.judge.name] += self._is_stored(request)
+
+    def _is_stored(self, request: Request) -> bool:
+        time = newest_time(self._reader, request.address)
+        return time is not None and time >= self._since
+
+
+async def _nobody(name: str, request: Request) -> Completion:
+    raise AssertionError(f"nobody asks {name} while planning")
