@@ -40,7 +40,7 @@ from edison_ci.providers.budgeting import Purse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import Owner, only_one
-from edison_ci.store.runs import NewRun, cell_statuses, move_run, start_run, wanted
+from edison_ci.store.runs import NewRun, done_statuses, move_run, start_run, wanted
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -267,8 +267,7 @@ class Session:
             if resumed.moving and resumed.status not in ("PENDING", "AGGREGATING"):
                 died = move_run(held.run_id, "PAUSED", self._now(), stopped_by="killed")
                 await held.writer.write(died)
-            done = cell_statuses(held.reader, held.run_id)
-            progress.cells.update({s: n for s, n in done.items() if s != "error"})
+            progress.cells.update(done_statuses(held.reader, held.run_id))
         begun = move_run(
             held.run_id, "EXECUTING", self._now(), owner=held.owner.id, stopped_by=None
         )

@@ -199,7 +199,7 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
     """Return the operation that stores finished cells with their parts, over earlier failures."""
 
     def operation(connection: sqlite3.Connection) -> None:
-        # A cell that failed before has neither parts nor judgments, so nothing is left behind.
+        # The same graders grade a cell again, so every part of an earlier try is replaced.
         connection.executemany(
             "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, draw, "
             "address, take, status, composite, passed, error, reason, case_hash, cluster) "
@@ -305,6 +305,20 @@ def cell_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]
     return dict(rows.fetchall())
 
 
+_DONE = (
+    "status <> 'error' and not exists "
+    "(select 1 from part where cell_id = cell.id and part.status = 'error')"
+)
+
+
+def done_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
+    """Return how many cells of a run need not be asked or graded again, by status."""
+    rows = connection.execute(
+        f"select status, count(*) from cell where run_id = ? and {_DONE} group by status", (run_id,)
+    )
+    return dict(rows.fetchall())
+
+
 def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
     """Return a cell of a run by id or as CASE@MODEL#DRAW (draw 0 when left out)."""
     where, values = "id >= ? and id < ?", _starting_with(wanted)
@@ -354,9 +368,9 @@ def _flag(value: int | None) -> bool | None:
 
 
 def is_done(connection: sqlite3.Connection, cell_id: str) -> bool:
-    """Whether a cell is finished and was no error."""
-    row = connection.execute("select status from cell where id = ?", (cell_id,)).fetchone()
-    return row is not None and row[0] != "error"
+    """Whether a cell is finished, with nothing in it that could not be graded."""
+    row = connection.execute(f"select 1 from cell where id = ? and {_DONE}", (cell_id,)).fetchone()
+    return row is not None
 
 
 @dataclass(frozen=True, slots=True)

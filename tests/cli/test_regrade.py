@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.loopback.script import rule
+from tests.loopback.server import LoopbackServer
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
@@ -199,3 +202,26 @@ def test_a_run_knows_its_commit_only_when_its_files_are_committed(
     edison(project, "run", "-q")
     head = project.git("rev-parse", "HEAD")
     assert ask(project, "select commit_id from run order by rowid") == [(None,), (head,), (None,)]
+
+
+def test_a_run_whose_judge_was_down_is_resumed_without_generating_again(
+    edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(
+        "models.yaml",
+        "small: {provider: sim, model: small}\n"
+        "judge: {provider: openai_compatible, base_url_env: JUDGE_URL, model: judge,"
+        " price: free, limits: {attempts: 1}}\n",
+    )
+    write_cases(project, 3)
+    monkeypatch.setenv("JUDGE_URL", "http://127.0.0.1:9/v1")
+    assert edison(project, "run").code == 3
+    said = {name: {"score": 4, "reason": "fine"} for name in ("Warmth", "Brevity")}
+    script = [rule(text=json.dumps({"scores": said, "flags": []}))]
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("JUDGE_URL", server.openai_url)
+        done = edison(project, "resume", "--json")
+    (run,) = json.loads(done.out)["runs"]
+    assert (done.code, run["status"], run["composite"]["n"]) == (0, "COMPLETED", 3)
+    assert run["cells"]["ok"] == 3
+    assert (calls(project, "generate"), len(server.requests)) == (3, 3)

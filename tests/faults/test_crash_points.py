@@ -68,11 +68,9 @@ def test_fault_03_killed_after_sending_before_the_reply(stage: Stage, model: str
     expected = stage.undisturbed()
     stage.script(rule(do="hang", model=model))
     running = stage.start("run")
-    asked = [0]
 
     def charged() -> bool:
-        asked[0] = sum(row["model"] == model for row in stage.server.ledger_rows())
-        return asked[0] >= 2
+        return sum(row["model"] == model for row in stage.server.ledger_rows()) >= 2
 
     poll("both connections hang", charged)
     running.send(signal.SIGKILL)
