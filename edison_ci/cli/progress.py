@@ -54,7 +54,7 @@ class Display:
 
     def alert(self, budget: str, used: float) -> None:
         """Say that a budget is nearly used up."""
-        self._clear()
+        self.clear()
         self._terminal.note(Ink("budget:", ODD), f" {100 * used:.0f}% of {budget} is booked")
 
     def _line(self, progress: Progress) -> None:
@@ -73,7 +73,7 @@ class Display:
             sys.stderr.write(f"\r\x1b[2K{text[: max(width - 1, 1)]}")
             sys.stderr.flush()
         if last:
-            self._clear()
+            self.clear()
 
     def _left(self, progress: Progress, now: float) -> str:
         done = progress.done - self._first
@@ -82,7 +82,8 @@ class Display:
         seconds = (now - self._begun) / done * (progress.total - progress.done)
         return f", {span(now - self._begun)}, about {span(seconds)} left"
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Take the bar off the screen."""
         if self._live:
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write("\r\x1b[2K")

@@ -68,7 +68,9 @@ def regrade(state: State, /, wanted: str, **given: Any) -> None:
         against = {**against, "material": HEAD}
     match = match_again(project, experiment, against)
     asking = Asking(terminal, yes=given["yes"])
-    _finish(terminal, project, Table(state, asking).session(match).run(options))
+    with Table(state, asking).session(match) as session:
+        ended = session.run(options)
+    _finish(terminal, project, ended)
 
 
 def _finish(terminal: Terminal, project: Project, ended: Ended) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -28,12 +29,14 @@ from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.plan.impact import impact_since
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.shards import Shard, parse_shard
-from edison_ci.providers.recording import write_recording
+from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
 
@@ -133,7 +136,7 @@ def _evaluate(
     )
     budget = given["budget"]
     options = RunOptions(
-        trigger=os.environ.get("GITHUB_EVENT_NAME") or "cli",
+        trigger="replay" if given["replay"] else os.environ.get("GITHUB_EVENT_NAME") or "cli",
         selection=selection,
         budget_microusd=None if budget is None else round(budget * 1_000_000),
         reuse=not given["no_cache"] and not given["replay"],
@@ -141,6 +144,8 @@ def _evaluate(
         wait=given["wait"],
     )
     require(project, "run")
+    if given["record"]:
+        refuse_unwritable(given["record"])
     recording = open_recording(given["replay"]) if given["replay"] else None
     if given["record"] and len(chosen) > 1:
         hint = f"name one: {', '.join(e.id for e in chosen)}"
@@ -152,7 +157,8 @@ def _evaluate(
     ended = []
     for experiment in chosen:
         for match in matches(terminal, project, experiment, given["against"]):
-            ended.append(table.session(match).run(options))
+            with table.session(match) as session:
+                ended.append(session.run(options))
             if given["record"]:
                 _record(terminal, project, ended[-1].run_id, given["record"])
         if ended[-1].exit_code is ExitCode.PAUSED:
@@ -171,7 +177,7 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
     It may have been paused, have failed or have been killed. RUN is an id, `latest` or the name of
     an experiment. Stored answers are used whatever their age; cells in error are asked again.
     Refused when the files changed since. `--budget` is for the whole run, what it has spent before
-    included.
+    included; without it the one that the run was started with stays.
 
     Examples:
       edison resume
@@ -186,14 +192,16 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
         reader.close()
     experiment = project.experiment(stored.experiment)
     require(project, "resume")
-    options = dataclasses.replace(
-        options_of(stored),
-        budget_microusd=None if budget is None else round(budget * 1_000_000),
-        wait=wait,
-    )
+    if stored.trigger == "replay":
+        hint = "start it again: edison run --replay FILE"
+        raise UsageError(f"run {stored.id} answers from a recording", hint=hint)
+    options = dataclasses.replace(options_of(stored), wait=wait)
+    if budget is not None:
+        options = dataclasses.replace(options, budget_microusd=round(budget * 1_000_000))
     match = match_again(project, experiment, kept_snapshot(stored)["command line"].get("against"))
-    session = Table(state, Asking(terminal)).session(match)
-    finish(terminal, project, [session.resume(stored, options)])
+    with Table(state, Asking(terminal)).session(match) as session:
+        ended = session.resume(stored, options)
+    finish(terminal, project, [ended])
 
 
 def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
@@ -259,8 +267,9 @@ class Table:
     asking: Asking
     recording: ReplayProvider | None = None
 
-    def session(self, match: Match) -> Session:
-        """Return the session of one run."""
+    @contextlib.contextmanager
+    def session(self, match: Match) -> Iterator[Session]:
+        """Yield the session of one run, and take its progress off the screen in the end."""
         state, recording = self.state, self.recording
         plain = state.json or state.no_color
         display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
@@ -273,7 +282,10 @@ class Table:
             on_progress=display.progress,
             on_alert=display.alert,
         )
-        return Session(match.project, match.experiment, tools, against=match.against)
+        try:
+            yield Session(match.project, match.experiment, tools, against=match.against)
+        finally:
+            display.clear()
 
 
 def finish(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
@@ -312,6 +324,6 @@ def document(told: list[Told], code: int) -> dict[str, Any]:
     """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
     verdicts = {summary.run.verdict for summary, _ in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
-    verdict = next((v for v in order if v in verdicts), "skipped")
+    verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
     runs = [as_json(summary, rows) for summary, rows in told]
     return {"verdict": verdict, "exit_code": code, "runs": runs}

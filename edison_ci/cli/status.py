@@ -20,9 +20,10 @@ from edison_ci.decide.decisions import decisions_of
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.store.database import open_reader
+from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import is_alive
-from edison_ci.store.runs import Event, Run, events, find_run, move_run, recent_runs, want
+from edison_ci.store.runs import Run, find_run, move_run, recent_runs, want
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:

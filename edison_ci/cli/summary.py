@@ -35,6 +35,8 @@ def show_run(
         head.append(f" ({run.stopped_by})")
     if run.simulated:
         head.append(Ink("  simulated", ODD))
+    if run.trigger == "replay":
+        head.append(Ink("  replayed", ODD))
     if run.partial:
         head.append(Ink("  part of the cases", ODD))
     terminal.result(*head)
@@ -148,9 +150,10 @@ def _counts(terminal: Terminal, summary: RunSummary) -> None:
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
     unknown = f", {calls['unknown']:,} of unknown fate" if calls["unknown"] else ""
     seconds = f" in {span(summary.wall_s)}" if summary.wall_s is not None else ""
+    about = "~" if calls["unknown"] or summary.run.moving else ""
     terminal.result(
         f"  {calls['made']:,} calls made, {calls['reused']:,} reused{retried}{unknown}; "
-        f"{dollars(summary.cost_microusd)}{seconds}"
+        f"{about}{dollars(summary.cost_microusd)}{seconds}"
     )
 
 

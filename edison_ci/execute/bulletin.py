@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.execute.money import share_used
-from edison_ci.store.runs import events, note_event
+from edison_ci.store.events import events, note_event
 
 if TYPE_CHECKING:
     import sqlite3

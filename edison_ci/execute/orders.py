@@ -118,4 +118,5 @@ def options_of(run: Run) -> RunOptions:
         reuse=bool(kept.get("reuse", True)),
         allow_code=bool(kept.get("allow_code")),
         regrade=kept.get("regrade"),
+        budget_microusd=kept.get("budget_microusd"),
     )

@@ -38,7 +38,7 @@ from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import reclaim
+from edison_ci.store.ledger import reclaim, spent
 from edison_ci.store.owners import Owner, only_one
 from edison_ci.store.runs import NewRun, done_statuses, move_run, start_run, wanted
 from edison_ci.store.writer import Writer
@@ -188,6 +188,7 @@ class Session:
             "reuse": options.reuse,
             "allow_code": options.allow_code,
             "regrade": options.regrade,
+            "budget_microusd": options.budget_microusd,
             "against": self._against.as_json() if self._against is not None else None,
         }
         return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
@@ -231,6 +232,8 @@ class Session:
         async with AsyncExitStack() as stack:
             lanes = self._lanes(held)
             progress.tally = lanes.tally
+            if held.resumed is not None:
+                progress.tally.cost_microusd = spent(held.reader, held.run_id)
             stack.push_async_callback(lanes.close)
             grader = self._tools.grading(held.project, self._experiment, lanes)
             runner = Runner(held.run_id, held.writer, grader, progress)
@@ -367,7 +370,11 @@ class Session:
             return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
         errors = progress.cells["error"]
         unfinished = progress.done < progress.total
-        if unfinished or errors > self._experiment.file.max_errors * progress.total:
+        most = self._experiment.file.max_errors
+        if unfinished or errors > most * progress.total:
+            if not unfinished:
+                said = f"{errors:,} of {progress.total:,} cells in error, max_errors is {most:.0%}"
+                progress.closed["the run"] = said
             return "FAILED", ExitCode.NOT_MEASURED
         if no_judge_answered(held.reader, held.run_id):
             progress.closed["judges"] = f"none answered; later: edison regrade {held.run_id}"

@@ -99,8 +99,10 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
     counted = cell_statuses(connection, run.id)
     costs = _costs(connection, run.id)
     used = connection.execute(
-        "select coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) from cell c "
-        "join answer a on a.address = c.address and a.take = c.take where c.run_id = ?",
+        "select coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) from answer a join ("
+        "select address, take from cell where run_id = ?1 and take is not null union "
+        "select j.address, j.take from judgment j join cell c on c.id = j.cell_id "
+        "where c.run_id = ?1) u on u.address = a.address and u.take = a.take",
         (run.id,),
     ).fetchone()
     prompts = connection.execute(

@@ -88,6 +88,14 @@ _KEYS = frozenset(Recorded.__slots__)
 # --- writing --------------------------------------------------------------------------------------
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a place where no recording could be written, before anything is paid for."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"no recording can be written to {path}", hint="is there such a folder?")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise UsageError(f"{path.absolute().parent} cannot be written", hint="write it elsewhere")
+
+
 def write_recording(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
     """Write the answers of a run to a file, all or nothing, and return how many there are."""
     count = 0

@@ -7,6 +7,7 @@ breaker and probed after a growing pause; a wrong key or an empty account closes
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from edison_ci.contracts import FATAL, CallError, ErrorKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 30.0
 LONGEST_RETRY_AFTER_S = 120.0
@@ -140,9 +143,14 @@ class Breaker:
             if self._pause_s >= LAST_PROBE_S:
                 self.closed_for = f"{error} (and so did every probe for a quarter of an hour)"
             self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
-            self._open_until = self._clock.monotonic() + self._pause_s
+            self._leave_alone(error)
         elif self._failures >= FAILURES_TO_OPEN:
-            self._open_until = self._clock.monotonic() + self._pause_s
+            self._leave_alone(error)
+
+    def _leave_alone(self, error: CallError) -> None:
+        self._open_until = self._clock.monotonic() + self._pause_s
+        seconds = f"{self._pause_s:.0f} s"
+        logger.warning("no answer; trying again later", extra={"in": seconds, "error": str(error)})
 
 
 def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:

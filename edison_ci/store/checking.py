@@ -93,6 +93,7 @@ with counted as (
     case t.state when 'settled' then coalesce(a.tokens_in + a.tokens_out, t.est_tokens)
          when 'released' then 0 else t.est_tokens end as tokens
   from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id
+  where t.phase <> 'replay' -- paid for by whoever made the recording
 )
 """
 _DUE = f"""{_COUNTED}

@@ -212,6 +212,16 @@ def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.C
     return operation
 
 
+def spent(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return what the settled calls of a run have cost."""
+    row = connection.execute(
+        "select coalesce(sum(cost_microusd), 0) from attempt "
+        "where run_id = ? and state = 'settled'",
+        (run_id,),
+    ).fetchone()
+    return int(row[0])
+
+
 def booked(connection: sqlite3.Connection, cap: Cap, today: str) -> tuple[int, int]:
     """Return the micro-dollars and tokens that count against a cap today."""
     first = "" if cap.days is None else _days_before(today, cap.days - 1)

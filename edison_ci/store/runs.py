@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import StoreError, UsageError
+from edison_ci.store.events import add_event
 
 if TYPE_CHECKING:
     import sqlite3
@@ -258,23 +259,6 @@ def wanted(connection: sqlite3.Connection, run_id: str) -> str | None:
     return None if row is None else row[0]
 
 
-def note_event(
-    run_id: str, kind: str, data: dict[str, Any], now: str
-) -> Callable[[sqlite3.Connection], None]:
-    """Return the operation that writes an event."""
-    return lambda connection: add_event(connection, run_id, kind, data, now)
-
-
-def add_event(
-    connection: sqlite3.Connection, run_id: str, kind: str, data: dict[str, Any], now: str
-) -> None:
-    """Write an event that watchers follow."""
-    connection.execute(
-        "insert into event (time, run_id, type, data) values (?, ?, ?, ?)",
-        (now, run_id, kind, json.dumps(data, sort_keys=True)),
-    )
-
-
 def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
     """Return a run by id, `latest` or the name of an experiment (its last run)."""
     where, values = "id = ? or experiment = ?", (wanted, wanted)
@@ -371,26 +355,6 @@ def is_done(connection: sqlite3.Connection, cell_id: str) -> bool:
     """Whether a cell is finished, with nothing in it that could not be graded."""
     row = connection.execute(f"select 1 from cell where id = ? and {_DONE}", (cell_id,)).fetchone()
     return row is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to a run."""
-
-    seq: int
-    time: str
-    run_id: str
-    type: str
-    data: dict[str, Any]
-
-
-def events(connection: sqlite3.Connection, run_id: str, *, after: int = 0) -> list[Event]:
-    """Return the events of a run that came after another, oldest first."""
-    rows = connection.execute(
-        "select seq, time, run_id, type, data from event where run_id = ? and seq > ? order by seq",
-        (run_id, after),
-    )
-    return [Event(seq, time, run, kind, json.loads(data)) for seq, time, run, kind, data in rows]
 
 
 def _run(row: tuple[Any, ...]) -> Run:

@@ -62,7 +62,8 @@ def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> l
         "sum(case when t.state = 'settled' and a.cost_kind is 'estimated' "
         "then t.cost_microusd else 0 end), "
         "sum(case when t.state in ('unknown', 'reserved') then t.est_microusd else 0 end), "
-        "coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) "
+        "coalesce(sum(case when t.phase <> 'replay' then a.tokens_in end), 0), "
+        "coalesce(sum(case when t.phase <> 'replay' then a.tokens_out end), 0) "
         "from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id "
         "where t.sent_at >= ? group by 1 order by 1",
         (since,),

@@ -164,8 +164,11 @@ def test_an_old_answer_is_not_set_against_a_new_one(edison: Edison, shop: Folder
     assert age > 1
     improve(shop)
     _, found = told(edison, shop)
-    takes = rows(shop, "select side, take, count(*) from cell where run_id = (select max(id) from "
-                 "run) group by side, take order by side, take")  # fmt: skip
+    takes = rows(
+        shop,
+        "select side, take, count(*) from cell where run_id = "
+        "(select id from run order by rowid desc limit 1) group by 1, 2 order by 1, 2",
+    )
     assert takes == [("base", 1, 94), ("head", 0, 94)]
     assert found["runs"][0]["verdict"] == "pass"
 

@@ -171,7 +171,8 @@ def test_a_budget_pauses_it_and_resume_goes_on_without_asking_for_answers(
     ((left,),) = ask(project, "select count(*) from cell where run_id in (select id from run "
                               "where trigger = 'regrade')")  # fmt: skip
     assert left < CASES
-    done = edison(project, "resume", "--json")
+    assert edison(project, "resume", "-q").code == 4, "the budget it was started with stays"
+    done = edison(project, "resume", "--budget", "1", "--json")
     (run,) = json.loads(done.out)["runs"]
     assert (done.code, run["trigger"], run["cells"]["ok"]) == (0, "regrade", CASES)
     assert calls(project, "generate") == CASES

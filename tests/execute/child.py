@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def start(folder: Path, how: str, budget: int | None = None) -> Ended:
     reader = open_reader(folder / project.file.results)
     run = find_run(reader, "latest")
     reader.close()
-    return session.resume(run, options_of(run))
+    return session.resume(run, replace(options_of(run), budget_microusd=budget))
 
 
 def main() -> None:

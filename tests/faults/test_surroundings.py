@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.stage import figure
+from tests.peak import MEASURED
 
 if TYPE_CHECKING:
     from tests.conftest import Folder
@@ -133,18 +134,11 @@ def test_fault_62_many_cells_in_little_memory(mini: Folder) -> None:
         "dataset: datasets/names.jsonl",
         f"datasets: [{{path: datasets/names.jsonl, limits: {{max_rows: {CELLS}}}}}]",
     )
-    code = (
-        "import resource, sys\n"
-        "from edison_ci.__main__ import main\n"
-        "sys.argv = ['edison', 'run', '--json', '-q']\n"
-        "try:\n    main()\n"
-        "finally:\n"
-        "    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
-        "    sys.stderr.write(f'PEAK {peak}\\n')\n"
-    )
+    peak_file = mini.path / "peak"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
+        [sys.executable, "-P", "-c", MEASURED, "run", "--json", "-q"],
         cwd=mini.path,
+        env={**os.environ, "PEAK_FILE": str(peak_file)},
         capture_output=True,
         text=True,
         timeout=1800 if LONG else 200,
@@ -153,7 +147,7 @@ def test_fault_62_many_cells_in_little_memory(mini: Folder) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     assert run["cells"]["ok"] == CELLS
-    peak_mb = int(done.stderr.rpartition("PEAK ")[2])
+    peak_mb = int(peak_file.read_text()) // 1024
     figure(f"{CELLS} cells: peak {peak_mb} MB, {run['wall_s']:.1f} s")
     assert peak_mb < MOST_MB
 

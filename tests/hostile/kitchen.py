@@ -18,6 +18,7 @@ from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.files import WorkingTree
 from tests.conftest import ROOT
+from tests.peak import MEASURED
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -210,9 +211,17 @@ class WarmEdison:
 
 def cold(folder: Path, *args: str) -> Ending:
     """Run a command in a process of its own, from its very start."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        tempfile.NamedTemporaryFile() as peak,
+    ):
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edison_ci", *args], cwd=folder, stdout=out, stderr=err
+            [sys.executable, "-P", "-c", MEASURED, *args],
+            cwd=folder,
+            stdout=out,
+            stderr=err,
+            env={**os.environ, "PEAK_FILE": peak.name},
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -223,5 +232,5 @@ def cold(folder: Path, *args: str) -> Ending:
             out.read().decode(),
             err.read().decode(),
             usage.ru_utime + usage.ru_stime,
-            usage.ru_maxrss / 1_000,
+            int(Path(peak.name).read_text()) / 1_000,
         )

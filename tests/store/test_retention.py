@@ -10,9 +10,9 @@ import pytest
 from docs.sample import Sample
 from edison_ci.store.checking import check_database
 from edison_ci.store.database import open_database
+from edison_ci.store.events import add_event
 from edison_ci.store.retention import Collected, Retention, collect, collectable
 from edison_ci.store.rollups import write_rollups
-from edison_ci.store.runs import add_event
 
 if TYPE_CHECKING:
     import sqlite3
