@@ -44,13 +44,13 @@ def matches(
     terminal.note(f"{experiment.id}: compared with {ref} at {base.commit[:8]}")
     if base.experiment is None:
         terminal.note(f"  {ref} has no such experiment, so there is nothing to compare with")
-    yield match_on(project, experiment, base, HEAD)
     if base.changed_material and readable(base):
         shown = ", ".join(base.changed_material[:_LISTED])
         more = ", ..." if len(base.changed_material) > _LISTED else ""
         terminal.note(Ink("the material changed: ", ODD), f"{shown}{more}")
         terminal.note(f"  both are measured on the material of {ref} too; the worse verdict counts")
         yield match_on(project, experiment, base, BASE)
+    yield match_on(project, experiment, base, HEAD)  # last, so that it is the latest
 
 
 def match_on(project: Project, experiment: Experiment, base: Base, material: str) -> Match:

@@ -16,6 +16,7 @@ from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.cli.try_one import try_one
 from edison_ci.cli.validate import validate
 from edison_ci.config.load import load_project
+from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,9 @@ def demo(ctx: click.Context, template: str) -> None:
     """
     state = ctx.ensure_object(State)
     terminal = Terminal(state)
+    if state.json:
+        hint = "run its steps one by one: edison init, validate, plan, run"
+        raise UsageError("a demo is for people and has no JSON", hint=hint)
     with tempfile.TemporaryDirectory(prefix="edison-demo-") as name:
         folder = Path(name) / template
         state.directory, said = Path(name), terminal.note

@@ -79,7 +79,8 @@ def test_models(state: State, names: tuple[str, ...]) -> None:
     else:
         for trial in trials:
             _told(terminal, trial)
-    if any(trial.error for trial in trials):
+    # A simulated model that cannot be had yet is no fault of whoever tests the real ones.
+    if any(trial.error for trial in trials if trial.error != "NOT_THERE"):
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
@@ -127,6 +128,7 @@ HINTS = {
     "MODEL_NOT_FOUND": "the provider does not know this model: look at model",
     "RATE_LIMIT": "too many requests: lower limits.concurrency or set limits.rpm",
     "NO_KEY": "set the variable",
+    "NOT_THERE": "nothing is wrong with your files; it cannot be asked by itself yet",
 }
 """What to do about a failure."""
 

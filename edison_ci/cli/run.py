@@ -224,12 +224,10 @@ class Asking:
         """Refuse what a run would stumble over; ask before it costs more than a little."""
         terminal = self.terminal
         terminal.warnings(plan.warnings)
-        blockers = plan.refusals if self.replay else plan.blockers
-        if blockers:
-            problems = []
-            for blocker in blockers:
-                what, _, hint = blocker.partition(": ")
-                problems.append(Problem(Location("edison.yaml"), "blocked", what, hint))
+        unready = [] if self.replay else plan.unready
+        problems = [_problem("models.yaml", blocker) for blocker in unready]
+        problems += [_problem(f"experiments/{plan.experiment}", b) for b in plan.refusals]
+        if problems:
             raise ConfigError(problems)
         if self.strict and plan.skipped:
             said = f"{counted(plan.skipped, 'cell')} would be skipped, and --strict forbids it"
@@ -248,6 +246,11 @@ class Asking:
             click.confirm(f"It may cost {spent}. Go on?", abort=True, err=True)
         else:
             terminal.note(f"it may cost {spent}")
+
+
+def _problem(file: str, blocker: str) -> Problem:
+    what, _, hint = blocker.partition(": ")
+    return Problem(Location(file), "blocked", what, hint)
 
 
 def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> None:

@@ -14,11 +14,12 @@ from edison_ci.cli.progress import dollars
 from edison_ci.cli.run import document
 from edison_ci.cli.summary import STATUS_COLORS, points, show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal
-from edison_ci.cli.tools import require
-from edison_ci.config.load import Project, find_root, load_project
+from edison_ci.config.load import find_root
 from edison_ci.decide.decisions import decisions_of
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.summary import RunSummary, as_json, summarize
+from edison_ci.operate.actors import Role
+from edison_ci.operate.site import Site, site_at
 from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim
@@ -51,7 +52,7 @@ def status(state: State, wanted: str | None) -> None:
       edison status support-reply --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = site_at(state.entered(find_root(state.folder)))
     reader = _reader(project)
     try:
         if wanted is not None:
@@ -114,7 +115,7 @@ def watch(state: State, wanted: str, since: int) -> None:
       edison watch support-reply --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = site_at(state.entered(find_root(state.folder)))
     reader = _reader(project)
     try:
         run = find_run(reader, wanted)
@@ -130,7 +131,7 @@ def watch(state: State, wanted: str, since: int) -> None:
     show_run(terminal, summary, rows)
 
 
-def _follow(project: Project, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:
+def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:
     """Yield the events of a run, waiting for more while its process lives."""
     last = since
     while True:
@@ -199,9 +200,9 @@ def cancel(state: State, wanted: str) -> None:
 
 def _stop(state: State, wanted: str, asked: str, aim: str) -> None:
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
-    require(project, asked)
-    path = project.root / project.file.results
+    project = site_at(state.entered(find_root(state.folder)))
+    project.require(Role.EDITOR, asked)
+    path = project.results
     reader = _reader(project)
     try:
         run = find_run(reader, wanted)
@@ -238,7 +239,7 @@ def _wait(reader: sqlite3.Connection, run_id: str) -> None:
     )
 
 
-def _settle(path: Path, project: Project, run: Run, aim: str, asked: str) -> None:
+def _settle(path: Path, project: Site, run: Run, aim: str, asked: str) -> None:
     """Stop a run that no process is at work on."""
     locks, now = _locks(project), times.stamp(times.now())
     with Writer(path) as writer:
@@ -250,14 +251,14 @@ def _settle(path: Path, project: Project, run: Run, aim: str, asked: str) -> Non
         writer.submit(move_run(run.id, aim, now, stopped_by=asked)).result()
 
 
-def _reader(project: Project) -> sqlite3.Connection:
-    return open_reader(project.root / project.file.results)
+def _reader(project: Site) -> sqlite3.Connection:
+    return open_reader(project.results)
 
 
-def _locks(project: Project) -> Path:
-    return project.root / ".edison" / "locks"
+def _locks(project: Site) -> Path:
+    return project.locks
 
 
-def _seen(project: Project, run: Run) -> Run:
+def _seen(project: Site, run: Run) -> Run:
     """Return a run as it is: one whose process died is paused, whatever it wrote last."""
     return run.as_seen(alive=bool(run.owner) and is_alive(_locks(project), run.owner or ""))

@@ -50,16 +50,25 @@ def show_run(
     for lane, reason in (closed or {}).items():
         terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
     terminal.result(f"  run {run.id}")
+    if run.status == "PAUSED" and str(run.stopped_by).startswith("budget"):
+        terminal.note(
+            "A call is booked at its worst price, max_tokens long, before it is sent, and the next "
+            "one does not fit: raise the budget, or lower max_tokens."
+        )
+    for case, reason in summary.skips:
+        terminal.result(f"  skipped {case}: {reason}")
     if run.status in ("PAUSED", "FAILED"):
         terminal.note(f"Go on with: edison resume {run.id}")
 
 
 def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
     """Print what the gates said, each with what it is about."""
-    several = len({row.model for row in rows if row.model}) > 1
+    prompts = len({row.prompt for row in rows if row.prompt}) > 1
+    models = len({row.model for row in rows if row.model}) > 1
     for row in rows:
         color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
-        about = row.metric + (f" of {row.model}" if several and row.model else "")
+        about = row.metric + (f" of {row.prompt}" if prompts and row.prompt else "")
+        about += f" with {row.model}" if models and row.model else ""
         terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
 
 

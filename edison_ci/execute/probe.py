@@ -61,7 +61,8 @@ async def _tried(lanes: Lanes, model: Model) -> Trial:
     try:
         paid = await lanes.of(model, "test").answer(request)
     except UsageError as error:
-        return Trial(model, "NO_KEY", error.message)
+        kind = "NO_KEY" if model.keys or model.base_url_env else "NOT_THERE"
+        return Trial(model, kind, error.message)
     except CallError as error:
         return Trial(model, str(error.kind), error.message)
     except LaneClosed as closed:

@@ -271,10 +271,8 @@ class Session:
                 died = move_run(held.run_id, "PAUSED", self._now(), stopped_by="killed")
                 await held.writer.write(died)
             progress.cells.update(done_statuses(held.reader, held.run_id))
-        begun = move_run(
-            held.run_id, "EXECUTING", self._now(), owner=held.owner.id, stopped_by=None
-        )
-        await held.writer.write(begun)
+        fresh = {"owner": held.owner.id, "stopped_by": None, "verdict": None}
+        await held.writer.write(move_run(held.run_id, "EXECUTING", self._now(), **fresh))
 
     async def _listen(self, held: _Held, stop: Stop) -> None:
         """Do what another process asks of the run."""

@@ -30,6 +30,7 @@ STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 # Loaded late: only a comparison needs more of the statistics than intervals.
 _compared = later("edison_ci.execute.comparing:compared")
 _clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
+LISTED = 5
 FEWEST_FOR_P95 = 60
 """With fewer calls the 95th percentile is little more than the slowest one."""
 
@@ -76,6 +77,8 @@ class RunSummary:
     tokens_in: int
     tokens_out: int
     error_kinds: dict[str, int]
+    skips: tuple[tuple[str, str], ...] = ()
+    """The first cells that were left out, as CASE@MODEL, and why."""
     against: Compared | None = None
     """The base, and the change from it, where there is one."""
     worked_s: float | None = None
@@ -123,6 +126,7 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         tokens_out=used[1],
         error_kinds=_error_kinds(connection, run.id),
         worked_s=_worked_s(connection, run.id),
+        skips=_skips(connection, run.id),
         against=_compared(connection, run.id) if run.base_commit else None,
     )
 
@@ -291,6 +295,15 @@ def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
         (run_id,),
     ).fetchone()
     return None if row[0] is None else float(row[0])
+
+
+def _skips(connection: sqlite3.Connection, run_id: str) -> tuple[tuple[str, str], ...]:
+    rows = connection.execute(
+        "select case_id || '@' || model, coalesce(reason, '') from cell where run_id = ? "
+        "and status = 'skipped' order by case_id limit ?",
+        (run_id, LISTED),
+    )
+    return tuple(rows.fetchall())
 
 
 def _error_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:

@@ -155,7 +155,7 @@ from answer a join attempt t on t.id = a.attempt where t.state <> 'settled'
 union all
 select 'attempt ' || t.id || ' cost ' || t.cost_microusd || ', its answer ' || a.cost_microusd
 from answer a join attempt t on t.id = a.attempt
-where t.state = 'settled' and a.cost_microusd <> t.cost_microusd
+where t.state = 'settled' and t.phase <> 'replay' and a.cost_microusd <> t.cost_microusd
 """
 
 

@@ -111,10 +111,10 @@ def test_changed_material_is_announced_and_both_are_measured_on_the_old_one_too(
     assert len(found["runs"]) == 2
     snapshots = [json.loads(text) for (text,) in rows(shop, "select snapshot from run")]
     kept = [snapshot["command line"]["against"]["material"] for snapshot in snapshots]
-    assert kept == ["head", "base"]
+    assert kept == ["base", "head"]
     patterns = [json.dumps(snapshot) for snapshot in snapshots]
-    assert "as a machine" in patterns[0]
-    assert "as a machine" not in patterns[1]
+    assert "as a machine" not in patterns[0]
+    assert "as a machine" in patterns[1]
 
 
 def test_an_experiment_that_is_new_has_nothing_to_be_compared_with(

@@ -399,3 +399,58 @@ def heard_until(lines: Iterator[str], end: str) -> list[str]:
         if end in line:
             return found
     raise AssertionError("".join(found))
+
+
+# --- small mercies --------------------------------------------------------------------------------
+
+
+def test_a_run_can_be_stopped_while_a_file_is_half_edited(
+    edison: Edison, project: Folder, running: subprocess.Popen[str]
+) -> None:
+    project.write("prompts/hello.md", "---\nid: [\n")
+    assert edison(project, "status").code == 0
+    assert "PAUSED" in edison(project, "pause").out
+    assert running.wait(timeout=20) == 130
+
+
+def test_a_recording_that_could_not_be_written_is_refused_before_anything_is_paid(
+    edison: Edison, project: Folder
+) -> None:
+    done = edison(project, "run", "--record", "no/such/folder/answers.jsonl")
+    assert (done.code, "no recording can be written" in done.err) == (2, True)
+    assert not (project.path / ".edison/results.db").exists()
+
+
+def test_a_replay_costs_nothing_names_what_it_lacks_and_leaves_the_books_in_order(
+    edison: Edison, project: Folder
+) -> None:
+    project.write("models.yaml", SLOW.replace("options: {latency_ms: 250}, ", ""))
+    edison(project, "run", "-q", "--record", "answers.jsonl")
+    lines = project.read("answers.jsonl").splitlines(keepends=True)
+    assert lines[0] == '{"edison_recording": 1}\n'
+    assert len(lines) == CASES + 1
+    (whole,) = document(edison(project, "run", "--replay", "answers.jsonl", "--json").out)["runs"]
+    assert (whole["cells"]["ok"], whole["cost_microusd"], whole["calls"]["made"]) == (CASES, 0, 0)
+    project.write("answers.jsonl", "".join(lines[:-1]))
+    done = edison(project, "run", "--replay", "answers.jsonl")
+    assert "COMPLETED  simulated  replayed" in done.out
+    assert "1 skipped" in done.out
+    assert "@small: the recording has no answer to call" in done.out
+    assert edison(project, "db", "check").code == 0
+    (live,) = document(edison(project, "run", "--json").out)["runs"]
+    assert live["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0}
+    assert rows(project, "select count(*) from cell c join answer a using (address, take) where "
+                f"run_id = '{live['run_id']}' and cost_kind = 'replayed'") == [(0,)]  # fmt: skip
+
+
+def test_a_run_with_too_many_errors_says_so(edison: Edison, project: Folder) -> None:
+    project.write(
+        "models.yaml",
+        "small: {provider: sim, model: small, options: {error_rate: 1}, limits: {attempts: 1}}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    project.edit("experiments/hello.yaml", "gates:", "max_errors: 10%\ngates:")
+    done = edison(project, "run", "--limit", "3")
+    assert done.code == 3
+    assert "cells in error, max_errors is 10%" in done.out
+    assert rows(project, "select verdict, complete from run") == [("error", 0)]
