@@ -210,4 +210,5 @@ def _rate(sample: Sample, roll: Roll) -> Interval | None:
 
 
 def _median(ordered: Sequence[float]) -> float | None:
-    return ordered[len(ordered) // 2] if ordered else None
+    """Return the smallest value that half of them do not exceed, as everywhere else."""
+    return ordered[(len(ordered) + 1) // 2 - 1] if ordered else None

@@ -39,11 +39,17 @@ class Compared:
 
 
 def compared(connection: sqlite3.Connection, run_id: str) -> Compared:
-    """Return the change of the composite from base to head; the unit is the case."""
+    """Return the change of the composite from base to head; the unit is the case.
+
+    Prompts and models that only one side has say nothing about a change.
+    """
     rows = connection.execute(
         "select case_id, avg(case side when 'base' then composite end), "
         "avg(case side when 'head' then composite end), max(cluster) from cell "
-        "where run_id = ? and status in ('ok', 'malformed') group by case_id order by case_id",
+        "where run_id = ?1 and status in ('ok', 'malformed') and (prompt, model) in ("
+        "select prompt, model from cell where run_id = ?1 and side = 'base' intersect "
+        "select prompt, model from cell where run_id = ?1 and side = 'head') "
+        "group by case_id order by case_id",
         (run_id,),
     )
     pairs: list[tuple[str, float, float, str | None]] = []

@@ -71,6 +71,10 @@ class Lanes:
             lane = replace(lane, top=Replayed(provider, self.purse, model=model.name))
         return replace(lane, tally=self.tally)
 
+    def drain(self) -> None:
+        """Ask for no more answers; calls that wait for their turn are given up unsent."""
+        self.purse.draining = True
+
     async def close(self) -> None:
         """Close the connections of every provider that has some."""
         for provider in self._providers.values():

@@ -18,7 +18,7 @@ from edison_ci.contracts import CallError
 from edison_ci.execute.content import content_hash
 from edison_ci.execute.outbox import Outbox
 from edison_ci.execute.output import parse_output
-from edison_ci.providers.budgeting import BudgetExhausted
+from edison_ci.providers.budgeting import BudgetExhausted, Drained
 from edison_ci.providers.lane import Tally
 from edison_ci.providers.replay import Unrecorded
 from edison_ci.providers.resilience import LaneClosed
@@ -102,6 +102,7 @@ class Runner:
         self._stopping = asyncio.Event()
         self._outbox = Outbox(writer)
         self.on_progress: Callable[[Progress], None] = lambda _: None
+        self.on_stop: Callable[[], None] = lambda: None
         self.pairing: Pairing | None = None
         self.done_before: sqlite3.Connection | None = None
         """Where cells that an earlier session finished are looked up."""
@@ -111,6 +112,7 @@ class Runner:
         if self.progress.stopped_by is None:
             self.progress.stopped_by = reason
         self._stopping.set()
+        self.on_stop()
 
     async def run(self, lanes: list[LaneWork]) -> None:
         """Work until every cell is filled or the run is stopped."""
@@ -138,6 +140,8 @@ class Runner:
                 return
             except LaneClosed as closed:
                 self.progress.closed[work.name] = closed.reason
+                return
+            except Drained:
                 return
             await self._outbox.put(cell)
             self.progress.cells[cell.status] += 1

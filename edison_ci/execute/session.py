@@ -239,7 +239,7 @@ class Session:
             runner = Runner(held.run_id, held.writer, grader, progress)
             alert_at = self._experiment.file.stop.alert_at
             bulletin = Bulletin(self._tools, lanes.purse, held.reader, alert_at=alert_at)
-            runner.on_progress = bulletin.progress
+            runner.on_progress, runner.on_stop = bulletin.progress, lanes.drain
             if held.resumed is not None:
                 runner.done_before = held.reader
             if BASE in self._sides:

@@ -19,8 +19,13 @@ from edison_ci.plan.fingerprint import describe, file_digest, plain
 from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Model
     from edison_ci.config.prompt import Prompt
+
+    Configured = tuple[str, Model, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,21 @@ class Base:
             return None
         known = {prompt.id: prompt for prompt in self.project.prompts.values()}
         prompts = tuple(known[p.id] for p in experiment.prompts if p.id in known)
-        names = {name for name, _, _ in experiment.models}
-        models = tuple(entry for entry in self.experiment.models if entry[0] in names)
+        models = tuple(entry for entry in map(self._model, experiment.models) if entry is not None)
         if not prompts or not models:
             return None
         return dataclasses.replace(experiment, prompts=prompts, models=models)
+
+    def _model(self, wanted: Configured) -> Configured | None:
+        """Return a model as the base has it: in its experiment, or else in its registry."""
+        name, model, params = wanted
+        assert self.experiment is not None  # or there is no subject
+        assert self.project is not None
+        for entry in self.experiment.models:
+            if entry[0] == name:
+                return entry
+        known = self.project.models.get(model.name)
+        return None if known is None else (name, known, params)
 
 
 def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str = "") -> Base:

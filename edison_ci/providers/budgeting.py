@@ -56,6 +56,10 @@ class BudgetExhausted(Exception):
         self.refused = refused
 
 
+class Drained(Exception):
+    """The run takes no more answers; this one was not asked for."""
+
+
 class Prices(Protocol):
     """Dollars per million tokens, which are micro-dollars per token."""
 
@@ -85,6 +89,8 @@ class Purse:
     is_alive: Callable[[str], bool]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     in_flight: int = 0
+    draining: bool = False
+    """Whether no more answers are asked for; those that are there may still be judged."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def arrived(self) -> None:
@@ -135,9 +141,11 @@ class Budgeted:
         self._served: set[str] = set()
 
     async def buy(self, request: Request, *, newer_than: str | None) -> Paid:
-        """Return an answer that is stored; raises CallError or BudgetExhausted."""
+        """Return an answer that is stored; raises CallError, BudgetExhausted or Drained."""
         booking = self._booking(request, newer_than)
         while True:
+            if self._purse.draining and self._phase == "generate":
+                raise Drained
             outcome = await self._reserved(booking)
             if isinstance(outcome, Stored):
                 return Paid(outcome.completion, outcome.take, False, outcome.cost_microusd)

@@ -178,3 +178,26 @@ def test_without_a_repository_there_is_nothing_to_compare_with(
 ) -> None:
     done = edison(support, "run", "--against", "main")
     assert (done.code, "not in a Git repository" in done.err) == (2, True)
+
+
+def test_a_model_that_only_head_has_is_no_improvement(edison: Edison, shop: Folder) -> None:
+    shop.edit("experiments/support-reply.yaml", "models: [small]", "models: [small, other]")
+    shop.write("models.yaml", shop.read("models.yaml") + "other: {provider: sim, model: large}\n")
+    _, found = told(edison, shop)
+    (run,) = found["runs"]
+    assert run["against"]["difference"]["estimate"] == 0
+    verdicts = {(r["metric"], r["model"]): r["verdict"] for r in run["gates"]}
+    assert verdicts["composite", "small"] == "pass"
+    assert verdicts["composite", "other"] == "skipped"
+
+
+def test_a_prompt_is_compared_on_a_model_that_the_base_only_lists(
+    edison: Edison, shop: Folder
+) -> None:
+    improve(shop)
+    shop.edit("experiments/support-reply.yaml", "models: [small]", "models: [large]")
+    _, found = told(edison, shop)
+    (run,) = found["runs"]
+    assert run["against"]["difference"]["estimate"] > 0
+    composite = next(row for row in run["gates"] if row["metric"] == "composite")
+    assert (composite["model"], composite["verdict"]) == ("large", "pass")
