@@ -108,6 +108,10 @@ wheel-smoke: venv .tools/smoke/.requirements ## build the wheel and use it outsi
 test: venv node lint workflows docs-check wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
+.PHONY: simulate
+simulate: venv ## hold the statistics to their promises, 10,000 runs a cell
+	$(BIN)/python -m benchmarks.simulate
+
 .PHONY: faults
 faults: venv ## break runs in every way, the long form: 800 kills, 50,000 cells (up to an hour)
 	FAULTS=long timeout 3600 $(BIN)/pytest -s tests/faults
