@@ -11,7 +11,6 @@ import click
 from edison_ci.cli.choosing import prompt_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import (
-    interval_json,
     price,
     project_at,
     results_of,
@@ -28,6 +27,7 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.execute.summary import interval_json
 from edison_ci.plan.versions import short
 from edison_ci.repository import MAX_TEXT_BYTES
 from edison_ci.stats.sentences import chance, signed

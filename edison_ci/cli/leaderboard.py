@@ -9,7 +9,6 @@ import click
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import (
     experiments_meant,
-    interval_json,
     milliseconds,
     price,
     project_at,
@@ -20,6 +19,7 @@ from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
 from edison_ci.decide.roll import roll_of
 from edison_ci.decide.standings import BoardRule, board_of
 from edison_ci.errors import UsageError
+from edison_ci.execute.summary import interval_json
 from edison_ci.plan.versions import short
 from edison_ci.stats.sentences import chance, comparisons_sentence, signed
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edison_ci.config.load import find_root, load_project
 from edison_ci.decide.complete import measured_experiments
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.options import State
     from edison_ci.config.load import Project
-    from edison_ci.stats.intervals import Interval
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _LONGEST = 60
@@ -95,16 +94,3 @@ def milliseconds(p50: float | None, p95: float | None = None) -> str:
         return "-"
     late = "" if p95 is None else f", p95 {p95:,.0f} ms"
     return f"{p50:,.0f} ms{late}"
-
-
-def interval_json(found: Interval | None) -> dict[str, Any] | None:
-    """Return an estimate with its interval as it appears in `--json`."""
-    if found is None:
-        return None
-    return {
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "method": found.method,
-    }

@@ -12,7 +12,6 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import (
     experiments_meant,
-    interval_json,
     milliseconds,
     price,
     project_at,
@@ -22,6 +21,7 @@ from edison_ci.cli.reading import (
 from edison_ci.cli.summary import points, rate
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.decide.series import Drift, Point, drift_of, points_of
+from edison_ci.execute.summary import interval_json
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:

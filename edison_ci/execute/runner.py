@@ -75,7 +75,7 @@ class Progress:
     by_lane: Counter[str] = field(default_factory=Counter)
     """Finished cells of each lane."""
     tally: Tally = field(default_factory=Tally)
-    """Answers of this session, with what they cost."""
+    """Answers since the run was started or resumed, with what they cost."""
     closed: dict[str, str] = field(default_factory=dict)
     """Lanes that take no more calls, and why."""
     stopped_by: str | None = None

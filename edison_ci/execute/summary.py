@@ -334,8 +334,8 @@ def as_json(summary: RunSummary, rows: Sequence[Row] = ()) -> dict[str, Any]:
             {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}
             for prompt, version in summary.prompts
         ],
-        "composite": _interval(summary.overall.composite),
-        "pass_rate": _interval(summary.overall.pass_rate),
+        "composite": interval_json(summary.overall.composite),
+        "pass_rate": interval_json(summary.overall.pass_rate),
         "against": _against(summary),
         "gates": [row.as_json() for row in rows],
         "cells": summary.cells,
@@ -368,7 +368,7 @@ def _against(summary: RunSummary) -> dict[str, Any] | None:
     return {
         "ref": run.base_ref,
         "commit": run.base_commit,
-        "composite": _interval(found.composite) if found else None,
+        "composite": interval_json(found.composite) if found else None,
         "difference": found.as_json() if found else None,
     }
 
@@ -377,14 +377,15 @@ def _scored(scored: Scored) -> dict[str, Any]:
     return {
         "prompt": scored.prompt,
         "model": scored.model,
-        "composite": _interval(scored.composite),
-        "pass_rate": _interval(scored.pass_rate),
+        "composite": interval_json(scored.composite),
+        "pass_rate": interval_json(scored.pass_rate),
         "cost_microusd": scored.cost_microusd,
         "latency_ms": {"p50": scored.p50_ms, "p95": scored.p95_ms},
     }
 
 
-def _interval(found: Interval | None) -> dict[str, Any] | None:
+def interval_json(found: Interval | None) -> dict[str, Any] | None:
+    """Return an estimate with its interval as it appears in `--json`."""
     if found is None:
         return None
     return {

@@ -226,8 +226,9 @@ def test_a_number_has_its_noun(number: int, shown: str) -> None:
     assert counted(number, "case") == shown
 
 
-def test_writing_to_a_closed_stream_does_nothing() -> None:
+def test_writing_to_a_closed_stream_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     write(None, "words")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_stream_gets_what_it_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
