@@ -255,6 +255,7 @@ class Session:
                 # Workers fail together; the first cause is the one to tell.
                 raise group.exceptions[0] from None
             except asyncio.CancelledError:
+                await held.writer.write(lambda _: None)  # what was booked and not sent is released
                 # What was in flight may have been charged, and stays booked.
                 lost = reclaim(lambda owner: owner != held.owner.id, now=self._now())
                 await held.writer.write(lost)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import STATIC
 from edison_ci.execute.runner import LaneWork, Task
+from edison_ci.providers.throttling import AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -72,10 +73,14 @@ class Work:
         return found
 
     def _workers(self, model: Model) -> int:
-        """Return how many cells of a model are at work: as many are judged as are asked for."""
+        """Return how many cells of a model are at work.
+
+        While some are asked for, a few are booked or stored, and as many again are judged.
+        """
         file = self.sides[HEAD].file
         judged = file.rubric is not None or bool(file.judges.graders)
-        return model.limits.concurrency * (2 if judged else 1)
+        places = model.limits.concurrency
+        return (places + 2 * (places // AHEAD)) * (2 if judged else 1)
 
     def _tasks(self, key: str) -> Iterator[Task]:
         """Yield the cells of one model, reading the cases anew for each."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.providers.throttling import Turn
     from edison_ci.records import Completion, Request
     from edison_ci.store.ledger import Outcome
     from edison_ci.store.writer import Writer
@@ -140,24 +141,29 @@ class Budgeted:
         self._model, self._phase, self._price = model, phase, price
         self._served: set[str] = set()
 
-    async def buy(self, request: Request, *, newer_than: str | None) -> Paid:
+    async def buy(self, request: Request, *, newer_than: str | None, turn: Turn) -> Paid:
         """Return an answer that is stored; raises CallError, BudgetExhausted or Drained."""
         booking = self._booking(request, newer_than)
         while True:
-            if self._purse.draining and self._phase == "generate":
-                raise Drained
+            self._refuse_drained()
             outcome = await self._reserved(booking)
             if isinstance(outcome, Stored):
                 return Paid(outcome.completion, outcome.take, False, outcome.cost_microusd)
             if isinstance(outcome, Reserved):
-                return await self._send(request, booking, outcome.attempt)
+                return await self._send(request, booking, outcome.attempt, turn)
             if isinstance(outcome, Elsewhere):
+                turn.leave()
                 await self._wait_for(outcome)
+                await turn.to_book()
                 # Whoever makes this call has made it for us as well.
                 since = booking.now if newer_than is None else newer_than
                 booking = self._booking(request, since)
                 continue
             await self._wait_for_money(outcome)
+
+    def _refuse_drained(self) -> None:
+        if self._purse.draining and self._phase == "generate":
+            raise Drained
 
     async def _reserved(self, booking: Booking) -> Outcome:
         pending = self._purse.writer.begin(reserve(booking))
@@ -168,19 +174,44 @@ class Budgeted:
             raise
 
     def _unsent(self, booking: Booking, reserved: asyncio.Future[Outcome]) -> None:
-        """Release a call whose caller gave up before it was sent."""
+        """Release a call whose caller gave up before it was booked."""
         if reserved.cancelled() or reserved.exception() is not None:
             return
         outcome = reserved.result()
         if isinstance(outcome, Reserved):
-            said, purse = "given up before it was sent", self._purse
-            purse.writer.submit(release(booking, outcome.attempt, now=purse.now(), error=said))
+            self._give_up(booking, outcome.attempt)
 
-    async def _send(self, request: Request, booking: Booking, attempt: int) -> Paid:
+    def _give_up(self, booking: Booking, attempt: int) -> None:
+        said, purse = "given up before it was sent", self._purse
+        purse.writer.submit(release(booking, attempt, now=purse.now(), error=said))
+
+    async def _send(self, request: Request, booking: Booking, attempt: int, turn: Turn) -> Paid:
         purse = self._purse
         purse.in_flight += 1
         try:
-            completion = await self._inner.complete(request)
+            await self._turn(booking, attempt, turn)
+            completion = await self._sent(request, booking, attempt)
+        finally:
+            purse.arrived()
+        turn.leave()
+        self._notice(request.model, completion.served_model)
+        settlement = self._settlement(booking, completion)
+        take = await purse.writer.write(settle(booking, attempt, settlement))
+        return Paid(completion, take, True, settlement.cost_microusd)
+
+    async def _turn(self, booking: Booking, attempt: int, turn: Turn) -> None:
+        """Wait until a booked call may be sent; one that no longer may is released."""
+        try:
+            await turn.to_send()
+            self._refuse_drained()
+        except BaseException:
+            self._give_up(booking, attempt)
+            raise
+
+    async def _sent(self, request: Request, booking: Booking, attempt: int) -> Completion:
+        purse = self._purse
+        try:
+            return await self._inner.complete(request)
         except asyncio.CancelledError:
             # Its bytes may have left. Nobody waits for this: the process may be about to end.
             purse.writer.submit(lose(attempt, now=purse.now(), error="given up while in flight"))
@@ -193,12 +224,6 @@ class Budgeted:
                 )
             await purse.writer.write(close)
             raise
-        finally:
-            purse.arrived()
-        self._notice(request.model, completion.served_model)
-        settlement = self._settlement(booking, completion)
-        take = await purse.writer.write(settle(booking, attempt, settlement))
-        return Paid(completion, take, True, settlement.cost_microusd)
 
     def _notice(self, asked: str, served: str) -> None:
         """Warn once of each other model that answers; the answer is kept with its name."""

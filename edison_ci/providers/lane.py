@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budgeting import Budgeted, Paid
 from edison_ci.providers.resilience import Breaker, Clock, retrying, wish_is_too_long
-from edison_ci.providers.throttling import Bucket, Concurrency
+from edison_ci.providers.throttling import AHEAD, Bucket, Concurrency, Turn
 from edison_ci.store.answers import newest_answer
 
 if TYPE_CHECKING:
@@ -35,6 +35,23 @@ class Answering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Bought:
+    """The innermost step: book, send, store."""
+
+    budgeted: Budgeted
+    breaker: Breaker
+    newer_than: str | None
+
+    async def answer(self, request: Request, turn: Turn) -> Paid:
+        """Return the answer that was bought, or one that came into the store meanwhile."""
+        self.breaker.refuse_closed()  # it may have been closed while this call waited its turn
+        newer_than = self.newer_than
+        if newer_than is not None:
+            newer_than = max(newer_than, request.not_before)
+        return await self.budgeted.buy(request, newer_than=newer_than, turn=turn)
+
+
+@dataclass(frozen=True, slots=True)
 class LaneLimits:
     """How hard a lane may be driven."""
 
@@ -50,37 +67,25 @@ class LaneLimits:
         return DEADLINE_TIMEOUTS * self.timeout_s
 
 
-class Bought:
-    """The innermost step: book, send, store."""
-
-    def __init__(self, budgeted: Budgeted, breaker: Breaker, newer_than: str | None) -> None:
-        self._budgeted, self._breaker, self._newer_than = budgeted, breaker, newer_than
-
-    async def answer(self, request: Request) -> Paid:
-        """Return the answer that was bought, or one that came into the store meanwhile."""
-        self._breaker.refuse_closed()  # it may have been closed while this call waited its turn
-        newer_than = self._newer_than
-        if newer_than is not None:
-            newer_than = max(newer_than, request.not_before)
-        return await self._budgeted.buy(request, newer_than=newer_than)
-
-
 class Throttled:
     """Keeps to the lane's rates and adapts how many calls run at once."""
 
-    def __init__(self, inner: Answering, limits: LaneLimits, clock: Clock) -> None:
+    def __init__(self, inner: Bought, limits: LaneLimits, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
         self.places = Concurrency(limits.concurrency, clock)
+        ahead = limits.concurrency // AHEAD
+        self._ahead = Concurrency(ahead, clock) if ahead else None
         self._requests = Bucket(limits.rpm, clock) if limits.rpm else None
         self._tokens = Bucket(limits.tpm, clock) if limits.tpm else None
         self._not_before = 0.0
 
     async def answer(self, request: Request) -> Paid:
         """Wait for a place and for room in the buckets, then pass on."""
-        await self.places.enter()
+        turn = Turn(self.places, self._ahead, self._inner.breaker.refuse_closed)
+        await turn.to_book()
         try:
             expected = await self._room(request)
-            paid = await self._inner.answer(request)
+            paid = await self._inner.answer(request, turn)
         except CallError as error:
             if error.kind is ErrorKind.RATE_LIMIT:
                 self.places.too_many()
@@ -89,7 +94,7 @@ class Throttled:
                     self._not_before = max(self._not_before, until)
             raise
         finally:
-            self.places.leave()
+            turn.leave()
         self.places.fine()
         if self._tokens is not None and paid.completion.tokens_out is not None:
             used = (paid.completion.tokens_in or 0) + paid.completion.tokens_out

@@ -2,7 +2,8 @@
 
 Requests and tokens per minute are token buckets; what a call was expected to use and did not is
 given back. Concurrency starts at its cap, falls when the provider says "too many", once per
-episode, and climbs back one by one.
+episode, and climbs back one by one. A busy lane books a few calls while others are on their way,
+so that a place is filled again the moment a reply comes in.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edison_ci.providers.resilience import Clock
 
 EPISODE_S = 15.0
 FALL = 0.7
+AHEAD = 5
+"""One call is booked ahead for so many places; a small lane books none."""
 
 
 class Bucket:
@@ -102,3 +107,35 @@ class Concurrency:
             if not place.done():
                 place.set_result(None)
                 free -= 1
+
+
+class Turn:
+    """The way of one call past the limits: first it is booked, then sent."""
+
+    __slots__ = ("_ahead", "_held", "_places", "refuse_closed")
+
+    def __init__(
+        self, places: Concurrency, ahead: Concurrency | None, refuse_closed: Callable[[], None]
+    ) -> None:
+        self._places, self._ahead, self.refuse_closed = places, ahead, refuse_closed
+        self._held: Concurrency | None = None
+
+    async def to_book(self) -> None:
+        """Wait until the call may be booked."""
+        first = self._ahead or self._places
+        await first.enter()
+        self._held = first
+
+    async def to_send(self) -> None:
+        """Wait until a booked call may be sent; raises LaneClosed if it no longer may."""
+        if self._held is not self._places:
+            await self._places.enter()
+            self.leave()
+            self._held = self._places
+            self.refuse_closed()
+
+    def leave(self) -> None:
+        """Make room for others; may be said twice."""
+        if self._held is not None:
+            self._held.leave()
+            self._held = None

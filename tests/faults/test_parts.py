@@ -15,7 +15,7 @@ import pytest
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budgeting import Budgeted, Purse, is_other_model
 from edison_ci.providers.resilience import Breaker, Clock
-from edison_ci.providers.throttling import Concurrency
+from edison_ci.providers.throttling import Concurrency, Turn
 from edison_ci.records import Completion, Message, Request
 from edison_ci.store.writer import Writer
 from tests.conftest import ROOT
@@ -94,8 +94,9 @@ async def test_fault_39_tools_and_schemas_are_part_of_the_estimate(tmp_path: Pat
         telling = Request(
             "p", "", "m", plain.messages, plain.params, tools=[tool], response_format=tool
         )
-        bare = await lane.buy(plain, newer_than="")
-        full = await lane.buy(telling, newer_than="")
+        turn = Turn(Concurrency(1, clock()), None, lambda: None)
+        bare = await lane.buy(plain, newer_than="", turn=turn)
+        full = await lane.buy(telling, newer_than="", turn=turn)
     assert full.cost_microusd > bare.cost_microusd + 2 * 5000
 
 

@@ -84,7 +84,8 @@ def test_fault_11_a_second_signal_while_the_store_is_held_by_others(stage: Stage
         other.close()
     done = running.wait(30)
     assert done.code == 130, done.all
-    assert set(stage.states()) == {"settled"}, "an answer in hand is stored, whoever gives up"
+    # An answer in hand is stored, whoever gives up; what was booked and not sent is released.
+    assert set(stage.states()) - {"released"} == {"settled"}
     resumed(stage, expected, lost=0)
 
 

@@ -351,3 +351,64 @@ async def test_no_more_calls_than_places_run_at_once() -> None:
 
     await asyncio.gather(*(call() for _ in range(20)))
     assert peak == 3
+
+
+class Held(Scripted):
+    """A provider that answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(FINE)
+        self.told = asyncio.Event()
+
+    async def complete(self, request: Request) -> Completion:
+        self.calls += 1
+        await self.told.wait()
+        return FINE
+
+
+async def until(bench: Bench, booked: int) -> None:
+    """Wait until so many calls are booked."""
+    while bench.states().count("reserved") < booked:
+        await bench.writer.write(lambda _: None)
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_busy_lane_books_ahead_but_sends_no_more_than_it_may(bench: Bench) -> None:
+    provider, limits = Held(), LaneLimits(concurrency=5)
+    lane = bench.lane(provider, limits=limits)
+    answers = [asyncio.create_task(lane.answer(request(draw=n))) for n in range(9)]
+    await until(bench, 6)
+    assert (provider.calls, bench.states()) == (5, ["reserved"] * 6)
+    provider.told.set()
+    await asyncio.gather(*answers)
+    assert bench.states() == ["settled"] * 9
+
+
+async def test_what_was_booked_ahead_is_released_when_nothing_more_may_be_sent(
+    bench: Bench,
+) -> None:
+    provider, limits = Held(), LaneLimits(concurrency=5)
+    lane = bench.lane(provider, limits=limits)
+    answers = [asyncio.create_task(lane.answer(request(draw=n))) for n in range(7)]
+    await until(bench, 6)
+    lane.breaker.failed(error(ErrorKind.INVALID_KEY))
+    provider.told.set()
+    ended = await asyncio.gather(*answers, return_exceptions=True)
+    assert sum(isinstance(e, LaneClosed) for e in ended) == 2
+    assert await bench.writer.write(lambda _: provider.calls) == 5
+    assert sorted(bench.states()) == ["released"] + ["settled"] * 5
+    assert bench.spent() == 5 * 20
+
+
+async def test_giving_up_a_call_that_was_booked_ahead_releases_it(bench: Bench) -> None:
+    provider, limits = Held(), LaneLimits(concurrency=5)
+    lane = bench.lane(provider, limits=limits)
+    answers = [asyncio.create_task(lane.answer(request(draw=n))) for n in range(6)]
+    await until(bench, 6)
+    answers[-1].cancel()
+    provider.told.set()
+    ended = await asyncio.gather(*answers, return_exceptions=True)
+    await bench.writer.write(lambda _: None)
+    assert isinstance(ended[-1], asyncio.CancelledError)
+    assert sorted(bench.states()) == ["released"] + ["settled"] * 5
