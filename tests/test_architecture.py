@@ -145,12 +145,14 @@ def test_own_modules_are_imported_at_the_top(path: Path) -> None:
 def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:
     """Return the top-level modules that a command leaves loaded."""
     code = (
-        "import sys\n"
+        "import atexit, sys\n"
         f"sys.argv = ['edison', *{list(args)!r}]\n"
+        "def tell():\n"
+        "    names = sorted({m.split('.')[0] for m in sys.modules})\n"
+        "    print('LOADED', *names, file=sys.stderr, flush=True)\n"
+        "atexit.register(tell)\n"
         "from edison_ci.__main__ import main\n"
-        "try:\n    main()\n"
-        "except SystemExit:\n    pass\n"
-        "sys.stderr.write('LOADED ' + ' '.join(sorted({m.split('.')[0] for m in sys.modules})))\n"
+        "main()\n"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=cwd, capture_output=True, text=True, check=True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.plugins import later
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
+from edison_ci.store.rollups import typical
 from edison_ci.store.runs import Run, cell_statuses
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 _compared = later("edison_ci.execute.comparing:compared")
 _clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
 LISTED = 5
-FEWEST_FOR_P95 = 60
-"""With fewer calls the 95th percentile is little more than the slowest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,20 +227,11 @@ def _latencies(
     where += " and c.prompt = ? and c.model = ?" if model else ""
     values = (run_id, prompt, model) if model else (run_id,)
     rows = connection.execute(
-        "select a.latency_ms from cell c join answer a on a.address = c.address "
-        f"and a.take = c.take where {where}",
+        "select a.latency_ms, count(*) from cell c join answer a on a.address = c.address "
+        f"and a.take = c.take where {where} group by a.latency_ms order by a.latency_ms",
         values,
     )
-    found = sorted(array("l", (latency for (latency,) in rows)))
-    if not found:
-        return None, None
-    p95 = _ranked(found, 95) if len(found) >= FEWEST_FOR_P95 else None
-    return _ranked(found, 50), p95
-
-
-def _ranked(ordered: Sequence[int], percent: int) -> int:
-    """Return the smallest value that so many percent do not exceed, as the rollups do."""
-    return ordered[-(-percent * len(ordered) // 100) - 1]
+    return typical(rows.fetchall())
 
 
 def _parts(connection: sqlite3.Connection, run_id: str) -> list[PartScore]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 P95_FROM = 60
 """Answers below which a 95th percentile says nothing."""
-_CACHE_KIB = 65_536
+_CACHE_KIB = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,50 @@ def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured
         connection.execute(f"delete from {table} where run_id = ?", (run_id,))
     connection.create_function("root", 1, _root, deterministic=True)
     for statement in (_RUN, _MODEL, _PART, _SPENDING):
-        connection.execute(statement, {"run": run_id, "p95_from": P95_FROM})
+        connection.execute(statement, {"run": run_id})
+    _set_latencies(connection, run_id, "rollup_run", ("side",))
+    _set_latencies(connection, run_id, "rollup_model", ("side", "prompt", "model"))
     for one in measured:
         _set_interval(connection, run_id, one)
+
+
+def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]:
+    """Return the median and the 95th percentile of values, given in order with their counts."""
+    count = sum(times for _, times in counted)
+    p95 = _ranked(counted, 95, count) if count >= P95_FROM else None
+    return _ranked(counted, 50, count), p95
+
+
+def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
+    """Return the smallest value that so many percent do not exceed."""
+    below = 0
+    for value, times in counted:
+        below += times
+        if below * 100 >= count * percent:
+            return value
+    return None
+
+
+def _set_latencies(
+    connection: sqlite3.Connection, run_id: str, table: str, keys: tuple[str, ...]
+) -> None:
+    """Write the percentiles; answers are counted by millisecond, as sorting them takes room."""
+    by = ", ".join(keys)
+    rows = connection.execute(
+        f"with {_used(keys)} select {by}, latency_ms, count(*) from used "
+        f"group by {by}, latency_ms order by {by}, latency_ms",
+        {"run": run_id},
+    )
+    found: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    for *key, latency, times in rows:
+        found.setdefault(tuple(key), []).append((latency, times))
+    same = " and ".join(f"{key} = ?" for key in keys)
+    for key, counted in found.items():
+        connection.execute(
+            f"update {table} set latency_p50_ms = ?, latency_p95_ms = ? "
+            f"where run_id = ? and {same}",
+            (*typical(counted), run_id, *key),
+        )
 
 
 def _root(value: float | None) -> float | None:
@@ -92,6 +133,18 @@ def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) ->
     )
 
 
+def _used(keys: tuple[str, ...]) -> str:
+    """Return the table of the answers that the cells of a run rest on, each once."""
+    return f"""used as (
+  select distinct {", ".join(f"c.{key}" for key in keys)}, a.address, a.take, a.latency_ms,
+    a.cost_microusd, coalesce(a.tokens_in, 0) as tokens_in, coalesce(a.tokens_out, 0) as tokens_out,
+    t.run_id = :run as bought
+  from cell c join answer a on a.address = c.address and a.take = c.take
+  join attempt t on t.id = a.attempt
+  where c.run_id = :run
+)"""
+
+
 def _sums(table: str, keys: tuple[str, ...], *, version: bool) -> str:
     """Return the statement that fills a table, one row for each value of the keys."""
     by = ", ".join(keys)
@@ -111,34 +164,20 @@ with counted as (
   select {by}, avg(composite) as composite, count(composite) as composite_n,
     avg(passed) as pass_rate, count(passed) as pass_n
   from cases group by {by}
-), used as (
-  select distinct {", ".join(f"c.{key}" for key in keys)}, a.address, a.take, a.latency_ms,
-    a.cost_microusd, coalesce(a.tokens_in, 0) as tokens_in, coalesce(a.tokens_out, 0) as tokens_out,
-    t.run_id = :run as bought
-  from cell c join answer a on a.address = c.address and a.take = c.take
-  join attempt t on t.id = a.attempt
-  where c.run_id = :run
-), ranked as (
-  select *, row_number() over (partition by {by} order by latency_ms) as place,
-    count(*) over (partition by {by}) as of
-  from used
-), answered as (
+), {_used(keys)}, answered as (
   select {by}, count(*) as answers, sum(bought) as bought,
     sum(bought * cost_microusd) as cost_microusd,
     sum((1 - bought) * cost_microusd) as saved_microusd,
-    sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out,
-    min(case when place * 100 >= of * 50 then latency_ms end) as p50,
-    case when of >= :p95_from
-      then min(case when place * 100 >= of * 95 then latency_ms end) end as p95
-  from ranked group by {by}
+    sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out
+  from used group by {by}
 )
 insert into {table} (run_id, {by}{", version" if version else ""}, cells, ok, malformed, error,
   blocked, skipped, composite, composite_n, pass_rate, pass_n, answers, bought, cost_microusd,
-  saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms)
+  saved_microusd, tokens_in, tokens_out)
 select :run, {", ".join(f"counted.{key}" for key in keys)}{", version" if version else ""}, cells,
   ok, malformed, error, blocked, skipped, composite, coalesce(composite_n, 0), pass_rate,
   coalesce(pass_n, 0), coalesce(answers, 0), coalesce(bought, 0), coalesce(cost_microusd, 0),
-  coalesce(saved_microusd, 0), coalesce(tokens_in, 0), coalesce(tokens_out, 0), p50, p95
+  coalesce(saved_microusd, 0), coalesce(tokens_in, 0), coalesce(tokens_out, 0)
 from counted
 left join scored on {same.format("scored")}
 left join answered on {same.format("answered")}
