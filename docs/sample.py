@@ -7,13 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.execute.breakdown import facets_of
 from edison_ci.records import Completion, FinishReason
 from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.audit import AuditEntry, add_audit
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import Booking, Reserved, lose, release, reserve, settle
 from edison_ci.store.rollups import Measured, write_rollups
-from edison_ci.store.runs import CellRow, NewRun, Part, finish_cells, move_run, start_run
+from edison_ci.store.runs import CaseFacts, CellRow, NewRun, Part, finish_cells, move_run, start_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +28,10 @@ ANSWERS = {
     ("refund", "large"): ("Your refund is on its way.", 0.8),
 }
 """What each model says in each case, and what that is worth."""
+FACTS = {
+    "late-parcel": CaseFacts('["shipping"]', 1, "golden", 12),
+    "refund": CaseFacts('["money"]', 4, "golden", 8),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,12 @@ class Sample:
             self._cell(run_id, case, model, time, reuse=reuse)
         for status in ("JUDGING", "AGGREGATING", "COMPLETED") if complete else ("PAUSED",):
             self._move(run_id, status, time, complete=status == "COMPLETED")
-        write_rollups(run_id, intervals=[_interval()])(self.connection)
+        self.sum_up(run_id)
+
+    def sum_up(self, run_id: str) -> None:
+        """Write the sums of a run."""
+        facets = facets_of(self.connection, run_id)
+        write_rollups(run_id, intervals=[_interval()], facets=facets)(self.connection)
 
     def _move(self, run_id: str, status: str, time: str, **changes: object) -> None:
         move_run(run_id, status, time, **changes)(self.connection)
@@ -84,6 +94,7 @@ class Sample:
                 status="ok",
                 composite=score,
                 passed=good,
+                facts=FACTS[case],
                 parts=(
                     Part("polite", "check", score, good, 0.5, "ok", "" if good else "'sorry'?"),
                     Part("Empathy", "criterion", score, good, 0.5, "ok", "as the rubric says"),
@@ -153,7 +164,7 @@ def build(path: Path) -> None:
         call = sample.booking("20261115T090000-bbbbbb", "parrot", "small", late)
         sample.failed(call, charged=True)
         sample.failed(call, charged=False)
-        write_rollups("20261115T090000-bbbbbb", intervals=[_interval()])(connection)
+        sample.sum_up("20261115T090000-bbbbbb")
         add_audit(
             connection,
             AuditEntry(late, "ada@example.com", "git", "db upgrade", "results", 0, 1, host="desk"),

@@ -10,7 +10,8 @@ import click
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.decide.counting import LENGTHS, LEVELS, count, length_of, level_of, words_in
+from edison_ci.config.facets import LEVELS, NONE, SIZES, length_of, level_of, words_in
+from edison_ci.decide.counting import count
 from edison_ci.decide.health import SUBJECTS, examine, weigh
 from edison_ci.errors import ConfigError
 from edison_ci.execute.content import content_hash
@@ -56,7 +57,7 @@ class _Filter:
         return (
             (not self.tags or any(tag in self.tags for tag in case.tags))
             and (self.kind is None or case.kind == self.kind)
-            and (self.difficulty is None or level_of(case) == self.difficulty)
+            and (self.difficulty is None or level_of(case.difficulty) == self.difficulty)
             and (self.length is None or length_of(words_in(case)) == self.length)
             and (not self.ids or case.id in self.ids)
         )
@@ -73,7 +74,7 @@ class _Filter:
     type=click.Choice(list(dict.fromkeys(LEVELS.values()))),
     help="Only cases of this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
 )
-@click.option("--length", type=click.Choice([*LENGTHS, "XL"]), help="Only inputs of this length.")
+@click.option("--length", type=click.Choice(list(SIZES)), help="Only inputs of this length.")
 @click.option("--case", "ids", multiple=True, metavar="ID", help="Only the case with this id.")
 @click.option(
     "--limit",
@@ -138,7 +139,9 @@ def _first(
 
 
 def _row(case: Case) -> tuple[str, ...]:
-    difficulty = "-" if case.difficulty is None else f"{case.difficulty} {level_of(case)}"
+    difficulty = (
+        "-" if case.difficulty is None else f"{case.difficulty} {level_of(case.difficulty)}"
+    )
     shown = ", ".join(f"{name}: {_plain(value)}" for name, value in case.inputs.items())
     expected = "-" if case.expected is None else _plain(case.expected)
     tags = ", ".join(case.tags) or "-"
@@ -227,8 +230,8 @@ def _tell(terminal: Terminal, name: str, counts: Counts) -> None:
     rows = []
     for about, counter, order in (
         ("kind", counts.kind, None),
-        ("difficulty", counts.difficulty, ["easy", "medium", "hard", "(none)"]),
-        ("length", counts.length, [*LENGTHS, "XL"]),
+        ("difficulty", counts.difficulty, ["easy", "medium", "hard", NONE]),
+        ("length", counts.length, SIZES),
         ("tag", counts.tags, None),
     ):
         rows += _bars(about, counter, order, counts.cases)

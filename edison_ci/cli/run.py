@@ -23,6 +23,7 @@ from edison_ci.decide.decisions import decisions_of
 from edison_ci.decide.rows import GateRow
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.detailing import detailed
 from edison_ci.execute.orders import Ended, RunOptions, options_of
 from edison_ci.execute.session import Session
 from edison_ci.execute.summary import RunSummary, as_json, summarize
@@ -328,5 +329,5 @@ def document(told: list[Told], code: int) -> dict[str, Any]:
     verdicts = {summary.run.verdict for summary, _ in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
-    runs = [as_json(summary, rows) for summary, rows in told]
+    runs = [detailed(as_json(summary, rows), summary.breakdown) for summary, rows in told]
     return {"verdict": verdict, "exit_code": code, "runs": runs}

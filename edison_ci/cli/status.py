@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import times
+from edison_ci.cli.breakdown import show_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.run import document
@@ -39,8 +40,9 @@ _PATIENCE_S = 30.0
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", required=False, metavar="[RUN]")
+@click.option("--facets", is_flag=True, help="With RUN: by tag, length, difficulty and kind.")
 @click.pass_obj
-def status(state: State, wanted: str | None) -> None:
+def status(state: State, wanted: str | None, facets: bool) -> None:
     """Show the last runs, or one in full.
 
     Without RUN the last 20 are listed. RUN is an id, `latest` or the name of an experiment. A run
@@ -49,9 +51,12 @@ def status(state: State, wanted: str | None) -> None:
     Examples:
       edison status
       edison status latest
+      edison status latest --facets
       edison status support-reply --json
     """
     terminal = Terminal(state)
+    if facets and wanted is None:
+        raise UsageError("--facets is about one run", hint="edison status latest --facets")
     project = site_at(state.entered(find_root(state.folder)))
     reader = _reader(project)
     try:
@@ -67,6 +72,8 @@ def status(state: State, wanted: str | None) -> None:
             terminal.document(document([(summary, rows)], ExitCode.DONE))
         else:
             show_run(terminal, summary, rows)
+            if facets:
+                show_facets(terminal, summary)
     elif terminal.json:
         terminal.document({"runs": [as_json(s) for s in summaries]})
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.cli.breakdown import show_breakdown, spread_of
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
 
@@ -44,6 +45,7 @@ def show_run(
     for row in aligned(_score_rows(summary), right=frozenset({3})):
         terminal.result("  " + row)
     _parts(terminal, summary)
+    show_breakdown(terminal, summary)
     _change(terminal, summary)
     _counts(terminal, summary)
     _gates(terminal, rows)
@@ -132,7 +134,13 @@ def _parts(terminal: Terminal, summary: RunSummary) -> None:
     rows = [_part_row(part) for part in weak if part.kind != "criterion"]
     criteria = [part for part in summary.parts if part.kind == "criterion"]
     rows += [
-        (f"criterion {p.name}", f"mean {100 * (p.mean or 0):.1f}", _errors(p)) for p in criteria
+        (
+            f"criterion {p.name}",
+            "-" if p.mean is None else f"mean {100 * p.mean:.1f}",
+            spread_of(summary.breakdown.parts, p.name, p.kind),
+            _errors(p),
+        )
+        for p in criteria
     ]
     for row in aligned(rows) if rows else ():
         terminal.result("    " + row)
@@ -142,7 +150,7 @@ def _part_row(part: PartScore) -> tuple[str, ...]:
     failed = f"{part.graded - part.passed:,} of {part.graded:,} fail"
     if part.kind in ("safety", "flag"):
         failed = f"{part.graded:,} flagged"
-    return (f"{part.kind} {part.name}", failed, _errors(part))
+    return (f"{part.kind} {part.name}", failed, "", _errors(part))
 
 
 def _errors(part: PartScore) -> str:
@@ -151,7 +159,12 @@ def _errors(part: PartScore) -> str:
 
 def _counts(terminal: Terminal, summary: RunSummary) -> None:
     done = {name: count for name, count in summary.cells.items() if count and name != "total"}
-    counts = ", ".join(f"{count:,} {name}" for name, count in done.items())
+    asked = sum(done.values()) - done.get("skipped", 0)
+    counts = ", ".join(
+        f"{count:,} {name}"
+        + (f" ({100 * count / asked:.1f}%)" if name in ("malformed", "blocked", "error") else "")
+        for name, count in done.items()
+    )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.error_kinds.items())
     errors = f" ({kinds})" if kinds else ""
     terminal.result(f"  {summary.cells['total']:,} cells: {counts or 'none done'}{errors}")

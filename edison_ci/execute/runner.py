@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError
-from edison_ci.execute.content import content_hash
+from edison_ci.execute.content import content_hash, facts_of
 from edison_ci.execute.outbox import Outbox
 from edison_ci.execute.output import parse_output
 from edison_ci.providers.budgeting import BudgetExhausted, Drained
@@ -161,6 +161,7 @@ class Runner:
             draw=task.draw,
             case_hash=content_hash(task.case),
             cluster=task.case.cluster,
+            facts=facts_of(task.case),
         )
         try:
             request = request_for(task)

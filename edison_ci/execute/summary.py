@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.plugins import later
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
+from edison_ci.store.breakdown import Breakdown, breakdown_of
 from edison_ci.store.rollups import typical
 from edison_ci.store.runs import Run, cell_statuses
 
@@ -80,6 +81,8 @@ class RunSummary:
     """The first cells that were left out, as CASE@MODEL, and why."""
     against: Compared | None = None
     """The base, and the change from it, where there is one."""
+    breakdown: Breakdown = field(default_factory=Breakdown)
+    """Kinds of cases, draws and what is missing, once it has ended."""
     worked_s: float | None = None
     """Seconds that its sessions took, by a clock that nobody sets."""
 
@@ -127,12 +130,11 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         worked_s=_worked_s(connection, run.id),
         skips=_skips(connection, run.id),
         against=_compared(connection, run.id) if run.base_commit else None,
+        breakdown=breakdown_of(connection, run.id),
     )
 
 
 _GRADED = "run_id = ? and side = ? and status in ('ok', 'malformed', 'blocked')"
-
-
 _Case = tuple[str, float | None, float | None, str | None]
 
 
@@ -145,9 +147,7 @@ class _Sample:
     clusters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     """Of the composites and of the passes; empty unless some case has one."""
 
-    def add(
-        self, case: tuple[str, float | None, float | None, str | None], clustered: bool
-    ) -> None:
+    def add(self, case: _Case, clustered: bool) -> None:
         """Take a case: id, mean composite, mean pass, cluster."""
         case_id, composite, passed, cluster = case
         group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"

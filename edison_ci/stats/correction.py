@@ -1,18 +1,18 @@
-"""Which of many comparisons stand out once their number is allowed for?"""
+"""Which of many comparisons stand out once their number is allowed for?
+
+In plain Python: every run asks it of its facets, and most runs need nothing else of numpy.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from edison_ci.stats.arrays import finite
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Sequence
 
-    from edison_ci.stats.arrays import Array, Floats
+    from edison_ci.stats.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Adjusted:
 def holm(p_values: Floats, *, alpha: float = 0.05) -> Adjusted:
     """Adjust so that the chance of any false alarm in the family is at most alpha (Holm 1979)."""
     p = _checked(p_values)
-    order = np.argsort(p, kind="stable")
-    scaled = np.minimum(1.0, p[order] * (p.size - np.arange(p.size)))
-    return Adjusted(_in_place(np.maximum.accumulate(scaled), order), p.size, "Holm", alpha)
+    order = _ascending(p)
+    scaled = [min(1.0, p[place] * (len(p) - rank)) for rank, place in enumerate(order)]
+    return Adjusted(_in_place(accumulate(scaled, max), order), len(p), "Holm", alpha)
 
 
 def benjamini_hochberg(p_values: Floats, *, rate: float = 0.10) -> Adjusted:
@@ -46,20 +46,23 @@ def benjamini_hochberg(p_values: Floats, *, rate: float = 0.10) -> Adjusted:
     For tables that explore, never for a verdict.
     """
     p = _checked(p_values)
-    order = np.argsort(p, kind="stable")
-    scaled = np.minimum(1.0, p[order] * p.size / np.arange(1, p.size + 1))
-    lowest = np.minimum.accumulate(scaled[::-1])[::-1]
-    return Adjusted(_in_place(lowest, order), p.size, "Benjamini-Hochberg", rate)
+    order = _ascending(p)
+    scaled = [min(1.0, p[place] * len(p) / (rank + 1)) for rank, place in enumerate(order)]
+    lowest = list(accumulate(reversed(scaled), min))[::-1]
+    return Adjusted(_in_place(lowest, order), len(p), "Benjamini-Hochberg", rate)
 
 
-def _in_place(sorted_values: Array, order: NDArray[np.intp]) -> tuple[float, ...]:
-    adjusted = np.empty(sorted_values.size)
-    adjusted[order] = sorted_values
-    return tuple(adjusted.tolist())
+def _ascending(p: Sequence[float]) -> list[int]:
+    return sorted(range(len(p)), key=p.__getitem__)
 
 
-def _checked(p_values: Floats) -> Array:
-    p = finite(p_values, "p-values")
-    if p.size and (p.min() < 0 or p.max() > 1):
+def _in_place(sorted_values: Iterable[float], order: Sequence[int]) -> tuple[float, ...]:
+    adjusted = dict(zip(order, sorted_values, strict=True))
+    return tuple(adjusted[place] for place in range(len(order)))
+
+
+def _checked(p_values: Floats) -> list[float]:
+    p = [float(value) for value in p_values]
+    if not all(0 <= value <= 1 for value in p):  # NaN is not either
         raise ValueError("p-values lie from 0 to 1")
     return p

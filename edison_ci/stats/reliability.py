@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from scipy.special import betaincinv
 
+from edison_ci.stats.draws import pass_all_k, pass_at_k
 from edison_ci.stats.intervals import Interval, mean_interval, pass_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-def pass_at_k(passes: int, runs: int, k: int) -> float | None:
-    """Return the chance that at least one of k runs passes (Chen et al. 2021).
-
-    None when there are fewer runs than k. Unbiased, which 1 - (1 - share)^k is not.
-    """
-    _require(passes, runs, k)
-    if k > runs:
-        return None
-    return 1 - math.comb(runs - passes, k) / math.comb(runs, k)
-
-
-def pass_all_k(passes: int, runs: int, k: int) -> float | None:
-    """Return pass^k, the chance that all of k runs pass; None with fewer runs than k."""
-    _require(passes, runs, k)
-    if k > runs:
-        return None
-    return math.comb(passes, k) / math.comb(runs, k)
+__all__ = ["exact_pass_interval", "jeffreys_interval", "pass_all_k", "pass_at_k", "reliability"]
 
 
 def reliability(
@@ -73,8 +56,3 @@ def jeffreys_interval(passes: int, n: int, *, level: float = 0.95) -> Interval |
     low = float(betaincinv(a, b, tail)) if passes else 0.0
     high = float(betaincinv(a, b, 1 - tail)) if passes < n else 1.0
     return replace(found, low=low, high=high, method="Jeffreys")
-
-
-def _require(passes: int, runs: int, k: int) -> None:
-    if not 0 <= passes <= runs or k < 1:
-        raise ValueError(f"{passes} passes of {runs} runs, k = {k} cannot be")

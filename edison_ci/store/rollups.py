@@ -11,9 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.store.breakdown import write_bounds, write_facets, write_reliability
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Sequence
+
+    from edison_ci.store.breakdown import Facet, Reliability
 
 P95_FROM = 60
 """Answers below which a 95th percentile says nothing."""
@@ -37,7 +41,11 @@ class Measured:
 
 
 def write_rollups(
-    run_id: str, *, intervals: Iterable[Measured] = ()
+    run_id: str,
+    *,
+    intervals: Iterable[Measured] = (),
+    facets: Sequence[Facet] = (),
+    reliability: Sequence[Reliability] = (),
 ) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that adds up the cells and attempts of a run."""
     measured = tuple(intervals)
@@ -47,6 +55,9 @@ def write_rollups(
         connection.execute(f"pragma cache_size = -{_CACHE_KIB}")
         try:
             _write(connection, run_id, measured)
+            write_bounds(connection, run_id)
+            write_facets(connection, run_id, facets)
+            write_reliability(connection, run_id, reliability)
         finally:
             connection.execute(f"pragma cache_size = {usual}")
 

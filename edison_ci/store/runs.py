@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.events import add_event
@@ -111,6 +111,16 @@ class Judgment:
     take: int
 
 
+class CaseFacts(NamedTuple):
+    """What kind of case a cell is of."""
+
+    tags: str
+    """A list, as JSON."""
+    difficulty: int | None
+    kind: str
+    words: int
+
+
 @dataclass(frozen=True, slots=True)
 class CellRow:
     """A cell that is finished, one way or another."""
@@ -133,6 +143,7 @@ class CellRow:
     reason: str | None = None
     case_hash: str | None = None
     cluster: str | None = None
+    facts: CaseFacts | None = None
     parts: tuple[Part, ...] = field(default=())
     judgments: tuple[Judgment, ...] = field(default=())
 
@@ -239,6 +250,10 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
         connection.executemany(
             "insert or ignore into judgment values (?, ?, ?, ?)",
             [(cell.id, j.model, j.address, j.take) for cell in cells for j in cell.judgments],
+        )
+        connection.executemany(
+            "insert or ignore into run_case values (?, ?, ?, ?, ?, ?)",
+            [(cell.run_id, cell.case_id, *cell.facts) for cell in cells if cell.facts is not None],
         )
 
     return operation

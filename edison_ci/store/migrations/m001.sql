@@ -48,6 +48,16 @@ create table cell (                         -- one case, with one prompt and mod
 create index cell_by_case on cell (case_id);
 create index cell_by_run on cell (run_id, model, status);
 
+create table run_case (                     -- what kind of case each case of a run was
+  run_id     text not null references run (id),
+  case_id    text not null,
+  tags       text not null,                 -- JSON: a list
+  difficulty integer,                       -- 1 to 5; null if nobody said
+  kind       text not null,                 -- golden, synthetic, adversarial
+  words      integer not null,              -- of all inputs together
+  primary key (run_id, case_id)
+) strict, without rowid;
+
 create table part (                         -- what a cell's composite is made of
   cell_id text not null references cell (id),
   name    text not null,
@@ -209,6 +219,11 @@ create table rollup_run (                   -- a side of a run, over all prompts
   tokens_out       integer not null,
   latency_p50_ms   integer,
   latency_p95_ms   integer,                 -- null under 60 answers
+  missing          integer not null default 0, -- answers without a score, for an error
+  composite_worst  real,                    -- if each of them were worth 0; null if none misses
+  composite_best   real,                    -- if each of them were worth 1
+  pass_worst       real,                    -- if none of them passed
+  pass_best        real,                    -- if all of them passed
   primary key (run_id, side)
 ) strict, without rowid;
 
@@ -242,6 +257,11 @@ create table rollup_model (                 -- a prompt with a model
   tokens_out       integer not null,
   latency_p50_ms   integer,
   latency_p95_ms   integer,
+  missing          integer not null default 0,
+  composite_worst  real,
+  composite_best   real,
+  pass_worst       real,
+  pass_best        real,
   primary key (run_id, side, prompt, model)
 ) strict, without rowid;
 
@@ -263,6 +283,49 @@ create table rollup_part (                  -- a check, criterion or grader with
   skipped integer not null,
   bins    text not null,                    -- JSON: how many scores in each tenth from 0 to 1
   primary key (run_id, side, prompt, model, kind, name)
+) strict, without rowid;
+
+create table rollup_reliability (           -- how often k draws of a case all pass, or any does
+  run_id        text not null references run (id),
+  side          text not null,
+  prompt        text not null,              -- empty, like model, over all of them
+  model         text not null,
+  k             integer not null,           -- draws
+  pass_all      real not null,              -- pass^k: the mean over cases of C(c,k)/C(r,k)
+  pass_all_low  real,
+  pass_all_high real,
+  pass_any      real not null,              -- pass@k: the mean of 1 - C(r-c,k)/C(r,k)
+  pass_any_low  real,
+  pass_any_high real,
+  n             integer not null,           -- cases with k graded draws
+  method        text not null,
+  primary key (run_id, side, prompt, model, k)
+) strict, without rowid;
+
+create table rollup_facet (                 -- a part of the cases, with a prompt and model
+  run_id           text not null references run (id),
+  side             text not null,
+  prompt           text not null,           -- empty, like model, over all of them
+  model            text not null,
+  facet            text not null,           -- tag, length, difficulty, kind
+  value            text not null,           -- such as billing, XS, hard, golden; (none)
+  cases            integer not null,        -- with an answer that was graded
+  composite        real,
+  composite_low    real,
+  composite_high   real,
+  composite_n      integer not null,
+  composite_method text,
+  pass_rate        real,
+  pass_low         real,
+  pass_high        real,
+  pass_n           integer not null,
+  pass_method      text,
+  difference       real,                    -- its mean composite minus that of the other cases
+  p                real,                    -- that chance makes such a difference; null: too few
+  p_adjusted       real,                    -- Benjamini-Hochberg over the run's comparisons
+  family           integer not null,        -- how many comparisons that were
+  stands_out       integer not null check (stands_out in (0, 1)), -- p_adjusted at most 0.1
+  primary key (run_id, side, prompt, model, facet, value)
 ) strict, without rowid;
 
 create table rollup_spending (              -- what a run spent, its judges and lost calls included

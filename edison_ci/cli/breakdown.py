@@ -1,0 +1,147 @@
+"""How does the breakdown of a run look on a terminal: in a few lines, or as a table?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.cli.terminal import BAD, ODD, Ink, counted
+from edison_ci.config.facets import SIZES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.cli.terminal import Terminal
+    from edison_ci.execute.summary import RunSummary
+    from edison_ci.store.breakdown import Bounds, Facet, PartSpread, Reliability, Shown
+
+_LISTED = 3
+_ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}
+_FACETS = ("kind", "difficulty", "length", "tag")
+FEWEST = 10
+"""Cases below which a part of them is shown without a word on it."""
+
+
+def show_breakdown(terminal: Terminal, summary: RunSummary) -> None:
+    """Print what is missing, how draws agree, and the kinds of cases that stand out."""
+    found = summary.breakdown
+    several = len(summary.by_model) > 1
+    for bounds in found.bounds:
+        if bounds.model or not several:
+            _bounds(terminal, bounds, several=several and bool(bounds.model))
+        if not several:
+            break
+    most = max((each.k for each in found.reliability), default=0)
+    for each in found.reliability:
+        if each.k == most and each.model:
+            _reliability(terminal, each, several=several)
+    _outstanding(terminal, summary.run.id, found.facets, several=several)
+
+
+def _bounds(terminal: Terminal, found: Bounds, *, several: bool) -> None:
+    who = f" of {found.model}" if several else ""
+    if found.composite_worst is None or found.composite_best is None:
+        return
+    said = (
+        f"without {counted(found.missing, 'score')}{who}, for errors: the whole is between "
+        f"{100 * found.composite_worst:.1f} and {100 * found.composite_best:.1f}"
+    )
+    terminal.result("  ", Ink(said, ODD))
+
+
+def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> None:
+    who = f"{found.model}: " if several else ""
+    terminal.result(
+        f"  {who}all {found.k} draws pass in "
+        f"{_percent(found.pass_all, found.pass_all_low, found.pass_all_high)} of "
+        f"{counted(found.n, 'case')}, at least one in "
+        f"{_percent(found.pass_any, found.pass_any_low, found.pass_any_high)}"
+    )
+
+
+def _percent(estimate: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"{100 * estimate:.0f}%"
+    return f"{100 * estimate:.0f}% ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def _outstanding(
+    terminal: Terminal, run_id: str, facets: Sequence[Facet], *, several: bool
+) -> None:
+    """Print the weakest kinds of cases among those that stand out."""
+    out = [facet for facet in facets if facet.stands_out]
+    weak = sorted((f for f in out if (f.difference or 0) < 0), key=lambda f: f.difference or 0)
+    for facet in weak[:_LISTED]:
+        who = f" with {facet.model}" if several else ""
+        terminal.result(
+            "  weak",
+            Ink(f"  {facet.facet} {facet.value}", BAD),
+            f"{who}: {_points(facet.composite)}, {-100 * (facet.difference or 0):.1f} points below "
+            f"the other cases ({counted(facet.cases, 'case')})",
+        )
+    if out:
+        terminal.note(f"{_allowed(out, out[0].family)}: edison status {run_id} --facets")
+
+
+def _allowed(out: Sequence[Facet], family: int) -> str:
+    """Return how many comparisons were made, and how many stand out in spite of that."""
+    # Of two kinds, either against the other is one and the same comparison.
+    count = len({(f.prompt, f.model, f.facet, f.p) for f in out})
+    made = f"{counted(family, 'comparison')} of kinds of cases {'was' if family == 1 else 'were'}"
+    verb = "stands" if count == 1 else "stand"
+    return f"{made} made; after allowing for that, {count:,} {verb} out"
+
+
+def _points(found: Shown) -> str:
+    return "-" if found.estimate is None else f"{100 * found.estimate:.1f}"
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def show_facets(terminal: Terminal, summary: RunSummary) -> None:
+    """Print how every kind of case came out, by prompt and model."""
+    found = [facet for facet in summary.breakdown.facets if facet.model]
+    if not found:
+        terminal.note("nothing is known of the kinds of its cases")
+        return
+    several = len({(facet.prompt, facet.model) for facet in found}) > 1
+    for who in dict.fromkeys((facet.prompt, facet.model) for facet in found):
+        if several:
+            terminal.result("")
+            terminal.result(Ink(f"{who[0]} with {who[1]}", bold=True))
+        mine = [facet for facet in found if (facet.prompt, facet.model) == who]
+        titles = ("", "", "cases", "score", "passed", "against the rest", "")
+        terminal.table([titles, *map(_row, sorted(mine, key=_place))], right=(2, 5))
+    out = [facet for facet in found if facet.stands_out]
+    terminal.note(
+        f"{_allowed(out, found[0].family)} (Benjamini-Hochberg, 10%). Kinds of fewer than {FEWEST} "
+        "cases, or clusters of them, are not compared."
+    )
+
+
+def _place(facet: Facet) -> tuple[int, int, int, str]:
+    order = _FACETS.index(facet.facet) if facet.facet in _FACETS else len(_FACETS)
+    return order, _ORDER.get(facet.value, len(_ORDER)), -facet.cases, facet.value
+
+
+def _row(facet: Facet) -> tuple[str, ...]:
+    composite, rate = facet.composite, facet.pass_rate
+    score = _points(composite)
+    if composite.low is not None and composite.high is not None:
+        score += f" ({100 * composite.low:.1f} to {100 * composite.high:.1f})"
+    passed = "-" if rate.estimate is None else _percent(rate.estimate, rate.low, rate.high)
+    rest = "" if facet.difference is None else f"{100 * facet.difference:+.1f}"
+    word = "stands out" if facet.stands_out else "" if facet.p is not None else "not compared"
+    return (facet.facet, facet.value, f"{facet.cases:,}", score, passed, rest, word)
+
+
+def spread_of(parts: Sequence[PartSpread], name: str, kind: str) -> str:
+    """Return between which scores a part lies, and how far they are from their mean."""
+    same = [part for part in parts if (part.name, part.kind) == (name, kind) and part.n]
+    lows = [part.low for part in same if part.low is not None]
+    highs = [part.high for part in same if part.high is not None]
+    if not lows or not highs:
+        return ""
+    sds = [part.sd for part in same]
+    sd = f", sd {100 * sds[0]:.0f}" if len(sds) == 1 and sds[0] is not None else ""
+    return f"from {100 * min(lows):.0f} to {100 * max(highs):.0f}{sd}"

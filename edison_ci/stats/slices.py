@@ -1,0 +1,207 @@
+"""Does a part of the cases stand out from the rest of them?
+
+In plain Python and from running sums, because every run asks it of every tag, length and
+difficulty: nothing is held that grows with the number of cases.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edison_ci.stats.quantiles import t_tail
+from edison_ci.stats.scores import (
+    ALL_EQUAL,
+    Interval,
+    equal_interval,
+    pass_interval,
+    score_interval,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FEWEST = 10
+"""Cases, or clusters of them, on either side below which nothing is said (STATS 8)."""
+METHOD = "part against rest, t with pooled variance"
+_NO_SPREAD = 1e-12
+
+
+@dataclass(slots=True)
+class Moments:
+    """Number, mean and spread of scores that come one by one (Welford 1962)."""
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    """Sum of the squared distances from the mean."""
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Moments:
+        """Return the moments of these scores."""
+        found = cls()
+        for value in values:
+            found.add(value)
+        return found
+
+    def add(self, value: float) -> None:
+        """Take a score."""
+        self.n += 1
+        step = value - self.mean
+        self.mean += step / self.n
+        self.squares += step * (value - self.mean)
+
+    def merge(self, other: Moments) -> None:
+        """Take all scores of another (Chan, Golub and LeVeque 1979)."""
+        n = self.n + other.n
+        if not other.n:
+            return
+        step = other.mean - self.mean
+        self.squares += other.squares + step * step * self.n * other.n / n
+        self.mean += step * other.n / n
+        self.n = n
+
+    @property
+    def sd(self) -> float | None:
+        """Sample standard deviation; None below two scores."""
+        return math.sqrt(self.squares / (self.n - 1)) if self.n > 1 else None
+
+    def without(self, part: Moments) -> Moments:
+        """Return the moments of the scores that are not in a part of these."""
+        n = self.n - part.n
+        if n <= 0:
+            return Moments()
+        mean = (self.n * self.mean - part.n * part.mean) / n
+        between = (part.mean - mean) ** 2 * part.n * n / self.n
+        return Moments(n, mean, max(0.0, self.squares - part.squares - between))
+
+    def interval(self, *, level: float = 0.95) -> Interval | None:
+        """Return the effective-n Wilson interval of the mean (STATS 4.1)."""
+        if not self.n:
+            return None
+        mean = min(max(self.mean, 0.0), 1.0)
+        if self.n < 2:
+            return Interval(mean, None, None, self.n, "no interval from one case", level)
+        variance = self.squares / (self.n - 1)
+        if variance < ALL_EQUAL:
+            return equal_interval(mean, self.n, units=self.n, level=level)
+        return score_interval(mean, variance / self.n, self.n, df=self.n - 1, level=level)
+
+
+@dataclass(slots=True)
+class Grouped:
+    """Scores of cases that come in clusters: the sum and the number of each."""
+
+    groups: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def add(self, group: str, value: float) -> None:
+        """Take the score of a case."""
+        total, size = self.groups.get(group, (0.0, 0))
+        self.groups[group] = (total + value, size + 1)
+
+    def without(self, part: Grouped) -> Grouped:
+        """Return the scores that are not in a part of these."""
+        left = {}
+        for group, (total, size) in self.groups.items():
+            taken, fewer = part.groups.get(group, (0.0, 0))
+            if size > fewer:
+                left[group] = (total - taken, size - fewer)
+        return Grouped(left)
+
+    def units(self) -> Moments:
+        """Return the moments of the clusters' means."""
+        return Moments.of(total / size for total, size in self.groups.values())
+
+    def interval(self, *, level: float = 0.95) -> Interval | None:
+        """Return the interval of the mean over cases (STATS 4.2)."""
+        n, units = sum(size for _, size in self.groups.values()), len(self.groups)
+        if not n:
+            return None
+        mean = min(max(math.fsum(total for total, _ in self.groups.values()) / n, 0.0), 1.0)
+        if units < 2:
+            return Interval(mean, None, None, n, "no interval from one cluster", level)
+        residuals = math.fsum((total - size * mean) ** 2 for total, size in self.groups.values())
+        variance = units / (units - 1) * residuals / n**2
+        if variance < ALL_EQUAL:
+            return equal_interval(mean, n, units=units, level=level)
+        return score_interval(mean, variance, n, df=units - 1, level=level)
+
+
+@dataclass(slots=True)
+class Scores:
+    """Scores of some cases; clusters are kept apart where there are any."""
+
+    moments: Moments
+    grouped: Grouped | None
+    yes_or_no: bool = True
+    """Whether every score is 0 or 1."""
+
+    @classmethod
+    def empty(cls, *, clustered: bool) -> Scores:
+        """Return what has no score yet."""
+        return cls(Moments(), Grouped() if clustered else None)
+
+    def add(self, value: float | None, group: str) -> None:
+        """Take the score of a case; None is missing."""
+        if value is None:
+            return
+        self.moments.add(value)
+        self.yes_or_no = self.yes_or_no and value in (0.0, 1.0)
+        if self.grouped is not None:
+            self.grouped.add(group, value)
+
+    def interval(self) -> Interval | None:
+        """Return the mean with its interval."""
+        return self.moments.interval() if self.grouped is None else self.grouped.interval()
+
+    def rate(self) -> Interval | None:
+        """Return the pass rate with its interval (STATS 5)."""
+        if self.grouped is None and self.yes_or_no:
+            return pass_interval(round(self.moments.mean * self.moments.n), self.moments.n)
+        return self.interval()
+
+    def apart_from(self, whole: Scores) -> tuple[Moments, Moments]:
+        """Return this part of the cases and the rest, in independent units."""
+        if self.grouped is not None and whole.grouped is not None:
+            return self.grouped.units(), whole.grouped.without(self.grouped).units()
+        return self.moments, whole.moments.without(self.moments)
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstRest:
+    """How far a part of the cases is from the rest, and how easily chance does that."""
+
+    difference: float
+    """Mean of the part minus mean of the rest."""
+    p: float
+    """Two-sided."""
+    n: int
+    """Units in the part."""
+    n_rest: int
+    method: str = METHOD
+
+
+def against_rest(part: Moments, rest: Moments) -> AgainstRest | None:
+    """Test that a part is like the rest; None with fewer than ten units on either side.
+
+    Student's t with pooled variance, the approximation of a permutation of who belongs to the part
+    (Pitman 1937). Welch's is not used: a part that is all right has no variance of its own, and
+    ten cases at 100 beside fifty at 90 would pass for a finding at p = .02, where a permutation
+    has .58. Declared clusters come in as one unit each.
+    """
+    if part.n < FEWEST or rest.n < FEWEST:
+        return None
+    difference = part.mean - rest.mean
+    spread = (part.squares + rest.squares) / (part.n + rest.n - 2)
+    if spread < _NO_SPREAD:
+        p = 1.0 if abs(difference) < _NO_SPREAD else _separated(part.n, rest.n)
+        return AgainstRest(difference, p, part.n, rest.n, "part against rest, exact permutation")
+    error = math.sqrt(spread * (1 / part.n + 1 / rest.n))
+    p = 2 * t_tail(abs(difference) / error, part.n + rest.n - 2)
+    return AgainstRest(difference, min(1.0, p), part.n, rest.n)
+
+
+def _separated(n: int, rest: int) -> float:
+    """Return the chance that all of one score fall into the part and none into the rest."""
+    return min(1.0, 2 / math.comb(n + rest, n))
