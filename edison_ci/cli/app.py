@@ -50,6 +50,9 @@ COMMANDS = {
     "explain": Entry("Decide", "explain:explain_cell", "Show why a cell passed or failed."),
     "bisect": Entry("Decide", "bisect:bisect", "Find the commit that broke a case."),
     "regrade": Entry("Decide", "regrade:regrade", "Grade the answers of a run anew."),
+    "quarantine": Entry(
+        "Decide", "quarantine:quarantine", "Set flaky cases aside, with a reason and a last day."
+    ),
     "leaderboard": Entry("Read", "leaderboard:leaderboard", "Rank models and prompt versions."),
     "costs": Entry("Read", "costs:costs", "Show what was spent, and how much of each limit."),
     "recommend": Entry("Read", "recommend:recommend", "Say which model to use, and why."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import BAD, ODD, Ink, counted
 from edison_ci.config.facets import SIZES
+from edison_ci.execute.changes import kept_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,17 @@ def show_breakdown(terminal: Terminal, summary: RunSummary) -> None:
         if each.k == most and each.model:
             _reliability(terminal, each, several=several)
     _outstanding(terminal, summary.run.id, found.facets, several=several)
+    aside = quarantined_in(summary)
+    if aside:
+        names = ", ".join(aside[:_LISTED]) + (" and more" if len(aside) > _LISTED else "")
+        verb = "counts" if len(aside) == 1 else "count"
+        terminal.result(f"  {counted(len(aside), 'case')} in quarantine {verb} in no gate: {names}")
+
+
+def quarantined_in(summary: RunSummary) -> list[str]:
+    """Return the cases that were set aside when a run was planned."""
+    found = kept_snapshot(summary.run).get("quarantine.yaml", [])
+    return [case for case in found if isinstance(case, str)] if isinstance(found, list) else []
 
 
 def _bounds(terminal: Terminal, found: Bounds, *, several: bool) -> None:

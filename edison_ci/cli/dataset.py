@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.quarantine import tell_flaky
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.facets import LEVELS, NONE, SIZES, length_of, level_of, words_in
 from edison_ci.decide.counting import count
+from edison_ci.decide.flaky import Flakiness, flakiness_of
 from edison_ci.decide.health import SUBJECTS, examine, weigh
 from edison_ci.errors import ConfigError
 from edison_ci.execute.content import content_hash
@@ -279,30 +281,36 @@ def health(state: State, experiment: str | None) -> None:
     Duplicates have the same inputs; contradictions have the same inputs and different expected
     outputs. From complete runs that were graded alike: saturated cases pass every time, and others
     score the same whoever answers. Nothing is said of a case that fewer than two prompt versions or
-    models have answered, nor of results from before it was edited.
+    models have answered, nor of results from before it was edited. Flaky cases come out one way and
+    then the other: see edison quarantine suggest.
 
     Examples:
       edison dataset health
       edison dataset health support-reply --json
     """
     terminal, project = Terminal(state), project_at(state)
-    found = [(each, _health(project, each)) for each in _meant(project, experiment)]
+    found = [(each, *_health(project, each)) for each in _meant(project, experiment)]
     if terminal.json:
-        documents = [{"experiment": each.id, **_health_json(one)} for each, one in found]
+        documents = [
+            {"experiment": each.id, **_health_json(one), "flaky": flaky.cases}
+            for each, one, flaky in found
+        ]
         terminal.document({"experiments": documents})
         return
-    for index, (each, one) in enumerate(found):
+    for index, (each, one, flaky) in enumerate(found):
         if index:
             terminal.result("")
         _diagnose(terminal, each, one)
+        tell_flaky(terminal, flaky)
 
 
-def _health(project: Project, experiment: Experiment) -> Health:
+def _health(project: Project, experiment: Experiment) -> tuple[Health, Flakiness]:
     examined = examine(lambda: _cases(project, experiment), content_hash)
     if not (project.root / project.file.results).exists():
-        return examined.health
+        return examined.health, Flakiness()
     with results_of(project) as connection:
-        return weigh(connection, experiment.id, examined)
+        health = weigh(connection, experiment.id, examined)
+        return health, flakiness_of(connection, experiment.id)
 
 
 def _diagnose(terminal: Terminal, experiment: Experiment, found: Health) -> None:

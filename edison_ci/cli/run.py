@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.against import Match, match_again, matches
+from edison_ci.cli.breakdown import quarantined_in
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.rounds import stamps, wait_for_a_change
@@ -329,5 +330,11 @@ def document(told: list[Told], code: int) -> dict[str, Any]:
     verdicts = {summary.run.verdict for summary, _ in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
-    runs = [detailed(as_json(summary, rows), summary.breakdown) for summary, rows in told]
+    runs = [
+        {
+            **detailed(as_json(summary, rows), summary.breakdown),
+            "quarantined": quarantined_in(summary),
+        }
+        for summary, rows in told
+    ]
     return {"verdict": verdict, "exit_code": code, "runs": runs}

@@ -1,0 +1,148 @@
+"""How is an entry added to a list in a YAML file, or taken out, without touching the rest of it?
+
+Comments, order and blanks are the author's. The text is changed by lines and positions, not
+written anew; whoever changes it reads the result again and compares before keeping it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from edison_ci.documents.yaml_text import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from edison_ci.documents.marks import Mark
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
+_WORDS = frozenset({"null", "true", "false"})
+
+
+def scalar(text: str) -> str:
+    """Return a text as YAML, quoted where it has to be."""
+    if _PLAIN.fullmatch(text) and text not in _WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def with_entry(text: str, key: str, entry: Mapping[str, str]) -> str:
+    """Return the text with a further entry at the end of the list under a key of the file."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    mark = _list(text, key)
+    if mark is None:
+        body = text if not text or text.endswith("\n") else text + newline
+        return f"{body}{key}:{newline}" + _block(entry, 2, newline)
+    lines, items = text.splitlines(keepends=True), _items(mark)
+    if _is_flow(lines, mark):
+        return _with_flow(text, lines, mark, entry, newline=newline)
+    last = len(items) - 1
+    indent = _dash(lines, items[last])
+    end = _end(lines, items, last)
+    if end and not lines[end - 1].endswith("\n"):
+        lines[end - 1] += newline
+    return "".join([*lines[:end], _block(entry, indent, newline), *lines[end:]])
+
+
+def without_entry(text: str, key: str, index: int) -> str:
+    """Return the text without one entry of the list under a key of the file."""
+    mark = _list(text, key)
+    assert mark is not None, "there is an entry to take out"
+    lines, items = text.splitlines(keepends=True), _items(mark)
+    if _is_flow(lines, mark):
+        return _without_flow(text, lines, mark, index)
+    start, end = items[index].line, _end(lines, items, index)
+    if len(items) > 1:
+        return "".join([*lines[:start], *lines[end:]])
+    # The list itself stays, without anything in it.
+    line = lines[mark.key_line]
+    at = line.index(":", mark.key_column) + 1
+    lines[mark.key_line] = f"{line[:at]} []{line[at:]}"
+    return "".join([*lines[:start], *lines[end:]])
+
+
+def _list(text: str, key: str) -> Mark | None:
+    children = read_yaml(text, "").root.children
+    return children.get(key) if isinstance(children, dict) else None
+
+
+def _items(mark: Mark) -> list[Mark]:
+    return mark.children if isinstance(mark.children, list) else []
+
+
+def _block(entry: Mapping[str, str], indent: int, newline: str) -> str:
+    rows = [f"{name}: {scalar(value)}" for name, value in entry.items()]
+    blank = " " * indent
+    return "".join(
+        f"{blank}{'- ' if place == 0 else '  '}{row}{newline}" for place, row in enumerate(rows)
+    )
+
+
+def _dash(lines: list[str], item: Mark) -> int:
+    """Return the column of the dash before an entry."""
+    return lines[item.line].index("-")
+
+
+def _end(lines: list[str], items: list[Mark], index: int) -> int:
+    """Return the line after an entry; comments and blanks behind it belong to what follows."""
+    first, dash = items[index].line, _dash(lines, items[index])
+    end = first + 1
+    for place in range(first + 1, len(lines)):
+        line = lines[place].strip()
+        if not line or line.startswith("#"):
+            continue
+        if len(lines[place]) - len(lines[place].lstrip(" ")) <= dash:
+            break
+        end = place + 1
+    return end
+
+
+# --- lists in brackets ----------------------------------------------------------------------------
+
+
+def _is_flow(lines: list[str], mark: Mark) -> bool:
+    return lines[mark.line][mark.column :].startswith("[")
+
+
+def _offset(lines: list[str], line: int, column: int) -> int:
+    return [0, *accumulate(map(len, lines))][line] + column
+
+
+def _closing(text: str, lines: list[str], mark: Mark) -> int:
+    """Return where the bracket closes: the first one behind which the rest still reads as before.
+
+    Brackets inside texts make it a guess; the caller compares what comes of it.
+    """
+    items = _items(mark)
+    start = (items[-1] if items else mark).line, (items[-1] if items else mark).column
+    return text.index("]", _offset(lines, *start))
+
+
+def _with_flow(
+    text: str, lines: list[str], mark: Mark, entry: Mapping[str, str], *, newline: str
+) -> str:
+    closing = _closing(text, lines, mark)
+    if not _items(mark):
+        start = _offset(lines, mark.line, mark.column)
+        rest = text[closing + 1 :]
+        tail, _, after = rest.partition("\n")
+        tail = tail.rstrip("\r")
+        return f"{text[:start].rstrip(' ')}{tail}{newline}{_block(entry, 2, newline)}{after}"
+    shown = ", ".join(f"{name}: {scalar(value)}" for name, value in entry.items())
+    before = text[:closing].rstrip()
+    comma = "" if before.endswith(",") else ","
+    return f"{before}{comma} {{{shown}}}{text[closing:]}"
+
+
+def _without_flow(text: str, lines: list[str], mark: Mark, index: int) -> str:
+    items = _items(mark)
+    starts = [_offset(lines, item.line, item.column) for item in items]
+    closing = _closing(text, lines, mark)
+    if index + 1 < len(items):
+        return text[: starts[index]] + text[starts[index + 1] :]
+    if index:
+        return text[: text.rindex(",", 0, starts[index])] + text[closing:]
+    return text[: starts[0]] + text[closing:]

@@ -1,0 +1,106 @@
+"""Entries come and go, and everything else in the file stays as its author wrote it."""
+
+from __future__ import annotations
+
+import pytest
+
+from edison_ci.documents.yaml_edit import scalar, with_entry, without_entry
+from edison_ci.documents.yaml_text import read_yaml
+
+ENTRY = {"case": "new", "reason": "it is: odd"}
+
+FILE = """\
+# who looks after these: the support team
+version: 1   # the only one
+
+cases:
+  # seen in October
+  - case: one        # the first
+    reason: >-
+      a long
+      reason
+
+  # the second one
+  - {case: two, reason: "# no comment"}
+
+  # nothing more
+"""
+
+
+def cases(text: str) -> list[dict[str, str]]:
+    value = read_yaml(text, "").value
+    assert isinstance(value, dict)
+    return value["cases"]  # type: ignore[return-value]
+
+
+def test_an_entry_is_added_below_the_last_one() -> None:
+    text = with_entry(FILE, "cases", ENTRY)
+    assert cases(text) == [*cases(FILE), ENTRY]
+    added = '  - case: new\n    reason: "it is: odd"\n'
+    assert text == FILE.replace('comment"}\n', f'comment"}}\n{added}')
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_entry_is_taken_out_with_its_own_lines_only(index: int) -> None:
+    text = without_entry(FILE, "cases", index)
+    assert cases(text) == [case for place, case in enumerate(cases(FILE)) if place != index]
+    kept = [line for line in FILE.splitlines() if line.lstrip().startswith("#")]
+    assert all(line in text for line in kept)
+
+
+def test_what_was_added_and_taken_out_again_leaves_no_trace() -> None:
+    assert without_entry(with_entry(FILE, "cases", ENTRY), "cases", 2) == FILE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "version: 1\n",
+        "version: 1",
+        "version: 1\ncases: []\n",
+        "cases: []  # none yet\nversion: 1\n",
+        "version: 1\ncases: [{case: one, reason: r}]\n",
+        "version: 1\ncases: [{case: one, reason: r},]\n",
+        "version: 1\ncases: [\n  {case: one, reason: r},\n  {case: two, reason: r}\n]\n",
+        "cases:\n- case: one\n  reason: r\nversion: 1\n",
+        "cases:\n- case: one\n  reason: r",
+        "version: 1\r\ncases:\r\n  - case: one\r\n    reason: r\r\n",
+        "cases:\n    -   case: one\n        reason: r\n",
+    ],
+)
+def test_every_way_to_write_a_list_takes_a_further_entry(text: str) -> None:
+    before = read_yaml(text, "").value
+    known = before.get("cases", []) if isinstance(before, dict) else []
+    assert isinstance(known, list)
+    after = with_entry(text, "cases", ENTRY)
+    assert cases(after) == [*known, ENTRY]
+    if isinstance(before, dict):
+        whole = read_yaml(after, "").value
+        assert isinstance(whole, dict)
+        assert {**before, "cases": None} == {**whole, "cases": None}
+    if "\r\n" in text:
+        assert "\n" not in after.replace("\r\n", "")
+    for index in range(len(known), -1, -1):
+        after = without_entry(after, "cases", index)
+    assert cases(after) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain words (2)", "plain words (2)"),
+        ("2026-11-15", "2026-11-15"),
+        ("true", '"true"'),
+        ("12", '"12"'),
+        ("", '""'),
+        ("a: b", '"a: b"'),
+        ("- dash", '"- dash"'),
+        ("*star", '"*star"'),
+        ('it\'s "so"', '"it\'s \\"so\\""'),
+        ("größe", '"größe"'),
+    ],
+)
+def test_a_text_is_quoted_where_it_has_to_be(text: str, shown: str) -> None:
+    assert scalar(text) == shown
+    assert read_yaml(f"key: {shown}\n", "").value == {"key": text}
