@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli.dataset_cases import cases_of, meant
+from edison_ci.cli.dataset_health import health
+from edison_ci.cli.dataset_judge import in_short, judge, question_json, tell_question
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.quarantine import tell_flaky
 from edison_ci.cli.reading import project_at, results_of
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
+from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.config.facets import LEVELS, NONE, SIZES, length_of, level_of, words_in
 from edison_ci.decide.counting import count
-from edison_ci.decide.flaky import Flakiness, flakiness_of
-from edison_ci.decide.health import SUBJECTS, examine, weigh
-from edison_ci.errors import ConfigError
+from edison_ci.decide.question_quality import quality_of
 from edison_ci.execute.content import content_hash
 from edison_ci.records import CaseKind, canonical_json
+from edison_ci.store.questions import scores_of
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.decide.counting import Counts
-    from edison_ci.decide.health import Group, Health, Listed
+    from edison_ci.decide.question_quality import JudgedQuestion
     from edison_ci.records import Case, Json
 
 _WIDE, _NARROW = 60, 30
 _MOST_TAGS = 20
-_LISTED = 10
 
 
 @click.group(cls=EdisonGroup)
@@ -41,7 +41,12 @@ def dataset() -> None:
       edison dataset show support-reply --tag billing
       edison dataset stats
       edison dataset health
+      edison dataset judge support-reply
     """
+
+
+dataset.add_command(judge)
+dataset.add_command(health)
 
 
 # --- show -----------------------------------------------------------------------------------------
@@ -101,12 +106,17 @@ def show(state: State, /, experiment: str | None, limit: int, full: bool, **want
     """
     terminal, project = Terminal(state), project_at(state)
     chosen = _Filter(**wanted)
-    found = [(each, *_first(project, each, chosen, limit)) for each in _meant(project, experiment)]
+    found = [(each, *_first(project, each, chosen, limit)) for each in meant(project, experiment)]
+    judged = {each.id: _judged(project, each, cases) for each, cases, _ in found}
     if terminal.json:
         terminal.document(
             {
                 "experiments": [
-                    {"experiment": each.id, "cases": [_case(case) for case in cases], "more": more}
+                    {
+                        "experiment": each.id,
+                        "cases": [_case(case, judged[each.id]) for case in cases],
+                        "more": more,
+                    }
                     for each, cases, more in found
                 ]
             }
@@ -118,10 +128,9 @@ def show(state: State, /, experiment: str | None, limit: int, full: bool, **want
         files = ", ".join(entry.path for entry in each.file.data) or "no dataset"
         terminal.result(Ink(each.id, bold=True), f"  {files}")
         if full:
-            _whole(terminal, cases)
+            _whole(terminal, cases, judged[each.id])
         elif cases:
-            titles = ("case", "kind", "tags", "difficulty", "input", "expected")
-            terminal.table([titles, *map(_row, cases)])
+            _table(terminal, cases, judged[each.id])
         if not cases:
             terminal.note("no case is like that" if each.file.data else "it has no dataset")
         if more:
@@ -132,12 +141,35 @@ def _first(
     project: Project, experiment: Experiment, chosen: _Filter, limit: int
 ) -> tuple[list[Case], bool]:
     found: list[Case] = []
-    for case in _cases(project, experiment):
+    for case in cases_of(project, experiment):
         if chosen.takes(case):
             if len(found) == limit:
                 return found, True
             found.append(case)
     return found, False
+
+
+def _judged(
+    project: Project, experiment: Experiment, cases: Sequence[Case]
+) -> dict[str, JudgedQuestion]:
+    """Return what judges said of these cases as they are now."""
+    if not (project.root / project.file.results).exists():
+        return {}
+    current = {str(case.id): content_hash(case) for case in cases}
+    with results_of(project) as connection:
+        scores = scores_of(connection, experiment.id, list(current))
+        found = quality_of(scores, lambda case, content: current.get(case) == content)
+    return {question.case: question for question in found.questions}
+
+
+def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
+    titles: tuple[str, ...] = ("case", "kind", "tags", "difficulty", "input", "expected")
+    rows = [titles, *map(_row, cases)]
+    if judged:
+        mark = " (simulated)" if any(question.simulated for question in judged.values()) else ""
+        names = [f"quality{mark}", *(in_short(judged.get(case.id)) for case in cases)]
+        rows = [(*row[:4], name, *row[4:]) for row, name in zip(rows, names, strict=True)]
+    terminal.table(rows)
 
 
 def _row(case: Case) -> tuple[str, ...]:
@@ -157,7 +189,7 @@ def _row(case: Case) -> tuple[str, ...]:
     )
 
 
-def _whole(terminal: Terminal, cases: Sequence[Case]) -> None:
+def _whole(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
     for case in cases:
         terminal.result(Ink(f"--- {case.id}", bold=True), f"  {case.kind}  {', '.join(case.tags)}")
         texts = {**case.inputs, **({} if case.expected is None else {"expected": case.expected})}
@@ -166,6 +198,8 @@ def _whole(terminal: Terminal, cases: Sequence[Case]) -> None:
             terminal.result(Ink(f"{name}: ", ODD), first)
             for line in rest:
                 terminal.result(f"    {line}")
+        if case.id in judged:
+            tell_question(terminal, judged[case.id])
 
 
 def _plain(value: Json) -> str:
@@ -176,8 +210,10 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: Case, judged: Mapping[str, JudgedQuestion]) -> dict[str, Any]:
+    question = judged.get(case.id)
     return {
+        "quality": None if question is None else question_json(question),
         "id": case.id,
         "line": case.line,
         "input": dict(case.inputs),
@@ -207,8 +243,8 @@ def stats(state: State, experiment: str | None) -> None:
     """
     terminal, project = Terminal(state), project_at(state)
     found = [
-        (each.id, count(_cases(project, each), each.file.split))
-        for each in _meant(project, experiment)
+        (each.id, count(cases_of(project, each), each.file.split))
+        for each in meant(project, experiment)
     ]
     if terminal.json:
         documents = [{"experiment": name, **_counts(counts)} for name, counts in found]
@@ -267,123 +303,3 @@ def _counts(counts: Counts) -> dict[str, Any]:
         "length": dict(counts.length),
         "tags": dict(counts.tags.most_common()),
     }
-
-
-# --- health ---------------------------------------------------------------------------------------
-
-
-@dataset.command(cls=EdisonCommand)
-@click.argument("experiment", required=False)
-@click.pass_obj
-def health(state: State, experiment: str | None) -> None:
-    """Look for cases that repeat, contradict or tell nothing.
-
-    Duplicates have the same inputs; contradictions have the same inputs and different expected
-    outputs. From complete runs that were graded alike: saturated cases pass every time, and others
-    score the same whoever answers. Nothing is said of a case that fewer than two prompt versions or
-    models have answered, nor of results from before it was edited. Flaky cases come out one way and
-    then the other: see edison quarantine suggest.
-
-    Examples:
-      edison dataset health
-      edison dataset health support-reply --json
-    """
-    terminal, project = Terminal(state), project_at(state)
-    found = [(each, *_health(project, each)) for each in _meant(project, experiment)]
-    if terminal.json:
-        documents = [
-            {"experiment": each.id, **_health_json(one), "flaky": flaky.cases}
-            for each, one, flaky in found
-        ]
-        terminal.document({"experiments": documents})
-        return
-    for index, (each, one, flaky) in enumerate(found):
-        if index:
-            terminal.result("")
-        _diagnose(terminal, each, one)
-        tell_flaky(terminal, flaky)
-
-
-def _health(project: Project, experiment: Experiment) -> tuple[Health, Flakiness]:
-    examined = examine(lambda: _cases(project, experiment), content_hash)
-    if not (project.root / project.file.results).exists():
-        return examined.health, Flakiness()
-    with results_of(project) as connection:
-        health = weigh(connection, experiment.id, examined)
-        return health, flakiness_of(connection, experiment.id)
-
-
-def _diagnose(terminal: Terminal, experiment: Experiment, found: Health) -> None:
-    terminal.result(Ink(experiment.id, bold=True), f"  {counted(found.cases, 'case')}")
-    one_file = len(experiment.file.data) == 1  # of several, a line says nothing
-    for word, groups in (
-        ("contradiction", found.contradictions),
-        ("duplicate", found.duplicates),
-    ):
-        color = (BAD if word == "contradiction" else ODD) if groups else GOOD
-        terminal.result("  ", Ink(counted(len(groups), word), color))
-        for group in groups[:_LISTED]:
-            lines = f" (lines {', '.join(map(str, group.lines[:_LISTED]))})" if one_file else ""
-            terminal.result(f"    {', '.join(group.cases[:_LISTED])}{lines}")
-        if len(groups) > _LISTED:
-            terminal.result(f"    and {len(groups) - _LISTED:,} more")
-    if found.more_groups:
-        terminal.note(f"{found.more_groups:,} further groups of equal inputs were not looked into")
-    if not found.measured:
-        few = f"no case has results of {SUBJECTS} prompt versions or models"
-        terminal.note(f"{few}: nothing is known of what cases tell apart")
-        return
-    for listed, word in (
-        (found.saturated, "saturated: every answer passes"),
-        (found.same_for_all, "telling nothing apart: every answer scores the same"),
-    ):
-        _list(terminal, found.measured, listed, word)
-    if found.measured < found.cases:
-        left = found.cases - found.measured
-        terminal.note(f"{counted(left, 'case')} without enough results")
-
-
-def _list(terminal: Terminal, measured: int, listed: Listed, word: str) -> None:
-    share = 100 * listed.count / measured
-    about = Ink(f"{counted(listed.count, 'case')} {word}", ODD if share >= 50 else GOOD)
-    terminal.result("  ", about, f" ({share:.0f}% of {measured:,} measured)")
-    if listed.count:
-        names = ", ".join(tested.case for tested in listed.cases[:_LISTED])
-        more = f" and {listed.count - _LISTED:,} more" if listed.count > _LISTED else ""
-        terminal.result(f"    {names}{more}")
-
-
-def _health_json(found: Health) -> dict[str, Any]:
-    def groups(listed: Sequence[Group]) -> list[dict[str, Any]]:
-        return [{"cases": list(group.cases), "lines": list(group.lines)} for group in listed]
-
-    def cases(listed: Listed) -> dict[str, Any]:
-        return {"count": listed.count, "cases": [tested._asdict() for tested in listed.cases]}
-
-    return {
-        "ok": found.ok,
-        "cases": found.cases,
-        "duplicates": groups(found.duplicates),
-        "contradictions": groups(found.contradictions),
-        "more_groups": found.more_groups,
-        "measured": found.measured,
-        "saturated": cases(found.saturated),
-        "same_for_all": cases(found.same_for_all),
-    }
-
-
-# --- which cases ----------------------------------------------------------------------------------
-
-
-def _meant(project: Project, name: str | None) -> list[Experiment]:
-    return [project.experiment(name)] if name else list(project.experiments.values())
-
-
-def _cases(project: Project, experiment: Experiment) -> Iterator[Case]:
-    """Yield the cases of an experiment; a row that cannot be read ends it with every problem."""
-    if not experiment.file.data:
-        return
-    feed = project.cases(experiment)
-    yield from feed
-    if feed.problems:
-        raise ConfigError(feed.problems)

@@ -21,7 +21,7 @@ from edison_ci.errors import ConfigError, Location, Problem
 if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
 
-Kind = Literal["pointwise", "pairwise", "moderation", "toxicity"]
+Kind = Literal["pointwise", "pairwise", "moderation", "toxicity", "question"]
 
 FOLDER = "judges"
 """Folder of a project's own instructions."""
@@ -32,6 +32,7 @@ _REPLY: dict[Kind, str] = {
     "pairwise": "pairwise-reply",
     "moderation": "screen-reply",
     "toxicity": "screen-reply",
+    "question": "question-reply",
 }
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edison_ci.config.prompt import Prompt
-    from edison_ci.config.rubric import RubricFile
+    from edison_ci.config.rubric import Criterion, RubricFile
     from edison_ci.judges.asking import Judge
     from edison_ci.judges.briefing import Briefing
 
@@ -28,6 +30,14 @@ def judge_hash(
     """
     yardstick = _rubric(rubric) if rubric else objective
     return _digest([briefing.message(), yardstick, *_judge(judge)])
+
+
+def question_hash(
+    briefing: Briefing, criteria: Sequence[Criterion], objective: str, judge: Judge
+) -> str:
+    """Return the sha256 over instructions, criteria, objective, the judge and its parameters."""
+    asked = [criterion.model_dump(mode="json") for criterion in criteria]
+    return _digest([briefing.message(), asked, objective, *_judge(judge)])
 
 
 def grader_hash(prompt: Prompt, judge: Judge) -> str:

@@ -64,7 +64,7 @@ def collectable(connection: sqlite3.Connection, retention: Retention) -> Collect
     return Collected(
         texts=texts[0],
         size_bytes=texts[1],
-        reasons=_count(connection, cells, values) + _count(connection, parts, values),
+        reasons=sum(_count(connection, old, values) for old in (cells, parts, _OLD_QUESTIONS)),
         events=_count(connection, f"event where {_OLD_EVENTS}", values),
         spared_texts=old - texts[0],
     )
@@ -86,9 +86,12 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
         f"update cell set reason = null where reason is not null and id in ({chosen})", values
     )
     connection.execute(f"delete from event where {_OLD_EVENTS}", values)
+    table, _, old = _OLD_QUESTIONS.partition(" where ")
+    connection.execute(f"update {table} set reason = '' where {old}", values)
     return found
 
 
+_OLD_QUESTIONS = "question_score where reason <> '' and judged_at < :cutoff"
 _OLD_EVENTS = (
     "type like '%:progress' and run_id in "
     "(select id from run where coalesce(finished_at, created_at) < :cutoff)"

@@ -25,6 +25,7 @@ from edison_ci.providers.sim.judge import (
 from edison_ci.providers.sim.knowledge import MAX_CHARS
 from edison_ci.providers.sim.options import SimOptions
 from edison_ci.providers.sim.pace import Pace, cut_to, tokens_of, tokens_of_messages
+from edison_ci.providers.sim.questions import question_scores
 from edison_ci.providers.sim.seeds import stream
 from edison_ci.records import Completion, FinishReason
 
@@ -97,6 +98,9 @@ def _reply(request: Request, options: SimOptions, rng: Random) -> str:
         return _scores(hearing, criteria, rng, options.noise)
     if "first" in hearing.texts and "second" in hearing.texts:
         return _preference(hearing, criteria, rng, options)
+    if criteria:
+        objective = hearing.texts.get("text", "")
+        return question_scores(hearing.inputs, objective, criteria, rng, noise=options.noise)
     return _screened(hearing.texts.get("text", ""), rng)
 
 

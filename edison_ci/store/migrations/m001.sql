@@ -78,6 +78,25 @@ create table judgment (                     -- which answers of judges and grade
   primary key (cell_id, model, address, take)
 ) strict, without rowid;
 
+create table question_score (               -- what a judge says of a case as a question
+  experiment text not null,
+  case_id    text not null,
+  judge      text not null,
+  criterion  text not null,                 -- clarity, difficulty, ..., or one of your own
+  case_hash  text not null,                 -- of input and expected output: is it the same case?
+  hash       text not null,                 -- of instructions, criteria, objective and judge
+  score      real,                          -- on its scale; null if there is none to be used
+  low        real not null,                 -- the worst and the best score of the scale
+  high       real not null,
+  reason     text not null default '',      -- in words, or why there is no score; may quote
+  status     text not null check (status in ('ok', 'error')),
+  simulated  integer not null check (simulated in (0, 1)),
+  address    text not null,                 -- with the take: what the judge answered
+  take       integer,
+  judged_at  text not null,
+  primary key (experiment, case_id, judge, criterion)
+) strict, without rowid;
+
 create table attempt (                      -- one try at a call, booked before it is sent
   id            integer primary key,
   address       text not null,              -- names the call

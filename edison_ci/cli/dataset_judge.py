@@ -1,0 +1,336 @@
+"""edison dataset judge: how good are the questions?"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci import times
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import project_at, results_of
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
+from edison_ci.cli.tools import require, tools_for
+from edison_ci.decide.question_quality import QuestionQuality, quality_of
+from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
+from edison_ci.execute.content import content_hash
+from edison_ci.execute.questioning import Questioned, Questioning
+from edison_ci.judges.asking import Judge
+from edison_ci.judges.briefing import brief
+from edison_ci.judges.questions import CRITERIA, OVERALL, QuestionJudge
+from edison_ci.names import did_you_mean
+from edison_ci.plan.estimate import TYPICAL_OUTPUT
+from edison_ci.plan.selection import Selection
+from edison_ci.plan.tokens import estimate_tokens
+from edison_ci.store.questions import scores_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.rubric import Criterion
+    from edison_ci.decide.question_quality import CriterionQuality, JudgedQuestion
+    from edison_ci.records import Case
+
+_ASK_ABOVE_MICROUSD = 1_000_000
+_MOST_JUDGES = 5
+_LISTED = 5
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option("--by", "judges", multiple=True, metavar="MODEL", help="A judge; 1 to 5 of them.")
+@click.option("--rubric", metavar="FILE", help="Criteria of your own, in place of the usual ones.")
+@click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="A stable sample of cases.")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.option("--no-cache", is_flag=True, help="Ask again what was asked before.")
+@click.option("--yes", is_flag=True, help="Do not ask before spending more than $1.")
+@click.pass_obj
+def judge(state: State, /, experiment: str | None, **given: Any) -> None:
+    """Let judges say how good the questions are.
+
+    Each case is judged as a question, not its answers: clarity, difficulty, relevance to the
+    objective, originality and overall, from 1 to 10 with reasons. Judges are those of the
+    experiment, else defaults.judge. Verdicts are stored, and shown by `dataset show` and
+    `dataset health`. Whatever stops it, the same command goes on: no verdict is bought twice.
+
+    Examples:
+      edison dataset judge support-reply
+      edison dataset judge support-reply --by judge --by large --limit 20
+      edison dataset judge support-reply --rubric rubrics/questions.yaml --budget 2
+    """
+    terminal, project = Terminal(state), project_at(state)
+    chosen = _experiment(project, experiment)
+    judges = _judges(project, chosen, given["judges"], given["rubric"])
+    picked = Selection((), given["cases"], given["tags"], given["limit"])
+    require(project, "dataset judge")
+    _ask_first(terminal, project, judges, _picked(project, chosen, picked), yes=given["yes"])
+    age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
+    budget = given["budget"]
+    asked = Questioning(
+        project,
+        chosen,
+        judges,
+        tools_for(state, project),
+        newer_than=times.stamp(times.now() - age),
+        budget_microusd=None if budget is None else round(budget * 1_000_000),
+    ).run(_picked(project, chosen, picked))
+    _finish(terminal, project, chosen, picked, asked)
+
+
+def _experiment(project: Project, name: str | None) -> Experiment:
+    if name is not None:
+        found = project.experiment(name)
+    elif len(project.experiments) == 1:
+        (found,) = project.experiments.values()
+    else:
+        names = ", ".join(project.experiments)
+        raise UsageError("there are several experiments", hint=f"name one: {names}")
+    if not found.file.data:
+        raise UsageError(f"{found.id} has no dataset", hint="there is no question to judge")
+    return found
+
+
+def _judges(
+    project: Project, experiment: Experiment, names: Sequence[str], rubric: str | None
+) -> list[QuestionJudge]:
+    own = [model.name for model in experiment.judges]
+    wanted = list(dict.fromkeys(names or own or filter(None, [project.file.defaults.judge])))
+    if not wanted:
+        raise UsageError("nobody is there to judge", hint="name a model: --by NAME")
+    if len(wanted) > _MOST_JUDGES:
+        raise UsageError(f"{len(wanted)} judges; at most {_MOST_JUDGES}", hint="leave some out")
+    criteria, briefing = _criteria(project, rubric), brief("question", project.tree)
+    found = []
+    for name in wanted:
+        if name not in project.models:
+            hint = did_you_mean(name, project.models, label="models")
+            raise UsageError(f"there is no model {name!r}", hint=hint)
+        model = project.models[name]
+        if project.prices.price_of(model) is None and not model.simulated:
+            raise UsageError(
+                f"the price of {name} is not known", hint="set its price in models.yaml, or free"
+            )
+        objective = experiment.file.objective
+        found.append(QuestionJudge(Judge.of(model), criteria, objective, briefing))
+    return found
+
+
+def _criteria(project: Project, path: str | None) -> tuple[Criterion, ...]:
+    if path is None:
+        return CRITERIA
+    if path not in project.rubrics:
+        hint = did_you_mean(path, project.rubrics, label="rubrics") or "write one in rubrics/"
+        raise UsageError(f"there is no rubric {path!r}", hint=hint)
+    return tuple(project.rubrics[path].criteria)
+
+
+def _picked(project: Project, experiment: Experiment, selection: Selection) -> Iterator[Case]:
+    feed = project.cases(experiment)
+    yield from selection.pick(feed)
+    if feed.problems:
+        raise ConfigError(feed.problems)
+
+
+def _ask_first(
+    terminal: Terminal,
+    project: Project,
+    judges: Sequence[QuestionJudge],
+    cases: Iterator[Case],
+    *,
+    yes: bool,
+) -> None:
+    """Say what it may cost, as if nothing were stored, and ask where that is much."""
+    calls, most = 0, 0.0
+    for case in cases:
+        for one in judges:
+            calls += 1
+            price = project.prices.price_of(one.judge.model)
+            if price is not None:
+                told = sum(estimate_tokens(m.content) for m in one.request(case).messages)
+                most += told * price.tokens_in + TYPICAL_OUTPUT.high * price.tokens_out
+    if not calls:
+        raise UsageError("no case is like that", hint="see: edison dataset show")
+    names = ", ".join(one.judge.name for one in judges)
+    marked = all(one.judge.model.simulated for one in judges)
+    cost = "" if not most else f", about {dollars(math.ceil(most))} at most"
+    terminal.note(
+        f"{counted(calls, 'call')} to {names}{cost}", *([Ink("  simulated", ODD)] if marked else [])
+    )
+    if most <= _ASK_ABOVE_MICROUSD or yes:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json:
+        click.confirm("Go on?", abort=True, err=True)
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+def _finish(
+    terminal: Terminal,
+    project: Project,
+    experiment: Experiment,
+    picked: Selection,
+    asked: Questioned,
+) -> None:
+    cases = _picked(project, experiment, picked)
+    current = {str(case.id): content_hash(case) for case in cases}
+    with results_of(project) as connection:
+        scores = [s for s in scores_of(connection, experiment.id) if s.case_id in current]
+    found = quality_of(scores, lambda case, content: current.get(case) == content)
+    if terminal.json:
+        terminal.document({"experiment": experiment.id, **_asked(asked), **quality_json(found)})
+    else:
+        show_quality(terminal, experiment.id, found)
+        _tell(terminal, asked)
+    if asked.exhausted:
+        raise click.exceptions.Exit(ExitCode.BUDGET)
+    if not asked.answered:
+        reasons = "; ".join(f"{name}: {why}" for name, why in asked.reasons.items())
+        raise CallFailed(f"no judge gave a verdict: {reasons}", hint="see: edison models test")
+
+
+def _tell(terminal: Terminal, asked: Questioned) -> None:
+    for name, count in asked.failed.items():
+        terminal.result(
+            "  ", Ink(f"{counted(count, 'verdict')} of {name} not usable", ODD),
+            f": {asked.reasons[name]}",
+        )  # fmt: skip
+    for name, reason in asked.closed.items():
+        terminal.result("  ", Ink(f"{name} stopped: ", BAD), reason)
+    if asked.tally is not None:
+        tally = asked.tally
+        terminal.note(
+            f"{counted(tally.bought, 'call')} made, {tally.reused:,} reused; "
+            f"{dollars(tally.cost_microusd)}"
+        )
+    if asked.exhausted:
+        terminal.note(f"{asked.exhausted} has no more room: the same command goes on")
+
+
+def show_quality(terminal: Terminal, name: str, found: QuestionQuality) -> None:
+    """Print how good the questions are, and which are not."""
+    mark = (Ink("  simulated", ODD),) if found.simulated else ()
+    judged = f"{counted(len(found.questions), 'question')} judged by {', '.join(found.judges)}"
+    terminal.result(Ink(name, bold=True), f"  {judged}", *mark)
+    if found.criteria:
+        rows = [("", "mean", "lowest", "highest", "scale"), *map(_criterion_row, found.criteria)]
+        terminal.table(rows, right=(2, 3))
+    tell_weak(terminal, found)
+
+
+def tell_weak(terminal: Terminal, found: QuestionQuality) -> None:
+    """Print the questions to look at: weak ones, and those on which judges are far apart."""
+    weak, disputed = found.weak, found.disputed
+    said = f"{counted(len(weak), 'weak question')}"
+    mark = (Ink("  simulated", ODD),) if found.simulated else ()
+    judged = f" of {len(found.questions):,} judged"
+    terminal.result("  ", Ink(said, ODD if weak else GOOD), judged, *mark)
+    for question in weak[:_LISTED]:
+        terminal.result(f"    {question.case}  {_overall(question)}: {_why(question)}")
+    if len(weak) > _LISTED:
+        terminal.result(f"    and {len(weak) - _LISTED:,} more")
+    if disputed:
+        names = ", ".join(question.case for question in disputed[:_LISTED])
+        said = f"{counted(len(disputed), 'question')} on which judges are far apart"
+        terminal.result("  ", Ink(said, ODD), f": {names}")
+    if found.stale:
+        terminal.note(f"{counted(found.stale, 'case')} edited since: judge them again")
+
+
+def _criterion_row(one: CriterionQuality) -> tuple[str, ...]:
+    interval = one.interval
+    mean = f"{one.on_scale(interval.estimate):.1f}"
+    if interval.low is not None and interval.high is not None:
+        mean += f" ({one.on_scale(interval.low):.1f} to {one.on_scale(interval.high):.1f})"
+    scale = f"{one.low:g} to {one.high:g}"
+    return (f"  {one.name}", mean, f"{one.lowest:.1f}", f"{one.highest:.1f}", scale)
+
+
+def _overall(question: JudgedQuestion) -> str:
+    return ", ".join(f"{name} {score:.1f}" for name, score in question.scores.items())
+
+
+def _why(question: JudgedQuestion) -> str:
+    judges = question.said.get(OVERALL) or next(iter(question.said.values()), {})
+    return next((said.reason for said in judges.values() if said.reason), "no reason given")
+
+
+def tell_question(terminal: Terminal, question: JudgedQuestion) -> None:
+    """Print what judges said of one question."""
+    mark = ", simulated" if question.simulated else ""
+    for name, judges in question.said.items():
+        for who, said in judges.items():
+            terminal.result(Ink(f"{name} {said.score:g}", ODD), f" ({who}{mark}): {said.reason}")
+
+
+def in_short(question: JudgedQuestion | None) -> str:
+    """Return how good a question is, for a table."""
+    if question is None or question.share is None:
+        return "-"
+    if OVERALL in question.scores:
+        return f"{question.scores[OVERALL]:.1f}"
+    return f"{100 * question.share:.0f}%"
+
+
+def quality_json(found: QuestionQuality) -> dict[str, Any]:
+    """Return the quality of questions as it appears in `--json`."""
+    return {
+        "judges": list(found.judges),
+        "simulated": found.simulated,
+        "stale": found.stale,
+        "unusable_scores": found.unscored,
+        "criteria": [_criterion_json(one) for one in found.criteria],
+        "questions": [question_json(question) for question in found.questions],
+    }
+
+
+def _criterion_json(one: CriterionQuality) -> dict[str, Any]:
+    low, high = one.interval.low, one.interval.high
+    return {
+        "name": one.name,
+        "scale": {"min": one.low, "max": one.high},
+        "mean": {
+            "estimate": one.on_scale(one.interval.estimate),
+            "low": None if low is None else one.on_scale(low),
+            "high": None if high is None else one.on_scale(high),
+            "n": one.interval.n,
+            "method": one.interval.method,
+        },
+        "min": one.lowest,
+        "max": one.highest,
+    }
+
+
+def question_json(question: JudgedQuestion) -> dict[str, Any]:
+    """Return what is known of one question as it appears in `--json`."""
+    return {
+        "case": question.case,
+        "scores": dict(question.scores),
+        "weak": question.is_weak,
+        "disputed": list(question.disputed),
+        "simulated": question.simulated,
+        "said": {
+            name: {who: said._asdict() for who, said in judges.items()}
+            for name, judges in question.said.items()
+        },
+    }
+
+
+def _asked(asked: Questioned) -> dict[str, Any]:
+    tally = asked.tally
+    return {
+        "cases": asked.cases,
+        "failed": dict(asked.failed),
+        "reasons": asked.reasons,
+        "stopped": asked.closed,
+        "exhausted": asked.exhausted or None,
+        "calls": {"made": tally.bought if tally else 0, "reused": tally.reused if tally else 0},
+        "cost_microusd": tally.cost_microusd if tally else 0,
+    }
