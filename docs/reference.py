@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from docs.check_examples import EXAMPLES, FILES
 from docs.codes import CODES
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands, edison
@@ -27,6 +28,8 @@ from edison_ci.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from docs.check_examples import Answer
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "edison_ci"
@@ -132,12 +135,12 @@ _OWN_TO_ALL = {"name", "weight", "threshold"}
 
 
 def checks() -> str:
-    """Return every check by family: what it says, its options, an example."""
+    """Return every check by family: what it says, its options, an example and two answers."""
     written = []
     for family, title in _FAMILIES.items():
         names = [n for n, place in REGISTRY.built_in.items() if f".{family}:" in place]
         rows = [_check(name) for name in names]
-        head = ("check", "says", "options", "example")
+        head = ("check", "says", "options", "example", "passes", "fails")
         written.append(f"### {title}\n\n" + table(head, rows))
     return "\n".join(written)
 
@@ -152,7 +155,18 @@ def _check(name: str) -> tuple[str, ...]:
         needed = ", required" if field.is_required() else ""
         options.append(f"{code(option)}{mark}{needed}: {_sentence(field.description)}")
     says = str(kind.__doc__).splitlines()[0]
-    return (code(name), says, "<br>".join(options) or "none", code(kind.example))
+    shown = (_answer(answer) for answer in (EXAMPLES[name].good, EXAMPLES[name].bad))
+    return (code(name), says, "<br>".join(options) or "none", code(kind.example), *shown)
+
+
+def _answer(answer: Answer) -> str:
+    return answer.shown or code(answer.text.strip())
+
+
+def code_checks() -> str:
+    """Return the programs that the examples of `python` and `command` name."""
+    titled = (f'```python title="{path}"\n{text}```\n' for path, text in FILES.items())
+    return "\n".join(titled)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ print(*project["build-system"]["requires"], sep="\n")
 
 # The other two are constrained by dev.txt: what is shipped is what was tested.
 compile dev.txt "Everything that developing and testing need." pyproject.toml \
-    --extra litellm --group dev
+    --extra embeddings --extra litellm --extra metrics --extra pii --group dev
 compile run.txt "What edison-ci needs to run." pyproject.toml --constraints requirements/dev.txt
 compile build.txt "What building the wheel needs." "$tools/build.in" \
     --constraints requirements/dev.txt

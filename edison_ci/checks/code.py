@@ -122,7 +122,7 @@ class Command(_Code):
     """A program grades the answer, JSON in and out (needs --allow-code)."""
 
     check: ClassVar[str] = "command"
-    example: ClassVar[str] = "command: [node, checks/grade.js]"
+    example: ClassVar[str] = "command: [python3, checks/grade.py]"
     value: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], items(1, 50)] = Field(
         description="The program and its arguments; no shell."
     )

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from edison_ci.checks import measures
-from edison_ci.checks.evaluation import EvaluationError, Grade
+from edison_ci.checks.evaluation import Grade
 from edison_ci.checks.options import Check, TemplateText, expected_output
-from edison_ci.shape import Name
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import Answered
@@ -92,19 +91,13 @@ class TokenF1(_Similarity):
 
 
 class Similar(_Similarity):
-    """Cosine similarity of embeddings (extra `embeddings`, or an embedding model)."""
+    """Cosine similarity of embeddings, made on this machine (extra `embeddings`)."""
 
     check: ClassVar[str] = "similar"
     example: ClassVar[str] = "similar: {threshold: 0.8}"
-    by: Name | None = Field(None, description="Embedding model from models.yaml; local by default.")
-
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return the cosine of the embeddings; below 0 counts as 0."""
-        if self.by is not None:
-            raise EvaluationError("similar cannot ask a model yet; leave `by` out")
-        return super().evaluate(answered)
 
     def _score(self, answer: str, reference: str) -> float:
+        """Return the cosine of the embeddings; below 0 counts as 0."""
         return min(max(measures.cosine(answer, reference), 0.0), 1.0)
 
 

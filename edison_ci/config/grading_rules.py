@@ -124,10 +124,6 @@ class GradingRules:
             if fault is not None:
                 place = placed.option(document, "value")
                 self._refs.add(document, place, fault.code, fault.message, fault.hint)
-        elif check.check == "similar":
-            by = getattr(check, "by", None)
-            if by is not None and by not in self._refs.models:
-                self._refs.unknown_model(document, (*placed.path, "by"), by)
         if placed.outer:
             for name in ("name", "weight", "threshold"):
                 if getattr(check, name) is not None:

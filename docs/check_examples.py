@@ -1,0 +1,125 @@
+"""Answers that the documented example of each check passes and fails: for docs/checks.md and tests.
+
+Each check has one example, in its class. What stands here makes it run: the case it is about, an
+answer that passes, and one that fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from edison_ci.records import Completion, FinishReason
+
+TONE = """\
+def check(output, expected, case):
+    return {"score": 1.0 if "please" in output else 0.0, "reason": "wants a please"}
+"""
+GRADE = """\
+import json, sys
+
+whole = json.load(sys.stdin)["output"].endswith(".")
+print(json.dumps({"score": 0.9 if whole else 0.1, "reason": "" if whole else "no full stop"}))
+"""
+FILES = {"checks/tone.py": TONE, "checks/grade.py": GRADE}
+"""Code of the repository that examples name."""
+SCHEMAS: dict[str, Any] = {"schemas/reply.json": {"type": "object", "required": ["reply"]}}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, what else is known of it, and how it is shown where it is not a text to show."""
+
+    text: str
+    shown: str = ""
+    completion: dict[str, Any] = field(default_factory=dict)
+    cost_microusd: int = 0
+
+    @property
+    def made(self) -> Completion:
+        """The completion it came in."""
+        return Completion(self.text, **self.completion)
+
+
+@dataclass(frozen=True)
+class Example:
+    """What the example of a check is run on."""
+
+    good: Answer
+    bad: Answer
+    case: dict[str, Any] = field(default_factory=dict)
+    """Inputs of the case, and `expected`."""
+
+
+def _texts(good: str, bad: str, **case: Any) -> Example:
+    return Example(Answer(good), Answer(bad), case)
+
+
+def _tools(*names: str, **arguments: Any) -> Answer:
+    calls = [{"name": name, "arguments": arguments} for name in names]
+    inside = ", ".join(f"{key}: {value}" for key, value in arguments.items())
+    shown = ", ".join(f"{name}({inside})" for name in names) or "no call"
+    return Answer("", f"calls {shown}" if names else shown, {"tool_calls": calls})
+
+
+_FRIDAY = "the parcel arrives on Friday"
+
+EXAMPLES: dict[str, Example] = {
+    "equals": _texts(" Oslo\n", "Oslo, Norway", expected="Oslo"),
+    "contains": _texts("It is Oslo.", "It is Bergen.", expected="Oslo"),
+    "contains_any": _texts("We exchange it.", "We repair it."),
+    "contains_all": _texts("a lamp, a kettle", "a lamp", must_include=["lamp", "kettle"]),
+    "icontains": _texts("Thank You!", "Thanks!"),
+    "starts_with": _texts("Dear Ada, ...", "Hello dear ..."),
+    "ends_with": _texts("... Kind regards", "Kind regards, Ada"),
+    "regex": _texts("Your Order Number is 7", "Your order is 7"),
+    "one_of": _texts("no", "maybe"),
+    "words": Example(Answer("Soon."), Answer("word " * 121, "121 words")),
+    "chars": _texts("Your parcel left today.", "Yes."),
+    "sentences": _texts("One. Two.", "One. Two. Three. Four."),
+    "tokens": Example(
+        Answer("Yes.", "12 tokens", {"tokens_out": 12}),
+        Answer("Yes.", "501 tokens", {"tokens_out": 501}),
+    ),
+    "latency": Example(
+        Answer("Yes.", "after 350 ms", {"latency_ms": 350}),
+        Answer("Yes.", "after 2,500 ms", {"latency_ms": 2_500}),
+    ),
+    "cost": Example(
+        Answer("Yes.", "for $0.0009", cost_microusd=900),
+        Answer("Yes.", "for $0.02", cost_microusd=20_000),
+    ),
+    "finish_reason": Example(
+        Answer("Yes.", "stopped by itself", {"finish_reason": FinishReason.STOP}),
+        Answer("Yes, b", "cut off at max_tokens", {"finish_reason": FinishReason.LENGTH}),
+    ),
+    "is_json": _texts('{"total": 3}', "total: 3"),
+    "json_schema": _texts('{"reply": "Hi"}', '{"answer": "Hi"}'),
+    "json_path": _texts('{"total": 1032.0}', '{"total": 7}', expected={"total": 1032}),
+    "is_xml": _texts("<a><b/></a>", "<a><b></a>"),
+    "is_html": _texts("<p>Hello</p>", "Hello"),
+    "is_sql": _texts("SELECT name FROM people", "SELECT FROM WHERE"),
+    "is_yaml": _texts("a: 1", "just text"),
+    "number": _texts("That makes 42.005", "That makes 41", expected=42),
+    "tool_call": Example(_tools("get_weather", city="Oslo"), _tools("get_weather", city="Rome")),
+    "tool_call_f1": Example(_tools("search", "book"), _tools("cancel")),
+    "levenshtein": _texts("Kind regard", "Best wishes", expected="Kind regards"),
+    "rouge_l": _texts(f"Good news: {_FRIDAY}", "We are sorry", expected=_FRIDAY),
+    "rouge_n": _texts(f"Good news: {_FRIDAY}", "We are sorry", expected=_FRIDAY),
+    "bleu": _texts(_FRIDAY, "We are sorry", expected=_FRIDAY),
+    "chrf": _texts(_FRIDAY, "We are sorry", expected=_FRIDAY),
+    "token_f1": _texts("In 5 to 7 working days.", "Soon.", expected="5 to 7 working days"),
+    "similar": _texts("Your parcel is late.", "I like green tea.", expected="The parcel is late"),
+    "overlap": _texts("Within 30 days.", "Soon.", expected="30 days"),
+    "refusal": _texts("Here it is.", "I'm sorry, but I can't help with that."),
+    "language": _texts("Das ist ein schöner Tag für uns.", "This is a lovely day for us."),
+    "readability": _texts(
+        "The cat sat on the mat. It was warm.",
+        "Notwithstanding organisational complexities, communication necessitates standardisation.",
+    ),
+    "python": _texts("Write again, please.", "Write again."),
+    "command": _texts("It ends well.", "It ends"),
+    "not": _texts("Hello.", "As an AI, I cannot say."),
+    "any_of": _texts("sure", "no"),
+    "all_of": _texts('{"a": 1}', "text"),
+}
