@@ -10,6 +10,7 @@ import click
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
+from edison_ci.decide.again import decide_again
 from edison_ci.decide.comparison import Setting, Standing, require_alike, stand
 from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.lineup import LINEUP, Choice, line_up
@@ -164,7 +165,9 @@ def _decided(
     has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
     background = Background(setting.clusters or {}, setting.quarantined, has_base)
     gates = project.experiment(run.experiment).file.gates
-    return decide(reader, gates, LINEUP if base else run.id, background)
+    if base is not None:
+        return decide(reader, gates, LINEUP, background)
+    return decide_again(reader, gates, run, background)
 
 
 def _require_ended(run: Run) -> None:

@@ -20,7 +20,7 @@ from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.decide.decisions import decisions_of
-from edison_ci.decide.rows import GateRow
+from edison_ci.decide.rows import GateRow, looks_json
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.orders import Ended, RunOptions, options_of
@@ -235,7 +235,7 @@ class Asking:
         mark = (Ink("  simulated", ODD),) if plan.simulated else ()
         terminal.note(
             Ink(plan.experiment, bold=True),
-            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}",
+            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
             *mark,
         )
         cost = plan.cost_microusd
@@ -246,6 +246,14 @@ class Asking:
             click.confirm(f"It may cost {spent}. Go on?", abort=True, err=True)
         else:
             terminal.note(f"it may cost {spent}")
+
+
+def _range(plan: Plan) -> str:
+    """Say how many calls a run makes that stops when it is clear."""
+    if plan.looks is None:
+        return ""
+    why = "more_draws" if plan.looks == "draws" else "adaptive_sampling"
+    return f"; {plan.fewest_calls:,} to {plan.calls:,} calls ({why})"
 
 
 def _problem(file: str, blocker: str) -> Problem:
@@ -284,6 +292,7 @@ class Table:
             on_plan=self.asking,
             on_progress=display.progress,
             on_alert=display.alert,
+            on_look=display.look,
         )
         try:
             yield Session(match.project, match.experiment, tools, against=match.against)
@@ -328,5 +337,5 @@ def document(told: list[Told], code: int) -> dict[str, Any]:
     verdicts = {summary.run.verdict for summary, _ in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
-    runs = [as_json(summary, rows) for summary, rows in told]
+    runs = [{**as_json(summary, rows), "looks": looks_json(rows)} for summary, rows in told]
     return {"verdict": verdict, "exit_code": code, "runs": runs}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
+from edison_ci.decide.rows import stopped_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +71,8 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
         about = row.metric + (f" of {row.prompt}" if prompts and row.prompt else "")
         about += f" with {row.model}" if models and row.model else ""
         terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
+    if sentence := stopped_sentence(rows):
+        terminal.result(f"  {sentence}")
 
 
 def _change(terminal: Terminal, summary: RunSummary) -> None:
