@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli.deciding import base_beside
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
@@ -167,7 +168,8 @@ def _decided(
     gates = project.experiment(run.experiment).file.gates
     if base is not None:
         return decide(reader, gates, LINEUP, background)
-    return decide_again(reader, gates, run, background)
+    with base_beside(project, run, gates, background) as known:
+        return decide_again(reader, gates, run, known)
 
 
 def _require_ended(run: Run) -> None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.again import decide_again
 from edison_ci.decide.decisions import decisions_of, write_decisions
 from edison_ci.decide.looking import goes_on, unclear_subjects
+from edison_ci.decide.stored_base import stored_base
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.execute.orders import Conclusion
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator, Sequence
 
+    from edison_ci.config.decisions import Gate
+    from edison_ci.config.load import Project
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.orders import Question
+    from edison_ci.store.runs import Run
 
 
-def decided(connection: sqlite3.Connection, question: Question) -> Conclusion:
+def decided(project: Project, connection: sqlite3.Connection, question: Question) -> Conclusion:
     """Return the decision on a question of a session; a look that was taken stays as it was."""
     look, run_id = question.look, question.run_id
     before: tuple[GateRow, ...] = ()
@@ -31,10 +38,24 @@ def decided(connection: sqlite3.Connection, question: Question) -> Conclusion:
     background = Background(
         question.clusters, question.quarantined, question.has_base, look, before
     )
-    if look is None:
-        run = find_run(connection, run_id)
-        return _concluded(decide_again(connection, question.gates, run, background), question)
-    return _concluded(decide(connection, question.gates, run_id, background), question)
+    if look is not None:
+        return _concluded(decide(connection, question.gates, run_id, background), question)
+    run = find_run(connection, run_id)
+    with base_beside(project, run, question.gates, background) as known:
+        return _concluded(decide_again(connection, question.gates, run, known), question)
+
+
+@contextlib.contextmanager
+def base_beside(
+    project: Project, run: Run, gates: Sequence[Gate], background: Background
+) -> Iterator[Background]:
+    """Yield the background with a stored base, where a run has none and gates ask for one."""
+    asked = any(gate.no_worse_than is not None for gate in gates)
+    if background.has_base or run.base_commit is not None or not asked:
+        yield background
+        return
+    with stored_base(project, run, frozenset(background.quarantined)) as stored:
+        yield replace(background, stored=stored)
 
 
 def _concluded(decision: RunDecision, question: Question, *, stored: bool = False) -> Conclusion:

@@ -32,7 +32,7 @@ def tools_for(state: State, project: Project) -> Tools:
         tree=project.tree,
         trust=project.trust,
     )
-    return Tools(provider, CellGrader.of, decide=_decide)
+    return Tools(provider, CellGrader.of, decide=partial(_decide, project))
 
 
 # Loaded late: a run without gates needs no statistics but its intervals.

@@ -47,6 +47,8 @@ def _material(run: Run) -> dict[str, Any]:
 
 def _experiment(kept: dict[str, Any], name: str) -> tuple[str, dict[str, Any]]:
     for place, value in kept.items():
+        if place.startswith("base: "):
+            continue  # what it was compared with has an experiment of the same name
         if isinstance(value, dict) and value.get("experiment") == name:
             return place, value
     return "", {}

@@ -63,8 +63,15 @@ class Gates:
         def asked(look: Look | None = None) -> Conclusion | None:
             if self.tools.decide is None or not self.all:
                 return None
-            base = BASE in work.sides
-            question = Question(run_id, self.all, work.clusters, quarantined, base, now(), look)
+            question = Question(
+                run_id,
+                self.all,
+                work.clusters,
+                quarantined,
+                BASE in work.sides,
+                now(),
+                look,
+            )
             return self.tools.decide(reader, question)
 
         return asked
