@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.cli.terminal import Terminal
+    from edison_ci.decide.pruning import Rival
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.summary import PartScore, RunSummary, Scored
     from edison_ci.stats.intervals import Interval
@@ -24,6 +25,7 @@ def show_run(
     summary: RunSummary,
     rows: Sequence[GateRow] = (),
     closed: Mapping[str, str] | None = None,
+    weak: Sequence[Rival] = (),
 ) -> None:
     """Print what a run found, and what to type next."""
     run = summary.run
@@ -47,7 +49,7 @@ def show_run(
     _parts(terminal, summary)
     _change(terminal, summary)
     _counts(terminal, summary)
-    _gates(terminal, rows)
+    _gates(terminal, rows, weak)
     for lane, reason in (closed or {}).items():
         terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
     terminal.result(f"  run {run.id}")
@@ -62,8 +64,8 @@ def show_run(
         terminal.note(f"Go on with: edison resume {run.id}")
 
 
-def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
-    """Print what the gates said, each with what it is about."""
+def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -> None:
+    """Print what the gates said, each with what it is about, and which prompts fall behind."""
     prompts = len({row.prompt for row in rows if row.prompt}) > 1
     models = len({row.model for row in rows if row.model}) > 1
     for row in rows:
@@ -73,6 +75,8 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
         terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
     if sentence := stopped_sentence(rows):
         terminal.result(f"  {sentence}")
+    for rival in weak:
+        terminal.result(f"  {rival.sentence}")
 
 
 def _change(terminal: Terminal, summary: RunSummary) -> None:

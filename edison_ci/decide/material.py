@@ -54,6 +54,11 @@ def _experiment(kept: dict[str, Any], name: str) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
+def experiment_in(kept: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an experiment as a run was planned on it."""
+    return _experiment(kept, name)[1]
+
+
 def _plays(value: Any) -> bool:
     """Whether this is a model that only generates: it is told without parameters."""
     return (

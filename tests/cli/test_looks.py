@@ -375,6 +375,29 @@ def test_the_plan_of_sampling_starts_at_one_batch(edison: Edison, sampled: Folde
     assert plan["looks"] == {"kind": "cases", "calls": {"low": 80, "high": 376}}
 
 
+# --- several prompts ------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, shop: Folder) -> None:
+    text = shop.read("prompts/support-reply.md")
+    for name, said in (("good", GOOD), ("plain", COMPOSE)):
+        new = text.replace("id: support-reply", f"id: {name}").replace(WRITE, said)
+        shop.write(f"prompts/{name}.md", new)
+    prompts = "[prompts/support-reply.md, prompts/good.md, prompts/plain.md]"
+    shop.edit("experiments/support-reply.yaml", "[prompts/support-reply.md]", prompts)
+    _, run = told(edison, shop, "run")
+    weak = {one["prompt"]: one for one in run["weak_prompts"]}
+    assert set(weak) == {"support-reply", "plain"}
+    assert {one["best"] for one in weak.values()} == {"good"}
+    assert weak["plain"]["level"] == 0.025
+    shown = edison(shop, "status", "latest").out
+    assert weak["plain"]["sentence"] in shown
+    assert "good would" not in shown
+    shop.edit("experiments/support-reply.yaml", "stop: {", "stop: {prune_weak_prompts: false, ")
+    _, run = told(edison, shop, "run")
+    assert run["weak_prompts"] == []
+
+
 # --- stricter and milder rules --------------------------------------------------------------------
 
 
