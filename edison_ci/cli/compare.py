@@ -108,8 +108,9 @@ def gate(state: State, wanted: str, against: str | None) -> None:
     """Say what the gates of today say of a run.
 
     Nothing is asked of any model and nothing is written: what was decided stays as it was. Without
-    --against the base is the one that the run was made with, if any. RUN is an id, `latest` or the
-    name of an experiment. The exit code is that of a run.
+    --against the base is the one that the run was made with, or else a stored run of the merge
+    base. A run that was looked at several times is looked at as often again. RUN is an id, `latest`
+    or the name of an experiment. The exit code is that of a run.
 
     Examples:
       edison gate

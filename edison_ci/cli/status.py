@@ -161,6 +161,12 @@ def _tell(terminal: Terminal, event: Event) -> None:
     elif event.type == "status:changed":
         color = STATUS_COLORS.get(data["to"], ODD)
         terminal.result(f"{clock}  {data['from']} -> ", Ink(data["to"], color))
+    elif event.type == "aggregate:completed" and "look" in data:
+        look = data["look"]
+        going = "going on" if data["more"] else "that is all"
+        terminal.result(
+            f"{clock}  look {look['number']} of {look['of']}: {data['verdict']}, {going}"
+        )
     elif event.type in ("error", "cost:alert"):
         terminal.result(f"{clock}  ", Ink(event.type, ODD), f"  {json.dumps(data)}")
 

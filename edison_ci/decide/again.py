@@ -10,9 +10,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.looking import goes_on
 from edison_ci.decide.verdict import Background, RunDecision, decide
-from edison_ci.plan.looks import Look, draws_look
+from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.store.runs import Run
+    from edison_ci.store.runs import CellRow, Run
 
 
 def last_look(connection: sqlite3.Connection, run: Run) -> Look | None:
@@ -62,6 +63,24 @@ def decide_again(
         if not goes_on(decided.rows, look):
             break
     return decided
+
+
+def look_of_cell(connection: sqlite3.Connection, run: Run, cell: CellRow) -> Look | None:
+    """Return the look before which a cell was asked for; None if the run was looked at once."""
+    last = last_look(connection, run)
+    if last is None:
+        return None
+    if last.kind == "draws":
+        draws = last.at // last.number
+        return draws_look(cell.draw // draws + 1, draws)
+    cases = Evidence(connection, run.id).cases()
+    batches = batches_of(cases, seed=last.seed, size=batch_size(last.most))
+    done = 0
+    for number, batch in enumerate(batches, 1):
+        done += len(batch)
+        if cell.case_id in batch:
+            return replace(last, number=number, at=done)
+    return None
 
 
 def _graded(run: Run) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, worst_quantile
-from edison_ci.plan.looks import batch_size, batches_of, takes_part
+from edison_ci.plan.looks import batch_size, batches_of, is_inferred, takes_part
 from edison_ci.stats.gates import identical_outputs
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.sequential import decide_look, planned_levels
@@ -184,7 +184,10 @@ def _helped_by_draws(row: GateRow) -> bool:
 
 
 def carried(row: GateRow | None, gate: Gate, look: Look) -> bool:
-    """Whether a row of the look before stays as it is."""
-    if row is None or row.detail.get("waiting"):
+    """Whether a row of the look before stays as it is.
+
+    What is compared without inference is compared again: an unsafe answer counts whenever it came.
+    """
+    if row is None or row.detail.get("waiting") or not is_inferred(gate):
         return False
     return row.verdict != "inconclusive" or not takes_part(gate, look.kind)

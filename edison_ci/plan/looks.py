@@ -84,6 +84,17 @@ def takes_part(gate: Gate, kind: Kind) -> bool:
     return gate.metric.startswith(INFERRED)
 
 
+def is_inferred(gate: Gate) -> bool:
+    """Whether a gate infers from cases, so that a second look has its price.
+
+    Shares, latencies and limits of amounts are compared as they are.
+    """
+    inferred: tuple[str, ...] = (*INFERRED, "win_rate")
+    if gate.no_worse_than is not None:
+        inferred = (*inferred, "cost_usd.mean", "tokens.mean")
+    return gate.metric.startswith(inferred)
+
+
 def draws_look(number: int, draws: int) -> Look:
     """Return one of the three looks at so many draws a case, 2 and 3 times as many."""
     return Look("draws", number, DRAWS_LOOKS, number * draws, DRAWS_LOOKS * draws)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -130,22 +131,11 @@ def test_after_three_looks_it_is_neutral(edison: Edison, draws: Folder) -> None:
 
 
 def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
-    edison: Edison, draws: Folder, tmp_path_factory: pytest.TempPathFactory
+    edison: Edison, draws: Folder
 ) -> None:
     _, whole = told(edison, draws)
     (draws.path / ".edison/results.db").unlink()
-    draws.edit("models.yaml", "model: small", "model: small, options: {latency_ms: 20}")
-    draws.git("stash", "push", "--quiet", "prompts")
-    commit(draws)
-    draws.git("stash", "pop", "--quiet")
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "edison_ci", "run", "--against", "main"],
-        cwd=draws.path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    assert any("look 1 of 3: not clear yet" in line for line in process.stderr)
+    process = slow_run(draws)
     process.kill()
     process.communicate(timeout=10)
     assert ask(draws, "select max(round) from decision") == [(0,)]
@@ -156,6 +146,46 @@ def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
     kept = ("verdict", "gates", "looks", "cells")
     assert {name: run[name] for name in kept} == {name: whole[name] for name in kept}
     assert ask(draws, "select sentence, decided_at from decision where round = 0") == before
+
+
+def test_a_signal_between_two_looks_pauses_and_resume_goes_on(
+    edison: Edison, draws: Folder
+) -> None:
+    process = slow_run(draws)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert ask(draws, "select status, stopped_by from run") == [("PAUSED", "SIGINT")]
+    code, run = told(edison, draws, "resume")
+    assert (code, run["verdict"], run["looks"]["number"]) == (0, "pass", 2)
+
+
+def test_a_run_can_be_cancelled_between_two_looks(edison: Edison, draws: Folder) -> None:
+    process = slow_run(draws)
+    assert edison(draws, "cancel").code == 0
+    process.communicate(timeout=30)
+    assert ask(draws, "select status, max(round) from run join decision on run_id = id") == [
+        ("CANCELLED", 0)
+    ]
+    assert edison(draws, "resume").code == 2
+
+
+def slow_run(shop: Folder) -> subprocess.Popen[str]:
+    """Start a run whose model takes its time, and return when the first look has been taken."""
+    shop.git("stash", "push", "--quiet", "prompts")
+    shop.edit("models.yaml", "model: small", "model: small, options: {latency_ms: 60}")
+    commit(shop)
+    shop.git("stash", "pop", "--quiet")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "edison_ci", "run", "--against", "main"],
+        cwd=shop.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert any("look 1 of 3: not clear yet" in line for line in process.stderr)
+    return process
 
 
 def stopped_after_the_first_look(shop: Folder, status: str) -> None:
@@ -247,6 +277,15 @@ def test_gate_goes_through_the_looks_again(edison: Edison, draws: Folder) -> Non
     _, run = told(edison, draws)
     again = json.loads(edison(draws, "gate", "--json").out)
     assert [row["sentence"] for row in again["gates"]] == [r["sentence"] for r in run["gates"]]
+
+
+def test_explain_says_at_which_look_a_cell_was_asked_for(edison: Edison, draws: Folder) -> None:
+    told(edison, draws)
+    (case,) = ask(draws, "select case_id from cell limit 1")[0]
+    for draw, number in ((0, 1), (1, 2)):
+        cell = f"{case}@small#{draw}"
+        assert json.loads(edison(draws, "explain", cell, "--json").out)["look"]["number"] == number
+        assert f"asked for before look {number} of 3" in edison(draws, "explain", cell).out
 
 
 def test_regrading_looks_as_often_as_was_looked(edison: Edison, draws: Folder) -> None:

@@ -15,6 +15,7 @@ from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look, looks_at
 from edison_ci.stats.sequential import decide_anytime
 from edison_ci.stats.verdicts import GateRule
+from edison_ci.store.runs import Part
 
 if TYPE_CHECKING:
     from edison_ci.decide.rows import GateRow
@@ -85,6 +86,19 @@ def test_a_gate_that_looks_once_is_not_looked_at_again(results: Results) -> None
     second = at(results, draws_look(2, 1), MORE, COMPOSITE, before=first.rows)
     assert second.rows[1] == first.rows[1]
     assert second.rows[0].verdict == "fail"
+
+
+def test_an_unsafe_answer_counts_whenever_it_came(results: Results) -> None:
+    flag = Part("pii", "safety", None, None, 0.0, "ok", "flag")
+    safety = {"metric": "safety.pii", "at_most": 0.0}
+    for index in range(10):
+        pair(results, f"case-{index}", (0.8, 0.8))
+    first = at(results, draws_look(1, 1), MORE, safety)
+    for index in range(10):
+        pair(results, f"case-{index}", (0.8, 0.8), draw=1, parts=(flag,) if index == 3 else ())
+    second = at(results, draws_look(2, 1), MORE, safety, before=first.rows)
+    assert [first.rows[1].verdict, second.rows[1].verdict] == ["pass", "fail"]
+    assert not goes_on(second.rows, draws_look(2, 1))
 
 
 def test_draws_are_not_added_where_they_cannot_help(results: Results) -> None:
