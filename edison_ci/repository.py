@@ -93,18 +93,19 @@ class Repository:
             raise self._unknown(ref)
         return commit
 
-    def base_for(self, ref: str) -> str:
+    def base_for(self, ref: str, *, fetch: bool = True) -> str:
         """Return the commit to compare the working tree with when asked to compare with `ref`.
 
         It is the last commit that HEAD and `ref` share, so what `ref` has gained since is not held
         against HEAD. When HEAD is the merge commit that a forge made for a pull request and `ref`
         is a branch, it is HEAD^1: the branch as it was merged, however old the local `ref` is.
+        Without `fetch` it is answered from what is here, in a shallow clone too.
         """
         head = self.head()
         if head is None:
             raise UsageError("there is no commit to compare yet", hint="commit something first")
         base = self._shared(ref, head)
-        if base is None and self.is_shallow():
+        if base is None and fetch and self.is_shallow():
             base = self._shared_after_fetching(ref, head)
         if base is None:
             raise self._unrelated(ref)

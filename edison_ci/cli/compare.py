@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli.deciding import base_beside
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
+from edison_ci.decide.again import decide_again
 from edison_ci.decide.comparison import Setting, Standing, require_alike, stand
 from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.lineup import LINEUP, Choice, line_up
@@ -106,8 +108,9 @@ def gate(state: State, wanted: str, against: str | None) -> None:
     """Say what the gates of today say of a run.
 
     Nothing is asked of any model and nothing is written: what was decided stays as it was. Without
-    --against the base is the one that the run was made with, if any. RUN is an id, `latest` or the
-    name of an experiment. The exit code is that of a run.
+    --against the base is the one that the run was made with, or else a stored run of the merge
+    base. A run that was looked at several times is looked at as often again. RUN is an id, `latest`
+    or the name of an experiment. The exit code is that of a run.
 
     Examples:
       edison gate
@@ -164,7 +167,10 @@ def _decided(
     has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
     background = Background(setting.clusters or {}, setting.quarantined, has_base)
     gates = project.experiment(run.experiment).file.gates
-    return decide(reader, gates, LINEUP if base else run.id, background)
+    if base is not None:
+        return decide(reader, gates, LINEUP, background)
+    with base_beside(project, run, gates, background) as known:
+        return decide_again(reader, gates, run, known)
 
 
 def _require_ended(run: Run) -> None:

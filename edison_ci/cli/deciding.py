@@ -1,18 +1,70 @@
-"""What do the gates say about a run whose cells are all graded?"""
+"""What do the gates say about a run whose cells are all graded, or as far as they are?"""
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.decide.again import decide_again
+from edison_ci.decide.decisions import decisions_of, write_decisions
+from edison_ci.decide.looking import goes_on, unclear_subjects
+from edison_ci.decide.stored_base import stored_base
 from edison_ci.decide.verdict import Background, RunDecision, decide
+from edison_ci.execute.orders import Conclusion
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator, Sequence
 
+    from edison_ci.config.decisions import Gate
+    from edison_ci.config.load import Project
+    from edison_ci.decide.rows import GateRow
     from edison_ci.execute.orders import Question
+    from edison_ci.store.runs import Run
 
 
-def decided(connection: sqlite3.Connection, question: Question) -> RunDecision:
-    """Return the decision on a question of a session."""
-    background = Background(question.clusters, question.quarantined, question.has_base)
-    return decide(connection, question.gates, question.run_id, background)
+def decided(project: Project, connection: sqlite3.Connection, question: Question) -> Conclusion:
+    """Return the decision on a question of a session; a look that was taken stays as it was."""
+    look, run_id = question.look, question.run_id
+    before: tuple[GateRow, ...] = ()
+    if look is not None:
+        taken = decisions_of(connection, run_id, round=look.number - 1)
+        if taken:
+            return _concluded(RunDecision.of(taken), question, stored=True)
+        if look.number > 1:
+            before = decisions_of(connection, run_id, round=look.number - 2)
+    background = Background(
+        question.clusters, question.quarantined, question.has_base, look, before
+    )
+    if look is not None:
+        return _concluded(decide(connection, question.gates, run_id, background), question)
+    run = find_run(connection, run_id)
+    with base_beside(project, run, question.gates, background) as known:
+        return _concluded(decide_again(connection, question.gates, run, known), question)
+
+
+@contextlib.contextmanager
+def base_beside(
+    project: Project, run: Run, gates: Sequence[Gate], background: Background
+) -> Iterator[Background]:
+    """Yield the background with a stored base, where a run has none and gates ask for one."""
+    asked = any(gate.no_worse_than is not None for gate in gates)
+    if background.has_base or run.base_commit is not None or not asked:
+        yield background
+        return
+    with stored_base(project, run, frozenset(background.quarantined)) as stored:
+        yield replace(background, stored=stored)
+
+
+def _concluded(decision: RunDecision, question: Question, *, stored: bool = False) -> Conclusion:
+    look, rows = question.look, decision.rows
+    return Conclusion(
+        decision.verdict,
+        decision.exit_code,
+        write_decisions(question.run_id, rows, now=question.now),
+        more=look is not None and goes_on(rows, look),
+        subjects=unclear_subjects(rows, look) if look is not None else None,
+        stored=stored,
+    )

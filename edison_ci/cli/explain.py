@@ -14,10 +14,12 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, count
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
 from edison_ci.execute.explaining import Explained, Said, Take, explain
+from edison_ci.plugins import later
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_cell, find_run, run_of_cell
 
 if TYPE_CHECKING:
+    from edison_ci.plan.looks import Look
     from edison_ci.records import Json
     from edison_ci.store.runs import Part
 
@@ -49,12 +51,19 @@ def explain_cell(state: State, cell: str, wanted: str | None) -> None:
         run_id = run_of_cell(reader, cell) if wanted is None and _ID.fullmatch(cell) else None
         run = find_run(reader, wanted or run_id or "latest")
         found = explain(reader, project, run, find_cell(reader, run.id, cell))
+        look: Look | None = _look_of_cell(reader, run, found.cell) if run.base_commit else None
     finally:
         reader.close()
     if terminal.json:
-        terminal.document(_document(found))
-    else:
-        _show(terminal, found)
+        terminal.document({**_document(found), "look": look.as_json() if look else None})
+        return
+    _show(terminal, found)
+    if look is not None:
+        terminal.result(f"asked for before look {look.number} of {look.of} that the gates took")
+
+
+# Loaded late: only a comparison is looked at more than once.
+_look_of_cell = later("edison_ci.decide.again:look_of_cell")
 
 
 # --- as JSON --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import UsageError
 from edison_ci.plan.document import as_json, matrix
 from edison_ci.plan.impact import Impact, impact_since
+from edison_ci.plan.looks import both_sides
 from edison_ci.plan.plan import Plan
 from edison_ci.plan.plan import plan as make_plan
 from edison_ci.plan.shards import MAX_SHARDS
@@ -20,6 +21,7 @@ from edison_ci.plugins import later
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.plan.estimate import Span
+    from edison_ci.plan.looks import Kind
 
 _NOTHING = "skipped: nothing affected"
 # Loaded late: while nothing is stored nothing can be reused.
@@ -143,12 +145,21 @@ def _show(terminal: Terminal, plan: Plan) -> None:
         low, high = plan.iterations.low, plan.iterations.high
         said = f"loop of {low:g} to {high:g} iterations; calls are those of all {high:g}"
         terminal.result(f"    {said}")
+    if plan.looks is not None and plan.iterations.high <= 1:
+        terminal.result(f"    {_looked_at(plan, plan.looks)}")
     for row in aligned(_rows(plan), right=frozenset({2, 3, 4, 5})):
         terminal.result("  " + row)
     _evidence(terminal, plan)
     for blocker in plan.blockers:
         terminal.result("  ", Ink("before a run:", ODD), f" {blocker}")
     terminal.result(f"  plan {plan.hash[:8]}")
+
+
+def _looked_at(plan: Plan, kind: Kind) -> str:
+    """Say how many calls a comparison takes that stops when it is clear."""
+    low, high = both_sides(kind, plan.cases, plan.calls + plan.reused)
+    said = f"with --against it is both sides: {low:,} calls before the first look, at most {high:,}"
+    return f"{said} ({'more_draws' if kind == 'draws' else 'adaptive_sampling'})"
 
 
 def _simulated(plan: Plan) -> str:

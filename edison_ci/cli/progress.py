@@ -17,6 +17,7 @@ from edison_ci.cli.terminal import ODD, Ink
 if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.execute.runner import Progress
+    from edison_ci.plan.looks import Look
 
 _EVERY_S = 0.1
 _LINES_APART_S = 0.5
@@ -44,7 +45,7 @@ class Display:
         if self._live:
             self._line(progress)
             return
-        tenth = 10 * progress.done // max(progress.total, 1)
+        tenth = 10 * progress.done // _most(progress)
         now = time.monotonic()
         if tenth > self._tenth and (now >= self._next or tenth == 10):
             # A run that takes less than a second does not fill a log with ten lines.
@@ -57,13 +58,23 @@ class Display:
         self.clear()
         self._terminal.note(Ink("budget:", ODD), f" {100 * used:.0f}% of {budget} is booked")
 
+    def look(self, look: Look, more: bool) -> None:
+        """Say that the gates are not clear yet, and that more is asked for."""
+        if not more or look.kind != "draws" or self._quiet:
+            return
+        self.clear()
+        self._tenth = -1
+        draws = look.at // look.number * (look.number + 1)
+        said = f"  look {look.number} of {look.of}: not clear yet, going on to {draws} draws a case"
+        self._terminal.note(said)
+
     def _line(self, progress: Progress) -> None:
         now = time.monotonic()
-        last = progress.done >= progress.total
+        last = progress.done >= _most(progress)
         if now < self._next and not last:
             return
         self._next = now + _EVERY_S
-        share = progress.done / max(progress.total, 1)
+        share = progress.done / _most(progress)
         full = round(_WIDTH * share)
         bar = "#" * full + "-" * (_WIDTH - full)
         left = self._left(progress, now)
@@ -79,7 +90,7 @@ class Display:
         done = progress.done - self._first
         if done < 1 or now - self._begun < 1:
             return ""
-        seconds = (now - self._begun) / done * (progress.total - progress.done)
+        seconds = (now - self._begun) / done * (_most(progress) - progress.done)
         return f", {span(now - self._begun)}, about {span(seconds)} left"
 
     def clear(self) -> None:
@@ -94,7 +105,13 @@ def _told(progress: Progress) -> str:
     spent = progress.tally.cost_microusd
     cost = f", {dollars(spent)}" if spent else ""
     errors = f", {progress.cells['error']:,} errors" if progress.cells["error"] else ""
-    return f"{progress.done:,} of {progress.total:,} cells{errors}{cost}"
+    most = f"at most {progress.most:,}" if progress.most else f"{progress.total:,}"
+    return f"{progress.done:,} of {most} cells{errors}{cost}"
+
+
+def _most(progress: Progress) -> int:
+    """Return the cells that it may come to: what is shown never goes beyond the whole."""
+    return max(progress.total, progress.most, 1)
 
 
 def dollars(microusd: float) -> str:

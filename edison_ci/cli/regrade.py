@@ -9,15 +9,13 @@ import click
 
 from edison_ci.cli.against import match_again
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.run import Asking, Table, document
+from edison_ci.cli.run import Asking, Table, document, told_of
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require
 from edison_ci.config.load import Project, find_root, load_project
-from edison_ci.decide.decisions import decisions_of
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.regrading import regrading
-from edison_ci.execute.summary import summarize
 from edison_ci.execute.work import HEAD
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
@@ -78,17 +76,16 @@ def _finish(terminal: Terminal, project: Project, ended: Ended) -> None:
     assert kept is not None  # it was asked for
     reader = open_reader(project.root / project.file.results)
     try:
-        summary = summarize(reader, find_run(reader, ended.run_id))
-        rows = decisions_of(reader, ended.run_id)
+        told = told_of(reader, find_run(reader, ended.run_id))
     finally:
         reader.close()
     code = int(ended.exit_code)
     _left_out(terminal, kept)
     if terminal.json:
         about = {"run_id": kept.run.id, "left_out": kept.found.as_json()}
-        terminal.document({**document([(summary, rows)], code), "regraded": about})
+        terminal.document({**document([told], code), "regraded": about})
     else:
-        show_run(terminal, summary, rows, ended.progress.closed)
+        show_run(terminal, told.summary, told.rows, ended.progress.closed, told.weak)
     if code:
         raise click.exceptions.Exit(code)
 

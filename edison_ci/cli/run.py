@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,7 +21,7 @@ from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.decide.decisions import decisions_of
-from edison_ci.decide.rows import GateRow
+from edison_ci.decide.rows import GateRow, looks_json
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.detailing import detailed
@@ -31,16 +31,20 @@ from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.plan.impact import impact_since
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.shards import Shard, parse_shard
+from edison_ci.plugins import later
 from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
+    from edison_ci.decide.pruning import Rival
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.store.runs import Run
 
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 _ASK_ABOVE_MICROUSD = 1_000_000
@@ -237,7 +241,7 @@ class Asking:
         mark = (Ink("  simulated", ODD),) if plan.simulated else ()
         terminal.note(
             Ink(plan.experiment, bold=True),
-            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}",
+            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
             *mark,
         )
         cost = plan.cost_microusd
@@ -248,6 +252,14 @@ class Asking:
             click.confirm(f"It may cost {spent}. Go on?", abort=True, err=True)
         else:
             terminal.note(f"it may cost {spent}")
+
+
+def _range(plan: Plan) -> str:
+    """Say how many calls a run makes that stops when it is clear."""
+    if plan.looks is None:
+        return ""
+    why = "more_draws" if plan.looks == "draws" else "adaptive_sampling"
+    return f"; {plan.fewest_calls:,} to {plan.calls:,} calls ({why})"
 
 
 def _problem(file: str, blocker: str) -> Problem:
@@ -286,6 +298,7 @@ class Table:
             on_plan=self.asking,
             on_progress=display.progress,
             on_alert=display.alert,
+            on_look=display.look,
         )
         try:
             yield Session(match.project, match.experiment, tools, against=match.against)
@@ -300,17 +313,14 @@ def finish(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
     if ended:
         reader = open_reader(project.root / project.file.results)
         try:
-            told = [
-                (summarize(reader, find_run(reader, e.run_id)), decisions_of(reader, e.run_id))
-                for e in ended
-            ]
+            told = [told_of(reader, find_run(reader, e.run_id)) for e in ended]
         finally:
             reader.close()
     if terminal.json:
         terminal.document(document(told, code))
     else:
-        for (summary, rows), end in zip(told, ended, strict=True):
-            show_run(terminal, summary, rows, end.progress.closed)
+        for one, end in zip(told, ended, strict=True):
+            show_run(terminal, one.summary, one.rows, end.progress.closed, one.weak)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -321,20 +331,37 @@ def most_important(codes: Any) -> int:
     return next(code for code in _PRECEDENCE if code in found)
 
 
-Told = tuple[RunSummary, tuple[GateRow, ...]]
-"""A run, and what its gates said."""
+class Told(NamedTuple):
+    """A run, what its gates said, and which of its prompts are shown to be worse."""
+
+    summary: RunSummary
+    rows: tuple[GateRow, ...]
+    weak: tuple[Rival, ...]
+
+
+def told_of(reader: sqlite3.Connection, run: Run) -> Told:
+    """Return everything that is told of a run."""
+    summary = summarize(reader, run)
+    weak = _weak_prompts(reader, run) if len(summary.prompts) > 1 else ()
+    return Told(summary, decisions_of(reader, run.id), weak)
+
+
+# Loaded late: a run of one prompt has no rivals to compare.
+_weak_prompts = later("edison_ci.decide.pruning:weak_prompts")
 
 
 def document(told: list[Told], code: int) -> dict[str, Any]:
     """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
-    verdicts = {summary.run.verdict for summary, _ in told}
+    verdicts = {one.summary.run.verdict for one in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
     runs = [
         {
-            **detailed(as_json(summary, rows), summary.breakdown),
-            "quarantined": quarantined_in(summary),
+            **detailed(as_json(one.summary, one.rows), one.summary.breakdown),
+            "quarantined": quarantined_in(one.summary),
+            "looks": looks_json(one.rows),
+            "weak_prompts": [rival.as_json() for rival in one.weak],
         }
-        for summary, rows in told
+        for one in told
     ]
     return {"verdict": verdict, "exit_code": code, "runs": runs}

@@ -12,11 +12,10 @@ from edison_ci import times
 from edison_ci.cli.breakdown import show_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
-from edison_ci.cli.run import document
+from edison_ci.cli.run import document, told_of
 from edison_ci.cli.summary import STATUS_COLORS, points, show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal
 from edison_ci.config.load import find_root
-from edison_ci.decide.decisions import decisions_of
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.operate.actors import Role
@@ -61,19 +60,18 @@ def status(state: State, wanted: str | None, facets: bool) -> None:
     reader = _reader(project)
     try:
         if wanted is not None:
-            summary = summarize(reader, _seen(project, find_run(reader, wanted)))
-            rows = decisions_of(reader, summary.run.id)
+            told = told_of(reader, _seen(project, find_run(reader, wanted)))
         else:
             summaries = [summarize(reader, _seen(project, r)) for r in recent_runs(reader)]
     finally:
         reader.close()
     if wanted is not None:
         if terminal.json:
-            terminal.document(document([(summary, rows)], ExitCode.DONE))
+            terminal.document(document([told], ExitCode.DONE))
         else:
-            show_run(terminal, summary, rows)
+            show_run(terminal, told.summary, told.rows, weak=told.weak)
             if facets:
-                show_facets(terminal, summary)
+                show_facets(terminal, told.summary)
     elif terminal.json:
         terminal.document({"runs": [as_json(s) for s in summaries]})
     else:
@@ -131,11 +129,10 @@ def watch(state: State, wanted: str, since: int) -> None:
                 terminal.compact(_event(event))
             else:
                 _tell(terminal, event)
-        summary = summarize(reader, _seen(project, find_run(reader, run.id)))
-        rows = decisions_of(reader, run.id)
+        told = told_of(reader, _seen(project, find_run(reader, run.id)))
     finally:
         reader.close()
-    show_run(terminal, summary, rows)
+    show_run(terminal, told.summary, told.rows, weak=told.weak)
 
 
 def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:
@@ -171,6 +168,12 @@ def _tell(terminal: Terminal, event: Event) -> None:
     elif event.type == "status:changed":
         color = STATUS_COLORS.get(data["to"], ODD)
         terminal.result(f"{clock}  {data['from']} -> ", Ink(data["to"], color))
+    elif event.type == "aggregate:completed" and "look" in data:
+        look = data["look"]
+        going = "going on" if data["more"] else "that is all"
+        terminal.result(
+            f"{clock}  look {look['number']} of {look['of']}: {data['verdict']}, {going}"
+        )
     elif event.type in ("error", "cost:alert"):
         terminal.result(f"{clock}  ", Ink(event.type, ODD), f"  {json.dumps(data)}")
 

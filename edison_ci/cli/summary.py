@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from edison_ci.cli.breakdown import show_breakdown, spread_of
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
+from edison_ci.decide.rows import stopped_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.cli.terminal import Terminal
+    from edison_ci.decide.pruning import Rival
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.summary import PartScore, RunSummary, Scored
     from edison_ci.stats.intervals import Interval
@@ -24,6 +26,7 @@ def show_run(
     summary: RunSummary,
     rows: Sequence[GateRow] = (),
     closed: Mapping[str, str] | None = None,
+    weak: Sequence[Rival] = (),
 ) -> None:
     """Print what a run found, and what to type next."""
     run = summary.run
@@ -48,7 +51,7 @@ def show_run(
     show_breakdown(terminal, summary)
     _change(terminal, summary)
     _counts(terminal, summary)
-    _gates(terminal, rows)
+    _gates(terminal, rows, weak)
     for lane, reason in (closed or {}).items():
         terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
     terminal.result(f"  run {run.id}")
@@ -63,8 +66,8 @@ def show_run(
         terminal.note(f"Go on with: edison resume {run.id}")
 
 
-def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
-    """Print what the gates said, each with what it is about."""
+def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -> None:
+    """Print what the gates said, each with what it is about, and which prompts fall behind."""
     prompts = len({row.prompt for row in rows if row.prompt}) > 1
     models = len({row.model for row in rows if row.model}) > 1
     for row in rows:
@@ -72,6 +75,10 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow]) -> None:
         about = row.metric + (f" of {row.prompt}" if prompts and row.prompt else "")
         about += f" with {row.model}" if models and row.model else ""
         terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
+    if sentence := stopped_sentence(rows):
+        terminal.result(f"  {sentence}")
+    for rival in weak:
+        terminal.result(f"  {rival.sentence}")
 
 
 def _change(terminal: Terminal, summary: RunSummary) -> None:

@@ -6,17 +6,14 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.decisions import write_decisions
 from edison_ci.execute.grading import CellGrader
-from edison_ci.execute.orders import Conclusion, Question, Tools
+from edison_ci.execute.orders import Tools
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site
 from edison_ci.plugins import later
 from edison_ci.providers.adapters import provider_for
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.cli.options import State
     from edison_ci.config.load import Project
 
@@ -35,14 +32,7 @@ def tools_for(state: State, project: Project) -> Tools:
         tree=project.tree,
         trust=project.trust,
     )
-    return Tools(provider, CellGrader.of, decide=conclude)
-
-
-def conclude(connection: sqlite3.Connection, question: Question) -> Conclusion:
-    """Let the gates decide about a run."""
-    decision = _decide(connection, question)
-    write = write_decisions(question.run_id, decision.rows, now=question.now)
-    return Conclusion(decision.verdict, decision.exit_code, write)
+    return Tools(provider, CellGrader.of, decide=partial(_decide, project))
 
 
 # Loaded late: a run without gates needs no statistics but its intervals.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Side: TypeAlias = Literal["head", "base"]
 SIDES: tuple[Side, Side] = ("base", "head")
+_ALL_DRAWS = 1 << 40
 
 
 class Subject(NamedTuple):
@@ -99,6 +100,26 @@ class Evidence:
     connection: sqlite3.Connection
     run_id: str
     quarantined: Collection[str] = frozenset()
+    draws: int | None = None
+    """Draws of a case that count; None for all."""
+
+    def cases(self) -> list[tuple[str, str | None]]:
+        """Return the cases of a run with their clusters."""
+        return self.connection.execute(
+            "select case_id, max(cluster) from cell where run_id = ? group by case_id",
+            (self.run_id,),
+        ).fetchall()
+
+    def one_version(self, subjects: Iterable[Subject]) -> bool:
+        """Whether both sides ask with the same prompts."""
+        return all(
+            self.connection.execute(
+                "select count(distinct version) from cell where run_id = ? and prompt = ?",
+                (self.run_id, subject.prompt),
+            ).fetchone()[0]
+            == 1
+            for subject in subjects
+        )
 
     def subjects(self, side: Side) -> tuple[Subject, ...]:
         """Return the prompts and models that a side has cells of."""
@@ -182,14 +203,15 @@ class Evidence:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _counted(self, query: str, chosen: list[dict[str, str]]) -> Iterator[int]:
+    def _counted(self, query: str, chosen: list[dict[str, str | int]]) -> Iterator[int]:
         for values in chosen:
             for case, hit in self.connection.execute(query, values):
                 if case not in self.quarantined:
                     yield hit
 
-    def _where(self, subject: Subject, side: Side) -> dict[str, str]:
+    def _where(self, subject: Subject, side: Side) -> dict[str, str | int]:
         return {
+            "draws": _ALL_DRAWS if self.draws is None else self.draws,
             "run": self.run_id,
             "side": side,
             "prompt": subject.prompt,
@@ -252,7 +274,10 @@ class Evidence:
 
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
 """Case, draw, status, value, and address and take of the answer."""
-_CELLS = "c.run_id = :run and c.side = :side and c.prompt = :prompt and c.model = :model"
+_CELLS = (
+    "c.run_id = :run and c.side = :side and c.prompt = :prompt and c.model = :model "
+    "and c.draw < :draws"
+)
 
 
 class _Totals:

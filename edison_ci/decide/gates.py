@@ -56,6 +56,8 @@ class Question:
     evidence: Evidence
     subjects: tuple[Subject, ...]
     clusters: Mapping[str, str]
+    level: float | None = None
+    """How sure it must be at an early look; None for the gate's own confidence."""
 
     @property
     def limit(self) -> Limit | None:
@@ -67,13 +69,22 @@ class Question:
     @property
     def confidence(self) -> float:
         """How sure the gate must be: always more than a coin."""
-        return max(self.gate.confidence, 0.5 + _SMALLEST_MARGIN)
+        wanted = self.gate.confidence if self.level is None else self.level
+        return max(wanted, 0.5 + _SMALLEST_MARGIN)
 
     def clusters_of(self, cases: Sequence[str]) -> tuple[str, ...] | None:
         """Return the cluster of each case; a case without one stands for itself."""
         if not any(case in self.clusters for case in cases):
             return None
         return tuple(self.clusters.get(case, f"\0alone {case}") for case in cases)
+
+    def points(self, pairs: Pairs) -> float:
+        """Return the margin in points of 0-1; a relative one is a share of the base's mean."""
+        margin = self.gate.effective_margin
+        value = margin.value
+        if margin.relative and pairs.n:
+            value = points_margin(margin.value, pairs.means("base"))
+        return min(max(value, _SMALLEST_MARGIN), 1 - _SMALLEST_MARGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +124,14 @@ def _scores(question: Question) -> Finding:
     found = question.evidence.pairs(question.metric, question.subjects)
     pairs, missing = _pairs(question, found)
     rule = GateRule(
-        margin=_points(question, pairs),
+        margin=question.points(pairs),
         confidence=question.confidence,
         worst_case_drop=question.gate.worst_case_drop,
         fail_rule=question.gate.fail_rule,
         guarantee=question.gate.guarantee,
     )
     if _same(found):
-        decision = _allow(identical_outputs(pairs.n, rule), missing.count, lambda: True)
+        decision = allow_for_missing(identical_outputs(pairs.n, rule), missing.count, lambda: True)
     else:
         decision = decide(pairs, rule, rng=generator_for(found.cases), missing=missing)
         decision = _honest_about_more(decision, pairs, rule)
@@ -165,7 +176,7 @@ def _amounts(question: Question) -> Finding:
 
     def passes_at_worst() -> bool:
         """Decide again with missing heads at the highest amounts, and never below their base."""
-        worst = _quantile(pairs.means("head").tolist(), 1 - _WORST_QUANTILE)
+        worst = quantile(pairs.means("head").tolist(), 1 - _WORST_QUANTILE)
         imputed = Pairs(
             (*pairs.base, *((base,) for base in missing.base_only)),
             (*pairs.head, *((max(worst, base),) for base in missing.base_only)),
@@ -173,7 +184,7 @@ def _amounts(question: Question) -> Finding:
         again = decide_amount(imputed, rule, rng=generator_for(found.cases))
         return again.verdict is Verdict.PASS
 
-    return _compared(question, found, _allow(decision, missing.count, passes_at_worst))
+    return _compared(question, found, allow_for_missing(decision, missing.count, passes_at_worst))
 
 
 def _compared(question: Question, found: Paired, decision: GateDecision) -> Finding:
@@ -214,15 +225,6 @@ def _pairs(question: Question, found: Paired) -> tuple[Pairs, Missing]:
     return pairs, Missing(found.missing, tuple(found.base_only))
 
 
-def _points(question: Question, pairs: Pairs) -> float:
-    """Return the margin in points of 0-1; a relative one is a share of the base's mean."""
-    margin = question.gate.effective_margin
-    value = margin.value
-    if margin.relative and pairs.n:
-        value = points_margin(margin.value, pairs.means("base"))
-    return min(max(value, _SMALLEST_MARGIN), 1 - _SMALLEST_MARGIN)
-
-
 def _same(found: Paired) -> bool:
     """Whether both sides are the same answers, and nearly all of them are there."""
     planned = len(found.cases) + found.missing
@@ -259,7 +261,7 @@ def _counted(question: Question, sample: Sample, limit: Limit) -> GateDecision:
         worst = round(_worst(sample, limit)) * sample.missing
         return decided(sample.missing, worst).verdict is Verdict.PASS
 
-    return _allow(decided(), sample.missing, passes_at_worst)
+    return allow_for_missing(decided(), sample.missing, passes_at_worst)
 
 
 def _levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
@@ -276,14 +278,14 @@ def _levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
         worst = [_worst(sample, limit)] * sample.missing
         return decided(worst).verdict is Verdict.PASS
 
-    return _allow(decided(), sample.missing, passes_at_worst)
+    return allow_for_missing(decided(), sample.missing, passes_at_worst)
 
 
 def _amount_level(question: Question, limit: Limit) -> Finding:
     sample = question.evidence.sample(question.metric, question.subjects)
     n = len(sample.values)
     mean = math.fsum(sample.values) / n if n else None
-    decision = _allow(decide_as_is(mean, n, limit), sample.missing, lambda: True)
+    decision = allow_for_missing(decide_as_is(mean, n, limit), sample.missing, lambda: True)
     return Finding(decision, lambda said: wording.amount_level(said, question.metric, limit))
 
 
@@ -325,7 +327,7 @@ def _advising(decision: GateDecision) -> GateDecision:
     return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=more)
 
 
-def _allow(
+def allow_for_missing(
     decision: GateDecision, missing: int, passes_at_worst: Callable[[], bool]
 ) -> GateDecision:
     """Allow for missing cases as STATS 7 does, where the decision has not done so."""
@@ -346,10 +348,15 @@ def _allow(
 def _worst(sample: Sample, limit: Limit) -> float:
     """Return nearly the worst value of a case that was seen."""
     share = _WORST_QUANTILE if limit.wanted == "at_least" else 1 - _WORST_QUANTILE
-    return _quantile(sample.values, share)
+    return quantile(sample.values, share)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def worst_quantile(values: Sequence[float]) -> float:
+    """Return nearly the worst score that was seen."""
+    return quantile(values, _WORST_QUANTILE)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
     """Return the value below which a share of the values lies, rounding to the worse side."""
     place = share * (len(values) - 1)
     return sorted(values)[math.floor(place) if share < 0.5 else math.ceil(place)]

@@ -47,9 +47,16 @@ def _material(run: Run) -> dict[str, Any]:
 
 def _experiment(kept: dict[str, Any], name: str) -> tuple[str, dict[str, Any]]:
     for place, value in kept.items():
+        if place.startswith("base: "):
+            continue  # what it was compared with has an experiment of the same name
         if isinstance(value, dict) and value.get("experiment") == name:
             return place, value
     return "", {}
+
+
+def experiment_in(kept: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an experiment as a run was planned on it."""
+    return _experiment(kept, name)[1]
 
 
 def _plays(value: Any) -> bool:

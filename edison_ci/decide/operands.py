@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 PRODUCTION = "production"
 _VERSION = re.compile(r"(?P<prompt>.+)@(?P<hash>[0-9a-f]{4,64})")
 _LABEL = re.compile(r"v([1-9][0-9]*)")
-_OWN_MATERIAL = """coalesce(json_extract(snapshot, '$."command line".against.material'), 'head')"""
+OWN_MATERIAL = """coalesce(json_extract(snapshot, '$."command line".against.material'), 'head')"""
+"""SQL of whose material a run was measured with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +161,10 @@ class Operands:
             raise UsageError(f"{told} of which experiment?", hint=f"say --experiment: {names}")
         if beside is not None and beside.side == "head" and beside.run.base_commit == commit:
             return Choice(told, beside.run, "base")  # measured together, on the same material
-        found = self._newest(f"commit_id = ? and {_OWN_MATERIAL} = 'head'", experiment, commit)
+        found = self._newest(f"commit_id = ? and {OWN_MATERIAL} = 'head'", experiment, commit)
         if found is not None:
             return Choice(told, found)
-        found = self._newest(f"base_commit = ? and {_OWN_MATERIAL} = 'head'", experiment, commit)
+        found = self._newest(f"base_commit = ? and {OWN_MATERIAL} = 'head'", experiment, commit)
         if found is not None:
             return Choice(told, found, "base")
         raise UsageError(

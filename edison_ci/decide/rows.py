@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 RowVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "skipped"]
 
@@ -59,3 +59,29 @@ class GateRow:
         """Return the row as it appears in `--json`."""
         shown = {name: getattr(self, name) for name in SHOWN}
         return {**shown, "if_unclear": self.if_unclear, "detail": dict(self.detail)}
+
+
+def looks_json(rows: Sequence[GateRow]) -> dict[str, Any] | None:
+    """Return how far a run with several looks came; None if it was looked at once."""
+    looks = [row.detail["look"] for row in rows if row.detail.get("look")]
+    if not looks:
+        return None
+    last = max(looks, key=lambda look: int(look["number"]))
+    shown = {name: last[name] for name in ("kind", "number", "of", "at", "most")}
+    return {**shown, "sentence": stopped_sentence(rows)}
+
+
+def stopped_sentence(rows: Sequence[GateRow]) -> str | None:
+    """Say how early sampling stopped; None if cases were not taken one after another."""
+    sampled = [row for row in rows if row.detail.get("look", {}).get("kind") == "cases"]
+    if not sampled:
+        return None
+    last = max((row.detail["look"] for row in sampled), key=lambda look: int(look["number"]))
+    at, most = int(last["at"]), int(last["most"])
+    reached = f"{at:,} of {most:,} cases"
+    if any(row.verdict == "inconclusive" for row in sampled):
+        return f"Still not clear after {reached} (early-stopping corrected)."
+    if at >= most:
+        return f"Clear after all {most:,} cases (early-stopping corrected)."
+    saved = f"Saved about {100 * (1 - at / most):.0f}% of the cost."
+    return f"Stopped after {reached}: already clear (early-stopping corrected). {saved}"

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide import wording
 from edison_ci.decide.evidence import Evidence
-from edison_ci.decide.gates import Finding, Question, decide_gate
+from edison_ci.decide.gates import Finding, Question
+from edison_ci.decide.looking import carried, goes_on, look_at, settles_later
 from edison_ci.decide.metrics import metric_of
 from edison_ci.decide.rows import GateRow, RowVerdict
 from edison_ci.errors import ExitCode
+from edison_ci.plan.looks import takes_part
 from edison_ci.stats.families import decide_family
 from edison_ci.stats.verdicts import Verdict
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Gate
     from edison_ci.decide.evidence import Subject
+    from edison_ci.plan.looks import Look
     from edison_ci.stats.verdicts import GateDecision
 
 
@@ -33,6 +36,23 @@ class Background:
     """Cases that run and are shown, but never gate."""
     has_base: bool = False
     """Whether there is anything to compare with."""
+    look: Look | None = None
+    """Which of several looks this is; None for the only one."""
+    before: tuple[GateRow, ...] = ()
+    """What the look before it said."""
+    stored: Stored = field(default_factory=lambda: Stored())
+    """What stands in for a base that was not measured with the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Stored cells that the head is compared with, or why there are none."""
+
+    evidence: Evidence | None = None
+    """Both sides, as if they had been measured together."""
+    told: str = ""
+    """Which run it is, or why there is none."""
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +86,49 @@ def decide(
 ) -> RunDecision:
     """Decide every gate on the stored cells of a run; nothing else is read, nothing is written."""
     background = background or Background()
-    evidence = Evidence(connection, run_id, frozenset(background.quarantined))
-    sides = _Sides(
-        evidence.subjects("head"),
-        frozenset(evidence.subjects("base")) if background.has_base else None,
-    )
-    asked = [row for gate in gates for row in _asked(evidence, gate, sides, background)]
-    findings = [row.finding for row in asked if row.finding is not None]
-    decided = iter(decide_family([f.decision for f in findings]).items if findings else ())
-    return RunDecision.of(
-        _skipped(row) if row.finding is None else _decided(row, row.finding, next(decided))
-        for row in asked
-    )
+    look = background.look
+    draws = look.at if look is not None and look.kind == "draws" else None
+    evidence = Evidence(connection, run_id, frozenset(background.quarantined), draws)
+    sides = _Sides.of(evidence, background)
+    asked = [row for gate in gates for row in _asked(gate, sides, background)]
+    kept: list[GateRow | None] = [None] * len(asked)
+    if look is not None and len(background.before) == len(asked):
+        kept = [
+            old if carried(old, row.gate, look) else None
+            for old, row in zip(background.before, asked, strict=True)
+        ]
+    first = [
+        old or (_waiting(row) if settles_later(row.gate, look) and row.question else None)
+        for old, row in zip(kept, asked, strict=True)
+    ]
+    rows = _together(asked, first, look)
+    if look is None or goes_on(rows, look):
+        return RunDecision.of(rows)
+    # Sampling has stopped: now those are decided that waited for it, the others stay.
+    done = [None if row.detail.get("waiting") else row for row in rows]
+    return RunDecision.of(_together(asked, done, look) if None in done else rows)
+
+
+def _together(
+    asked: Sequence[_Asked], kept: Sequence[GateRow | None], look: Look | None
+) -> list[GateRow]:
+    """Decide the rows that are not kept, allowing for all."""
+    findings = [
+        look_at(row.question, look) if row.question is not None and old is None else None
+        for row, old in zip(asked, kept, strict=True)
+    ]
+    new = [finding.decision for finding in findings if finding is not None]
+    others = [p for row in kept if row is not None and (p := _counted_p(row)) is not None]
+    decided = iter(decide_family(new, others=others).items if new else ())
+    rows = []
+    for row, old, finding in zip(asked, kept, findings, strict=True):
+        if old is not None:
+            rows.append(old)
+        elif finding is None:
+            rows.append(_skipped(row))
+        else:
+            rows.append(_decided(row, finding, next(decided), look))
+    return rows
 
 
 class _Asked(NamedTuple):
@@ -85,27 +136,39 @@ class _Asked(NamedTuple):
 
     gate: Gate
     subject: Subject | None
-    finding: Finding | None
+    question: Question | None
     reason: str = ""
-    """Why there is no finding."""
+    """Why nothing is asked."""
+    stored: Stored | None = None
+    """What it is compared with, if that was measured another time."""
 
 
 class _Sides(NamedTuple):
-    """The prompts and models of both sides; the base may be absent."""
+    """What gates look at: head alone, and head against base, which may have been measured apart."""
 
-    head: tuple[Subject, ...]
-    base: frozenset[Subject] | None
+    alone: Evidence
+    compared: Evidence | None
+    heads: tuple[Subject, ...]
+    bases: frozenset[Subject]
+
+    @classmethod
+    def of(cls, evidence: Evidence, background: Background) -> _Sides:
+        compared = evidence if background.has_base else background.stored.evidence
+        bases = frozenset(compared.subjects("base")) if compared is not None else frozenset()
+        return cls(evidence, compared, evidence.subjects("head"), bases)
 
 
-def _asked(evidence: Evidence, gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
-    heads, bases = sides
+def _asked(gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
+    heads, comparing = sides.heads, gate.no_worse_than is not None
     groups: list[tuple[Subject | None, tuple[Subject, ...]]] = [(None, heads)]
     if gate.per == "model" and heads:
         groups = [(subject, (subject,)) for subject in heads]
-    if gate.no_worse_than is None:
-        bases = frozenset(heads)
-    elif bases is None:
-        return [_Asked(gate, subject, None, wording.NO_BASE) for subject, _ in groups]
+    evidence = sides.compared if comparing else sides.alone
+    if evidence is None:
+        reason = background.stored.told or wording.NO_BASE
+        return [_Asked(gate, subject, None, reason) for subject, _ in groups]
+    bases = sides.bases if comparing else frozenset(heads)
+    stored = background.stored if comparing and not background.has_base else None
     metric = metric_of(evidence.connection, evidence.run_id, gate.metric)
     rows = []
     for subject, members in groups:
@@ -114,20 +177,40 @@ def _asked(evidence: Evidence, gate: Gate, sides: _Sides, background: Background
             rows.append(_Asked(gate, subject, None, wording.no_base_of(subject)))
             continue
         question = Question(gate, metric, evidence, known, background.clusters)
-        rows.append(_Asked(gate, subject, decide_gate(question)))
+        rows.append(_Asked(gate, subject, question, stored=stored))
     return rows
+
+
+def _waiting(row: _Asked) -> GateRow:
+    """Return the row of a gate that is decided when sampling has stopped."""
+    detail = {"waiting": True, "tested": _is_tested(row)}
+    return GateRow(verdict="inconclusive", sentence=wording.WAITING, detail=detail, **_named(row))
+
+
+def _is_tested(row: _Asked) -> bool:
+    """Whether a row will have a p: amounts and wins against the base do."""
+    kind = row.question.metric.kind if row.question is not None else "share"
+    return row.gate.no_worse_than is not None and kind in ("amount", "wins")
+
+
+def _counted_p(row: GateRow) -> float | None:
+    """Return the p with which a row counts in the family; not decided yet, it says nothing."""
+    return 1.0 if row.detail.get("waiting") and row.detail.get("tested") else row.p
 
 
 def _skipped(row: _Asked) -> GateRow:
     return GateRow(verdict="skipped", sentence=row.reason, **_named(row))
 
 
-def _decided(row: _Asked, finding: Finding, decision: GateDecision) -> GateRow:
+def _decided(row: _Asked, finding: Finding, decision: GateDecision, look: Look | None) -> GateRow:
     if decision.verdict is not finding.decision.verdict and decision.n_more == 1:
         # The other gates are in the way, not a lack of cases.
         decision = replace(decision, n_more=None)
     sentence, notes = finding.say(decision), decision.notes
-    if decision.verdict is Verdict.INCONCLUSIVE and row.gate.if_unclear == "more_draws":
+    if row.stored is not None:
+        sentence = f"{sentence} {row.stored.told}"
+    unclear = decision.verdict is Verdict.INCONCLUSIVE
+    if unclear and look is None and row.gate.if_unclear == "more_draws":
         sentence, notes = f"{sentence} {wording.MORE_DRAWS}", (*notes, wording.MORE_DRAWS)
     return GateRow(
         verdict=decision.verdict.value,
@@ -152,9 +235,20 @@ def _decided(row: _Asked, finding: Finding, decision: GateDecision) -> GateRow:
             "n_more_range": None if decision.n_more_range is None else [*decision.n_more_range],
             "seed": None if finding.seed is None else f"{finding.seed:064x}",
             "notes": [*notes],
+            **_circumstances(row, decision, look),
         },
         **_named(row),
     )
+
+
+def _circumstances(row: _Asked, decision: GateDecision, look: Look | None) -> dict[str, Any]:
+    """Return what has to be known of a decision that was not made once, on one run."""
+    told: dict[str, Any] = {}
+    if look is not None and takes_part(row.gate, look.kind):
+        told["look"] = {**look.as_json(), "alpha": decision.alpha}
+    if row.stored is not None:
+        told["base"] = dict(row.stored.about)
+    return told
 
 
 def _named(row: _Asked) -> dict[str, Any]:

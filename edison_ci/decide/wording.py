@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from edison_ci.config.decisions import Gate
     from edison_ci.decide.evidence import Share, Subject
     from edison_ci.decide.metrics import Metric
+    from edison_ci.plan.looks import Look
     from edison_ci.stats.levels import Limit
     from edison_ci.stats.verdicts import GateDecision
 
 NO_BASE = "No base to compare with: get one with `edison run --against REF`, such as main."
-MORE_DRAWS = "More draws were asked for; they are not taken yet."
+MORE_DRAWS = "More draws need both sides in one run: `edison run --against REF`."
+WAITING = "Decided when sampling stops."
 NEAR = "perhaps a real drop close to your tolerance"
 IDENTICAL = "nothing to compare: identical outputs by construction"
 
@@ -47,6 +49,31 @@ def comparison(decision: GateDecision, metric: Metric) -> str:
     if decision.kind == "relative" and decision.value is None:
         return _noted(_from_nothing(decision, metric), decision)
     return _noted(gate_sentence(decision, what=metric.said), decision)
+
+
+def planned_look(said: str, decision: GateDecision, look: Look) -> str:
+    """Say at which of the planned looks something was decided."""
+    draws = "1 draw" if look.at == 1 else f"{look.at:,} draws"
+    if decision.verdict is not Verdict.INCONCLUSIVE:
+        return f"{said} Clear at look {look.number} of {look.of}, at {draws} a case."
+    if look.last:
+        return f"{said} Still not clear at look {look.number} of {look.of}, at {draws} a case."
+    return f"{said} Not clear at look {look.number} of {look.of}, at {draws} a case."
+
+
+def sampled(decision: GateDecision, metric: Metric, look: Look) -> str:
+    """Say how both sides compare on the cases that were taken so far."""
+    if decision.verdict is Verdict.INCONCLUSIVE and decision.value is not None:
+        low, high = (signed(end) for end in decision.interval or (-1.0, 1.0))
+        said = _noted(f"Changed by {signed(decision.value)} (likely {low} to {high}).", decision)
+        for note in decision.notes:
+            said += f" {note[:1].upper()}{note[1:]}." if "comparisons" in note else ""
+    else:
+        said = comparison(decision, metric)
+    reached = f"{look.at:,} of {cases(look.most)} (early-stopping corrected)"
+    if decision.verdict is not Verdict.INCONCLUSIVE:
+        return f"{said} Clear after {reached}."
+    return f"{said} {'Still not' if look.last else 'Not'} clear after {reached}."
 
 
 def level(decision: GateDecision, metric: Metric) -> str:

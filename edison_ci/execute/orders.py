@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.lanes import Lanes
     from edison_ci.execute.regrading import KeptAnswers
     from edison_ci.execute.runner import Grading, Progress
+    from edison_ci.plan.looks import Look
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run
 
@@ -82,6 +83,8 @@ class Question:
     quarantined: frozenset[str]
     has_base: bool
     now: str
+    look: Look | None = None
+    """Which of several looks this is; None for the only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,12 @@ class Conclusion:
     verdict: str
     exit_code: ExitCode
     write: Callable[[sqlite3.Connection], None]
+    more: bool = False
+    """Whether more is to be measured, and looked at again."""
+    subjects: frozenset[tuple[str, str]] | None = None
+    """The prompts and models that more is measured of; None for all."""
+    stored: bool = False
+    """Whether this look was taken before, by an earlier session of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,8 @@ class Tools:
     on_progress: Callable[[Progress], None] = lambda _: None
     on_alert: Callable[[str, float], None] = lambda _budget, _used: None
     """Hears once when a budget is nearly used up."""
+    on_look: Callable[[Look, bool], None] = lambda _look, _more: None
+    """Hears what was looked at, and whether the run goes on."""
     now: Callable[[], dt.datetime] = times.now
     clock: Clock = field(default_factory=Clock.real)
 

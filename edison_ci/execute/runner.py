@@ -71,6 +71,9 @@ class Progress:
     """What has happened so far, earlier sessions of the same run included."""
 
     total: int
+    """Cells that are to be filled, as far as is known."""
+    most: int = 0
+    """Cells that it may come to, where that is known and more."""
     cells: Counter[str] = field(default_factory=Counter)
     by_lane: Counter[str] = field(default_factory=Counter)
     """Finished cells of each lane."""

@@ -22,10 +22,12 @@ from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.aggregating import rollups_of
 from edison_ci.execute.bulletin import Bulletin
 from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, repriced
-from edison_ci.execute.judged import no_judge_answered
+from edison_ci.execute.ending import ending, steps, verdict_without_gates
+from edison_ci.execute.gatekeeping import Gates
 from edison_ci.execute.lanes import Lanes, LaneSettings
+from edison_ci.execute.looks import Desk, Looks, Rules
 from edison_ci.execute.money import caps_of
-from edison_ci.execute.orders import Against, Ended, Question, RunOptions, Tools
+from edison_ci.execute.orders import Against, Ended, RunOptions, Tools
 from edison_ci.execute.pairing import Pairing
 from edison_ci.execute.provenance import commit_of
 from edison_ci.execute.regrading import KeptAnswers
@@ -40,14 +42,17 @@ from edison_ci.providers.budgeting import Purse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim, spent
 from edison_ci.store.owners import Owner, only_one
-from edison_ci.store.runs import NewRun, done_statuses, move_run, start_run, wanted
+from edison_ci.store.runs import NewRun, done_statuses, find_run, move_run, start_run, wanted
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.execute.gatekeeping import Ask
+    from edison_ci.execute.orders import Conclusion
     from edison_ci.execute.runner import Answer
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run
@@ -89,6 +94,7 @@ class Session:
     ) -> None:
         self._project, self._experiment, self._tools = project, experiment, tools
         self._against = against
+        self._gates = Gates(experiment, against, tools)
         self._sides = {HEAD: experiment}
         if against is not None and against.subject is not None:
             self._sides[BASE] = against.subject
@@ -121,7 +127,9 @@ class Session:
             kept = self._kept(project, options, stack)
             if kept is not None:
                 plan = kept.plan(project, plan)
-            self._tools.on_plan(plan)
+            only = None if kept is None else kept.has
+            work = Work(project, self._sides, options.selection, only=only)
+            self._tools.on_plan(self._gates.foreseen(plan, work))
             owner = Owner(locks)
             stack.callback(owner.close)
             writer = stack.enter_context(Writer(self._path))
@@ -245,7 +253,11 @@ class Session:
             if BASE in self._sides:
                 runner.pairing = self._pairing(held)
             cells = self._work(held)
-            work = asyncio.create_task(runner.run(cells.lanes(partial(self._answers, held, lanes))))
+            answers = partial(self._answers, held, lanes)
+            ask = self._gates.ask(held.reader, held.run_id, cells, now=self._now)
+            looks = self._looks(held, runner, cells, ask)
+            filling = runner.run(cells.lanes(answers)) if looks is None else looks.run(answers)
+            work = asyncio.create_task(filling)
             stop = Stop(runner, work)
             listening = asyncio.create_task(self._listen(held, stop))
             try:
@@ -263,7 +275,8 @@ class Session:
             finally:
                 listening.cancel()
                 stop.forget()
-        return await self._conclude(held, progress, bulletin, cells)
+        known = looks.conclusion if looks is not None else None
+        return await self._conclude(held, bulletin, progress, lambda: known or ask(None))
 
     async def _begin(self, held: _Held, progress: Progress) -> None:
         resumed = held.resumed
@@ -320,73 +333,54 @@ class Session:
     # --- after the last call ----------------------------------------------------------------------
 
     async def _conclude(
-        self, held: _Held, progress: Progress, bulletin: Bulletin, cells: Work
+        self,
+        held: _Held,
+        bulletin: Bulletin,
+        progress: Progress,
+        decided: Callable[[], Conclusion | None],
     ) -> Ended:
         status, code = self._ending(held, progress)
         bulletin.last(progress)
-        steps = [status] if status != "COMPLETED" else ["JUDGING", "AGGREGATING", "COMPLETED"]
-        for step in steps:
-            ending: dict[str, Any] = {}
+        for step in steps(find_run(held.reader, held.run_id).status, status):
+            change: dict[str, Any] = {}
             if step == status:
                 if status in ("COMPLETED", "FAILED"):
                     await held.writer.write(rollups_of(held.reader, held.run_id))
-                verdict = _verdict(status, progress)
-                if status == "COMPLETED" and verdict is None:
-                    verdict, code = await self._decided(held, cells)
-                ending = {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
-                ending["verdict"] = verdict
+                verdict = verdict_without_gates(status, progress)
+                if status == "COMPLETED":
+                    change["cells_planned"] = progress.total
+                    found = decided() if verdict is None else None
+                    if found is not None:
+                        verdict, code = found.verdict, found.exit_code
+                        await held.writer.write(found.write)
+                    verdict = verdict or "skipped"
+                change |= {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
+                change["verdict"] = verdict
                 before = held.resumed.reused if held.resumed is not None else 0
-                ending["reused"] = before + progress.tally.reused
-            await held.writer.write(move_run(held.run_id, step, self._now(), **ending))
+                change["reused"] = before + progress.tally.reused
+            await held.writer.write(move_run(held.run_id, step, self._now(), **change))
         await bulletin.end(status, progress)
         return Ended(held.run_id, status, code, progress, held.kept)
 
-    async def _decided(self, held: _Held, cells: Work) -> tuple[str | None, ExitCode]:
-        """Let the gates decide, and write down what they say."""
-        gates = self._experiment.file.gates
-        if self._against is not None and self._against.gates is not None:
-            gates = self._against.gates
-        if self._tools.decide is None or not gates:
-            return "skipped", ExitCode.DONE
-        aside = held.project.quarantine.cases
-        question = Question(
-            held.run_id,
-            gates,
-            cells.clusters,
-            frozenset(e.case for e in aside if e.experiment == self._experiment.id),
-            BASE in self._sides,
-            self._now(),
-        )
-        conclusion = self._tools.decide(held.reader, question)
-        await held.writer.write(conclusion.write)
-        return conclusion.verdict, conclusion.exit_code
-
     def _ending(self, held: _Held, progress: Progress) -> tuple[str, ExitCode]:
-        if progress.stopped_by == "cancel":
-            return "CANCELLED", ExitCode.PAUSED
-        if progress.stopped_by is not None:
-            by_budget = progress.stopped_by.startswith("budget")
-            return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
-        errors = progress.cells["error"]
-        unfinished = progress.done < progress.total
         most = self._experiment.file.max_errors
-        if unfinished or errors > most * progress.total:
-            if not unfinished:
-                said = f"{errors:,} of {progress.total:,} cells in error, max_errors is {most:.0%}"
-                progress.closed["the run"] = said
-            return "FAILED", ExitCode.NOT_MEASURED
-        if no_judge_answered(held.reader, held.run_id):
-            progress.closed["judges"] = f"none answered; later: edison regrade {held.run_id}"
-            return "FAILED", ExitCode.NOT_MEASURED
-        return "COMPLETED", ExitCode.DONE
+        return ending(held.reader, held.run_id, progress, max_errors=most)
 
-
-def _verdict(status: str, progress: Progress) -> str | None:
-    """Return the verdict on a run that no gate decides."""
-    if status == "FAILED":
-        return "error"
-    graded = progress.done - progress.cells["skipped"] - progress.cells["error"]
-    return "skipped" if status == "COMPLETED" and graded == 0 else None
+    def _looks(self, held: _Held, runner: Runner, cells: Work, ask: Ask) -> Looks | None:
+        """Return the looks that were declared; None if the gates look once, at the end."""
+        kind = self._gates.looks(cells)
+        if kind is None:
+            return None
+        first = held.resumed.plan_hash if held.resumed is not None else held.plan.hash
+        desk = Desk(
+            held.run_id,
+            ask,
+            lambda: self._ending(held, runner.progress)[0] == "COMPLETED",
+            held.writer.write,
+            self._now,
+            self._tools.on_look,
+        )
+        return Looks(Rules(kind, held.plan.cases, first), cells, runner, desk)
 
 
 def _allowing_code(project: Project) -> Project:

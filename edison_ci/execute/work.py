@@ -15,17 +15,33 @@ from edison_ci.execute.runner import LaneWork, Task
 from edison_ci.providers.throttling import AHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Configuration, Model
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.runner import Answer
     from edison_ci.plan.selection import Selection
+    from edison_ci.records import Case
 
     Subject = list[tuple[Prompt, list[Configuration]]]
 
 HEAD, BASE = "head", "base"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of the cells that is filled before the others."""
+
+    draws: range
+    cases: tuple[Case, ...] | None = None
+    """None for all."""
+    subjects: frozenset[tuple[str, str]] | None = None
+    """Prompts and models; None for all."""
+
+    def has(self, prompt: Prompt, configuration: Configuration) -> bool:
+        """Whether a prompt with a model belongs to it."""
+        return self.subjects is None or (prompt.id, configuration.name) in self.subjects
 
 
 @dataclass(slots=True)
@@ -41,6 +57,30 @@ class Work:
 
     only: Callable[[Task], bool] | None = None
     """Which cells are filled; None for all."""
+    stage: Stage | None = None
+    """Which part of them is filled now; None for all at once."""
+
+    @property
+    def draws(self) -> int:
+        """Answers to each case, before more are asked for."""
+        return self.selection.narrow(self.sides[HEAD]).file.draws
+
+    def cases(self) -> Iterable[Case]:
+        """Return the cases of the run, read anew."""
+        experiment = self.selection.narrow(self.sides[HEAD])
+        cases = self.project.cases(experiment) if experiment.file.data else [STATIC]
+        return self.selection.pick(cases)
+
+    def count(self, stage: Stage, cases: int) -> int:
+        """Return how many cells a stage has, in a run of so many cases."""
+        subjects = [
+            (prompt, configuration)
+            for experiment in map(self.selection.narrow, self.sides.values())
+            for prompt in experiment.prompts
+            for configuration in experiment.configurations(prompt)
+        ]
+        each = sum(stage.has(*subject) for subject in subjects) * len(stage.draws)
+        return each * (cases if stage.cases is None else len(stage.cases))
 
     def lanes(self, answer: Callable[[Model], Answer]) -> list[LaneWork]:
         """Return the work of each model, given how its answers are come by."""
@@ -84,19 +124,19 @@ class Work:
 
     def _tasks(self, key: str) -> Iterator[Task]:
         """Yield the cells of one model, reading the cases anew for each."""
-        experiment = self.selection.narrow(self.sides[HEAD])
+        stage = self.stage or Stage(range(self.draws))
         subjects = {side: self._subject(side, key) for side in self.sides}
         twins = self._twins()
-        cases = self.project.cases(experiment) if experiment.file.data else [STATIC]
-        for case in self.selection.pick(cases):
+        for case in self.cases() if stage.cases is None else stage.cases:
             if case.cluster is not None:
                 self.clusters[case.id] = case.cluster
-            for draw in range(experiment.file.draws):
+            for draw in stage.draws:
                 for side, subject in subjects.items():
                     for prompt, configurations in subject:
                         for configuration in configurations:
-                            twin = twins.get((side, prompt.id, configuration.name))
-                            yield Task(prompt, configuration, case, draw, side, twin)
+                            if stage.has(prompt, configuration):
+                                twin = twins.get((side, prompt.id, configuration.name))
+                                yield Task(prompt, configuration, case, draw, side, twin)
 
     def _twins(self) -> dict[tuple[str, str, str], tuple[Prompt, Configuration]]:
         """Return what the other side has for a prompt and model of a side."""

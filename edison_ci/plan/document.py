@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.plan.estimate import Load, total, total_cost, total_seconds
+from edison_ci.plan.looks import both_sides
 
 if TYPE_CHECKING:
     from edison_ci.plan.plan import Plan
@@ -29,9 +30,18 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "smallest_effect": plan.smallest_effect,
         "cases_for_margin": plan.cases_for_margin,
         "margin": plan.margin,
+        "looks": _looks(plan),
         "reasons": plan.reasons,
         "blockers": plan.blockers,
     }
+
+
+def _looks(plan: Plan) -> dict[str, Any] | None:
+    """Return what a comparison with --against would take, where it stops when it is clear."""
+    if plan.looks is None or plan.iterations.high > 1:
+        return None
+    low, high = both_sides(plan.looks, plan.cases, plan.calls + plan.reused)
+    return {"kind": plan.looks, "calls": {"low": low, "high": high}}
 
 
 def matrix(plan: Plan) -> dict[str, Any]:

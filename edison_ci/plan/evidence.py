@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.plan.looks import INFERRED
 from edison_ci.stats import DEFAULT_SD, cases_for_margin, smallest_effect
 
 if TYPE_CHECKING:
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment
 
 _ALPHA = 0.05
-_INFERRED = ("composite", "pass_rate", "criterion.", "check.", "grader.")
-"""Metrics that are compared with the base by inference over cases; the others as they are."""
 
 
 class Evidence(NamedTuple):
@@ -49,5 +48,5 @@ def evidence_of(experiment: Experiment, cases: int) -> Evidence:
 
 def strictest(gates: tuple[Gate, ...]) -> Gate | None:
     """Return the gate on a score that compares with the base and tolerates least."""
-    comparing = [g for g in gates if g.no_worse_than and g.metric.startswith(_INFERRED)]
+    comparing = [g for g in gates if g.no_worse_than and g.metric.startswith(INFERRED)]
     return min(comparing, key=lambda g: (g.effective_margin.value, -g.confidence), default=None)

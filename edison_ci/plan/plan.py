@@ -14,12 +14,14 @@ from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.errors import ConfigError, Problem, UsageError
 from edison_ci.plan.estimate import ONCE, Load, Span, total, total_cost, total_seconds
 from edison_ci.plan.loads import Loads
+from edison_ci.plan.looks import kind_of_looks, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.plan.survey import COUNT_EVERY, Survey
 from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.plan.looks import Kind
 
 _LOOP_LOW = 0.6
 
@@ -55,6 +57,8 @@ class Plan:
     """Calls that are answered by what is stored, and not counted in the loads."""
     shards: list[int] = field(default_factory=list)
     """Cases in each shard, when shards were asked for."""
+    looks: Kind | None = None
+    """How a comparison would be looked at; None if once, at the end."""
     warnings: list[Problem] = field(default_factory=list)
 
     @property
@@ -66,6 +70,11 @@ class Plan:
     def calls(self) -> int:
         """Calls of all phases."""
         return sum(load.calls for load in self.loads)
+
+    @property
+    def fewest_calls(self) -> int:
+        """Calls of all phases, if the run stops as early as it can."""
+        return sum(round(load.once_calls * load.iterations.low) for load in self.loads)
 
     @property
     def tokens(self) -> Span:
@@ -158,6 +167,7 @@ def bare_plan(
         unready=_unready(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
+        looks=kind_of_looks(experiment.file.gates, experiment.file.stop),
         warnings=only_warnings(check.problems),
     )
 
@@ -173,6 +183,14 @@ def joined(first: Plan, second: Plan) -> Plan:
         unready=list(dict.fromkeys([*first.unready, *second.unready])),
         refusals=list(dict.fromkeys([*first.refusals, *second.refusals])),
     )
+
+
+def ranged(plan: Plan, kind: Kind) -> Plan:
+    """Return the plan of a comparison that stops when it is clear, from least to most."""
+    least, most = rounds(kind, plan.cases)
+    span = Span(least, most)
+    loads = [dataclasses.replace(load, iterations=span) for load in plan.loads]
+    return dataclasses.replace(plan, loads=loads, looks=kind)
 
 
 def without_generating(project: Project, plan: Plan) -> Plan:

@@ -35,19 +35,26 @@ class FamilyDecision:
     method: str = "every item passes; Holm-adjusted p-values fail"
 
 
-def decide_family(decisions: Sequence[GateDecision]) -> FamilyDecision:
-    """Decide several gates together (STATS 8); the family is fixed before the run."""
+def decide_family(
+    decisions: Sequence[GateDecision], *, others: Sequence[float] = ()
+) -> FamilyDecision:
+    """Decide several gates together (STATS 8); the family is fixed before the run.
+
+    `others` are the p-values of members that were decided before, or 1 for those that are not
+    decided yet: they count, and are not decided again.
+    """
     if not decisions:
         raise ValueError("a family of gates has at least one")
     tested = [item.p.value for item in decisions if item.p is not None]
-    adjusted = iter(holm(tested).value)
+    family = len(tested) + len(others)
+    adjusted = iter(holm([*tested, *others]).value)
     items = tuple(
-        item if item.p is None else _allowing_for(item, next(adjusted), len(tested))
+        item if item.p is None else _allowing_for(item, next(adjusted), family)
         for item in decisions
     )
     verdicts = {item.verdict for item in items}
     worst = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
-    return FamilyDecision(next(v for v in worst if v in verdicts), items, len(tested))
+    return FamilyDecision(next(v for v in worst if v in verdicts), items, family)
 
 
 def _allowing_for(item: GateDecision, adjusted: float, family: int) -> GateDecision:

@@ -15,9 +15,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from edison_ci.stats.arrays import TIE, bounded
-from edison_ci.stats.evidence import always_valid_interval, log_capital
+from edison_ci.stats.evidence import always_valid_interval, evidence, log_capital
 from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.permutation import PValue
 from edison_ci.stats.verdicts import GateDecision, GateRule, Verdict
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 BATCH = 20
 MORE_DRAWS_LOOKS = 3
 """`if_unclear: more_draws` looks at 1, 2 and 3 times the draws."""
+_MOST_FOR_INTERVAL = 20_000
+"""Above so many cases no always-valid interval is worked out: it would take a gigabyte."""
 _OBRIEN_FLEMING = {
     2: (0.0088, 0.0467),
     3: (0.0015, 0.0181, 0.0437),
@@ -103,6 +106,74 @@ def decide_anytime(
         looks=tuple(taken),
         log_e_pass=best[0],
         log_e_fail=best[1],
+    )
+
+
+def decide_look(
+    pairs: Pairs,
+    rule: GateRule | None = None,
+    *,
+    looks: Sequence[int],
+    share: float | None = None,
+) -> GateDecision:
+    """Decide at the last of several looks at cases that come one after another (STATS 9).
+
+    The rule is that of `decide_anytime`, as a gate that other gates are allowed for: its p-value,
+    1 / the largest e-value against "not worse", holds at any time. Pairs are in the order in which
+    they came; `looks` counts them, or their clusters. A relative margin is given as `share` of the
+    base: then "head is at most 1 - share times base" is tested, which no mean has to be known for.
+    """
+    rule = rule or GateRule()
+    bases, heads = pairs.sides
+    d = bounded(_cluster_means(heads - bases, pairs.clusters), "differences", low=-1, high=1)
+    margin, kept = rule.margin, d
+    if share is not None:
+        margin, kept = share, _cluster_means(heads - (1 - share) * bases - share, pairs.clusters)
+    taken = sorted({look for look in looks if 0 < look <= d.size})
+    if not taken:
+        return _not_looked(pairs.n, rule)
+    passed = evidence(kept, null="at most", mean=-margin, looks=taken)
+    beyond = rule.fail_rule == "beyond_margin"
+    lost = evidence(
+        kept if beyond else d, null="at least", mean=-margin if beyond else 0.0, looks=taken
+    )
+    dropped = float(kept.mean()) <= -margin + TIE
+    verdict = Verdict.PASS if passed.p <= rule.alpha else Verdict.INCONCLUSIVE
+    if verdict is not Verdict.PASS and dropped and lost.p <= rule.alpha:
+        verdict = Verdict.FAIL
+    few = d.size <= _MOST_FOR_INTERVAL
+    shown, sure = (
+        always_valid_interval(d, looks=taken, level=level) if few else None
+        for level in (rule.confidence, 1 - 2 * rule.alpha)
+    )
+    differing = int(np.count_nonzero(np.abs(d) > TIE))
+    return GateDecision(
+        verdict=verdict,
+        value=float(d.mean()),
+        n=pairs.n,
+        method="e-values at every look",
+        interval=shown,
+        level=rule.confidence,
+        margin=rule.margin,
+        alpha=rule.alpha,
+        worst_plausible=None if sure is None else sure.low,
+        best_plausible=None if sure is None else sure.high,
+        p=PValue(lost.p, pairs.n, "e-value at every look", "less", differing, None),
+        p_adjusted=lost.p,
+        drop_shown=dropped,
+    )
+
+
+def _not_looked(n: int, rule: GateRule) -> GateDecision:
+    return GateDecision(
+        verdict=Verdict.INCONCLUSIVE,
+        value=None,
+        n=n,
+        method="none: too few cases",
+        interval=None,
+        level=rule.confidence,
+        margin=rule.margin,
+        alpha=rule.alpha,
     )
 
 

@@ -215,7 +215,7 @@ def test_unclear_may_pass_be_neutral_or_end_with_5(results: Results) -> None:
         "more_draws": ("inconclusive", 0),
     }
     assert {only(d).verdict for d in found.values()} == {"inconclusive"}
-    assert "not taken yet" in only(found["more_draws"]).sentence
+    assert "need both sides in one run" in only(found["more_draws"]).sentence
 
 
 def test_a_failure_goes_before_what_is_unclear(results: Results) -> None:

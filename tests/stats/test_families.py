@@ -47,6 +47,13 @@ def test_gates_without_a_test_are_not_part_of_the_family() -> None:
     assert (found.verdict, found.n) == (Verdict.FAIL, 1)
 
 
+def test_members_that_are_decided_elsewhere_count() -> None:
+    found = decide_family([CLOSE], others=[0.5, 1.0])
+    assert found.n == 3
+    assert found.items[0].p_adjusted == pytest.approx(3 / 32)
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
 def test_a_family_has_a_member() -> None:
     with pytest.raises(ValueError, match="at least one"):
         decide_family([])

@@ -187,7 +187,7 @@ begin select raise(abort, 'the audit is append-only'); end;
 
 create table decision (                     -- what a gate said; a decision made is not rewritten
   run_id     text not null references run (id),
-  round      integer not null,              -- 0, 1, ... when a run is decided again
+  round      integer not null,              -- 0, 1, ... for each look, or when decided again
   position   integer not null,              -- order in the report
   metric     text not null,
   prompt     text,                          -- null, like model, for a decision on everything
@@ -202,7 +202,7 @@ create table decision (                     -- what a gate said; a decision made
   p          real,                          -- chance of such a change if nothing changed
   p_holm     real,                          -- after allowing for the other rows
   gate       text not null,                 -- JSON: the gate as it was
-  detail     text not null,                 -- JSON: kind, method, bounds, missing, seed, notes
+  detail     text not null,                 -- JSON: kind, method, bounds, missing, look, notes
   decided_at text not null,
   primary key (run_id, round, position)
 ) strict, without rowid;

@@ -1,0 +1,52 @@
+"""How does a session end, and by which steps does its run get there?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.errors import ExitCode
+from edison_ci.execute.judged import no_judge_answered
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.execute.runner import Progress
+
+
+def ending(
+    reader: sqlite3.Connection, run_id: str, progress: Progress, *, max_errors: float
+) -> tuple[str, ExitCode]:
+    """Return the status in which a run ends, and the exit code before gates decide."""
+    if progress.stopped_by == "cancel":
+        return "CANCELLED", ExitCode.PAUSED
+    if progress.stopped_by is not None:
+        by_budget = progress.stopped_by.startswith("budget")
+        return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
+    errors = progress.cells["error"]
+    unfinished = progress.done < progress.total
+    if unfinished or errors > max_errors * progress.total:
+        if not unfinished:
+            told = f"{errors:,} of {progress.total:,} cells in error"
+            progress.closed["the run"] = f"{told}, max_errors is {max_errors:.0%}"
+        return "FAILED", ExitCode.NOT_MEASURED
+    if no_judge_answered(reader, run_id):
+        progress.closed["judges"] = f"none answered; later: edison regrade {run_id}"
+        return "FAILED", ExitCode.NOT_MEASURED
+    return "COMPLETED", ExitCode.DONE
+
+
+def verdict_without_gates(status: str, progress: Progress) -> str | None:
+    """Return the verdict on a run that no gate decides."""
+    if status == "FAILED":
+        return "error"
+    graded = progress.done - progress.cells["skipped"] - progress.cells["error"]
+    return "skipped" if status == "COMPLETED" and graded == 0 else None
+
+
+def steps(current: str, status: str) -> list[str]:
+    """Return the moves from where a run is to where it ends."""
+    if status == "COMPLETED":
+        return [status] if current == "AGGREGATING" else ["JUDGING", "AGGREGATING", status]
+    if current == "AGGREGATING" and status != "FAILED":
+        return ["EXECUTING", status]
+    return [status]

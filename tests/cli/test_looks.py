@@ -1,0 +1,462 @@
+"""edison run --against looks several times where a gate asks for it, and stops when it is clear."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+WRITE, COMPOSE = "Write a reply to this customer.", "Compose a reply to this customer."
+GOOD = f"{WRITE} Quote the shop policy exactly, apologise, and use at most 80 words."
+GATE = "margin: 10pp}"
+CASES = 94
+
+
+def commit(shop: Folder) -> None:
+    shop.git("add", "--all")
+    shop.git("commit", "--quiet", "--message", "next")
+
+
+@pytest.fixture
+def shop(support: Folder) -> Folder:
+    """The customer-support project in a repository."""
+    support.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
+    support.git("init", "--quiet", "--initial-branch=main")
+    commit(support)
+    return support
+
+
+@pytest.fixture
+def draws(shop: Folder) -> Folder:
+    """A change of one word, and a gate that asks for more draws: the second look is clear."""
+    shop.edit("experiments/support-reply.yaml", GATE, "margin: 5pp, if_unclear: more_draws}")
+    commit(shop)
+    shop.edit("prompts/support-reply.md", WRITE, COMPOSE)
+    return shop
+
+
+@pytest.fixture
+def sampled(shop: Folder) -> Folder:
+    """A change that takes several batches of cases to tell."""
+    shop.edit("experiments/support-reply.yaml", "stop: {", "stop: {adaptive_sampling: true, ")
+    shop.edit("experiments/support-reply.yaml", GATE, "margin: 6pp}")
+    commit(shop)
+    shop.edit("prompts/support-reply.md", WRITE, COMPOSE)
+    return shop
+
+
+def told(edison: Edison, shop: Folder, *words: str) -> tuple[int, dict[str, Any]]:
+    done = edison(shop, *(words or ("run", "--against", "main")), "--json")
+    (run,) = json.loads(done.out)["runs"]
+    return done.code, run
+
+
+def gate(run: dict[str, Any], metric: str = "composite") -> dict[str, Any]:
+    return next(row for row in run["gates"] if row["metric"] == metric)
+
+
+def ask(shop: Folder, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def comparable(run: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a run does not depend on when, and in how many pieces, it was made."""
+    kept = ("verdict", "status", "composite", "against", "gates", "cells", "looks", "models")
+    found = {name: run[name] for name in kept}
+    for model in found["models"]:
+        model.pop("cost_microusd")
+    return found
+
+
+# --- more draws -----------------------------------------------------------------------------------
+
+
+def test_more_draws_are_taken_until_it_is_clear(edison: Edison, draws: Folder) -> None:
+    code, run = told(edison, draws)
+    row = gate(run)
+    assert (code, run["verdict"], row["verdict"]) == (0, "pass", "pass")
+    assert row["sentence"].endswith("Clear at look 2 of 3, at 2 draws a case.")
+    looks = [(look["number"], look["at"], look["alpha"]) for look in row["detail"]["looks"]]
+    assert looks == [(1, 1, 0.0015), (2, 2, 0.0181)]
+    assert [look["verdict"] for look in row["detail"]["looks"]] == ["inconclusive", "pass"]
+    assert run["cells"]["total"] == run["cells"]["ok"] == 4 * CASES
+    assert run["looks"] == {
+        "kind": "draws", "number": 2, "of": 3, "at": 2, "most": 3, "sentence": None
+    }  # fmt: skip
+    stored = ask(draws, "select round, count(*) from decision group by round")
+    assert stored == [(0, 3), (1, 3)], "both looks are kept"
+
+
+def test_gates_without_more_draws_are_decided_once_at_the_first_look(
+    edison: Edison, draws: Folder
+) -> None:
+    _, run = told(edison, draws)
+    assert gate(run, "pass_rate")["n"] == CASES
+    assert " of 94 passed" in gate(run, "pass_rate")["sentence"], "one draw a case, not two"
+    rounds = ask(draws, "select distinct sentence from decision where metric = 'pass_rate'")
+    assert len(rounds) == 1
+
+
+def test_what_is_clear_at_once_takes_no_more_draws(edison: Edison, draws: Folder) -> None:
+    draws.edit("prompts/support-reply.md", COMPOSE, GOOD)
+    _, run = told(edison, draws)
+    assert gate(run)["sentence"].endswith("Clear at look 1 of 3, at 1 draw a case.")
+    assert run["cells"]["total"] == 2 * CASES
+
+
+def test_after_three_looks_it_is_neutral(edison: Edison, draws: Folder) -> None:
+    draws.edit("experiments/support-reply.yaml", "margin: 5pp", "margin: 1pp")
+    draws.git("stash", "push", "--quiet", "prompts")
+    commit(draws)
+    draws.git("stash", "pop", "--quiet")
+    done = edison(draws, "run", "--against", "main", "--json", "--limit", "20")
+    (run,) = json.loads(done.out)["runs"]
+    assert (done.code, run["verdict"]) == (0, "inconclusive")
+    assert gate(run)["sentence"].endswith("Still not clear at look 3 of 3, at 3 draws a case.")
+    assert "look 1 of 3: not clear yet, going on to 2 draws a case" in done.err
+    assert "look 2 of 3: not clear yet, going on to 3 draws a case" in done.err
+    assert ask(draws, "select side, draw, count(*) from cell group by 1, 2") == [
+        (side, draw, 20) for side in ("base", "head") for draw in range(3)
+    ]
+
+
+def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
+    edison: Edison, draws: Folder
+) -> None:
+    _, whole = told(edison, draws)
+    (draws.path / ".edison/results.db").unlink()
+    process = slow_run(draws)
+    process.kill()
+    process.communicate(timeout=10)
+    assert ask(draws, "select max(round) from decision") == [(0,)]
+    before = ask(draws, "select sentence, decided_at from decision where round = 0")
+
+    code, run = told(edison, draws, "resume")
+    assert code == 0
+    kept = ("verdict", "gates", "looks", "cells")
+    assert {name: run[name] for name in kept} == {name: whole[name] for name in kept}
+    assert ask(draws, "select sentence, decided_at from decision where round = 0") == before
+
+
+def test_a_signal_between_two_looks_pauses_and_resume_goes_on(
+    edison: Edison, draws: Folder
+) -> None:
+    process = slow_run(draws)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert ask(draws, "select status, stopped_by from run") == [("PAUSED", "SIGINT")]
+    code, run = told(edison, draws, "resume")
+    assert (code, run["verdict"], run["looks"]["number"]) == (0, "pass", 2)
+
+
+def test_a_run_can_be_cancelled_between_two_looks(edison: Edison, draws: Folder) -> None:
+    process = slow_run(draws)
+    assert edison(draws, "cancel").code == 0
+    process.communicate(timeout=30)
+    assert ask(draws, "select status, max(round) from run join decision on run_id = id") == [
+        ("CANCELLED", 0)
+    ]
+    assert edison(draws, "resume").code == 2
+
+
+def slow_run(shop: Folder) -> subprocess.Popen[str]:
+    """Start a run whose model takes its time, and return when the first look has been taken."""
+    shop.git("stash", "push", "--quiet", "prompts")
+    shop.edit("models.yaml", "model: small", "model: small, options: {latency_ms: 60}")
+    commit(shop)
+    shop.git("stash", "pop", "--quiet")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "edison_ci", "run", "--against", "main"],
+        cwd=shop.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert any("look 1 of 3: not clear yet" in line for line in process.stderr)
+    return process
+
+
+def stopped_after_the_first_look(shop: Folder, status: str) -> None:
+    """Put the results back to where a process died after its first look."""
+    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+        connection.execute("pragma foreign_keys = 0")
+        connection.execute(
+            "update run set status = ?, owner = 'gone', verdict = null, complete = 0", (status,)
+        )
+        connection.execute("delete from decision where round > 0")
+        for table, key in (("part", "cell_id"), ("judgment", "cell_id"), ("cell", "id")):
+            later = "select id from cell where draw > 0"
+            connection.execute(f"delete from {table} where {key} in ({later})")
+
+
+@pytest.mark.parametrize("status", ["AGGREGATING", "EXECUTING"])
+def test_a_look_that_was_stored_is_neither_repeated_nor_lost(
+    edison: Edison, draws: Folder, status: str
+) -> None:
+    _, whole = told(edison, draws)
+    stopped_after_the_first_look(draws, status)
+    with sqlite3.connect(draws.path / ".edison/results.db") as connection:
+        connection.execute("drop trigger decision_is_kept")
+        connection.execute("update decision set decided_at = 'then'")
+    code, run = told(edison, draws, "resume")
+    assert (code, comparable(run)) == (0, comparable(whole))
+    times = ask(draws, "select round, decided_at = 'then' from decision group by round")
+    assert times == [(0, 1), (1, 0)]
+    assert run["calls"]["made"] == whole["calls"]["made"], "nothing is bought twice"
+
+
+def test_a_run_killed_after_its_last_look_ends_as_it_was_decided(
+    edison: Edison, draws: Folder
+) -> None:
+    _, whole = told(edison, draws)
+    with sqlite3.connect(draws.path / ".edison/results.db") as connection:
+        connection.execute(
+            "update run set status = 'AGGREGATING', owner = 'gone', verdict = null, complete = 0"
+        )
+    code, run = told(edison, draws, "resume")
+    assert (code, comparable(run)) == (0, comparable(whole))
+    assert ask(draws, "select max(round) from decision") == [(1,)]
+
+
+def test_a_budget_that_ends_after_the_first_look_pauses_and_can_be_raised(
+    edison: Edison, draws: Folder
+) -> None:
+    price = "model: small, price: {in: 1, out: 1}, params: {max_tokens: 500}"
+    draws.edit("models.yaml", "model: small", price)
+    draws.git("stash", "push", "--quiet", "prompts")
+    commit(draws)
+    draws.git("stash", "pop", "--quiet")
+    done = edison(draws, "run", "--against", "main", "--json", "--budget", "0.06")
+    (run,) = json.loads(done.out)["runs"]
+    assert (done.code, run["status"], run["verdict"]) == (4, "PAUSED", None)
+    assert ask(draws, "select max(round) from decision") == [(0,)], "the first look was taken"
+    assert run["cells"]["total"] == 4 * CASES
+    code, run = told(edison, draws, "resume", "--budget", "5")
+    assert (code, run["status"]) == (0, "COMPLETED")
+    assert run["looks"]["number"] == ask(draws, "select max(round) from decision")[0][0] + 1 > 1
+
+
+def test_only_what_is_unclear_gets_more_draws(edison: Edison, draws: Folder) -> None:
+    """The second prompt is the same on both sides, and clear at the first look."""
+    draws.git("stash", "push", "--quiet", "prompts")
+    text = draws.read("prompts/support-reply.md")
+    draws.write("prompts/second.md", text.replace("id: support-reply", "id: second"))
+    draws.edit(
+        "experiments/support-reply.yaml",
+        "[prompts/support-reply.md]",
+        "[prompts/support-reply.md, prompts/second.md]",
+    )
+    commit(draws)
+    draws.git("stash", "pop", "--quiet")
+    _, run = told(edison, draws)
+    counted = ask(draws, "select prompt, max(draw) + 1, count(*) from cell group by prompt")
+    assert counted == [("second", 1, 2 * CASES), ("support-reply", 2, 4 * CASES)]
+    assert run["cells"]["total"] == 6 * CASES
+    assert {row["verdict"] for row in run["gates"] if row["metric"] == "composite"} == {"pass"}
+
+
+def test_a_shard_is_not_looked_at(edison: Edison, draws: Folder) -> None:
+    _, run = told(edison, draws, "run", "--against", "main", "--shard", "1/2")
+    assert run["looks"] is None
+    assert ask(draws, "select max(draw) from cell") == [(0,)]
+
+
+def test_gate_goes_through_the_looks_again(edison: Edison, draws: Folder) -> None:
+    _, run = told(edison, draws)
+    again = json.loads(edison(draws, "gate", "--json").out)
+    assert [row["sentence"] for row in again["gates"]] == [r["sentence"] for r in run["gates"]]
+
+
+def test_explain_says_at_which_look_a_cell_was_asked_for(edison: Edison, draws: Folder) -> None:
+    told(edison, draws)
+    (case,) = ask(draws, "select case_id from cell limit 1")[0]
+    for draw, number in ((0, 1), (1, 2)):
+        cell = f"{case}@small#{draw}"
+        assert json.loads(edison(draws, "explain", cell, "--json").out)["look"]["number"] == number
+        assert f"asked for before look {number} of 3" in edison(draws, "explain", cell).out
+
+
+def test_regrading_looks_as_often_as_was_looked(edison: Edison, draws: Folder) -> None:
+    _, run = told(edison, draws)
+    _, graded = told(edison, draws, "regrade", "latest")
+    assert [r["sentence"] for r in graded["gates"]] == [r["sentence"] for r in run["gates"]]
+
+
+# --- adaptive sampling ----------------------------------------------------------------------------
+
+
+def test_sampling_stops_when_it_is_clear(edison: Edison, sampled: Folder) -> None:
+    sampled.edit("prompts/support-reply.md", COMPOSE, GOOD)
+    code, run = told(edison, sampled)
+    at = run["looks"]["at"]
+    assert (code, run["verdict"]) == (0, "pass")
+    assert 0 < at < CASES
+    saved = f"{100 * (1 - at / CASES):.0f}%"
+    assert run["looks"]["sentence"] == (
+        f"Stopped after {at} of 94 cases: already clear (early-stopping corrected). "
+        f"Saved about {saved} of the cost."
+    )
+    assert run["cells"] == {"total": 2 * at, "ok": 2 * at, **_none()}
+    assert (run["partial"], run["status"]) == (False, "COMPLETED")
+    assert gate(run)["detail"]["method"] == "e-values at every look"
+    shown = edison(sampled, "status", "latest").out
+    assert run["looks"]["sentence"] in shown
+
+
+def _none() -> dict[str, int]:
+    return dict.fromkeys(("malformed", "error", "blocked", "skipped"), 0)
+
+
+def test_a_worse_prompt_fails_before_all_cases_are_asked(edison: Edison, sampled: Folder) -> None:
+    sampled.edit("prompts/support-reply.md", COMPOSE, GOOD)
+    commit(sampled)
+    sampled.edit("prompts/support-reply.md", GOOD, "Say no.")
+    code, run = told(edison, sampled)
+    assert (code, run["verdict"]) == (1, "fail")
+    assert run["looks"]["at"] < CASES
+    assert gate(run)["p_holm"] <= 0.05
+
+
+def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> None:
+    """The fixed rule would pass these cases; it is not applied to them."""
+    code, run = told(edison, sampled)
+    row = gate(run)
+    assert (code, row["verdict"], run["looks"]["at"]) == (0, "inconclusive", CASES)
+    assert run["looks"]["sentence"] == (
+        "Still not clear after 94 of 94 cases (early-stopping corrected)."
+    )
+    assert len(row["detail"]["looks"]) == run["looks"]["number"] > 3
+    sampled.edit("experiments/support-reply.yaml", "adaptive_sampling: true, ", "")
+    fixed = edison(sampled, "run", "--against", "main", "--json", "--no-cache")
+    assert {r["verdict"] for r in json.loads(fixed.out)["runs"][-1]["gates"]} == {"pass"}
+
+
+def test_a_sampled_run_goes_on_where_it_was_killed(edison: Edison, sampled: Folder) -> None:
+    _, whole = told(edison, sampled)
+    assert whole["looks"]["number"] > 2
+    with sqlite3.connect(sampled.path / ".edison/results.db") as connection:
+        connection.execute("pragma foreign_keys = 0")
+        connection.execute(
+            "update run set status = 'EXECUTING', owner = 'gone', verdict = null, complete = 0"
+        )
+        last = "select max(round) from decision"
+        connection.execute(f"delete from decision where round >= ({last}) - 1")
+        gone = "select id from cell order by rowid desc limit 45"
+        for table, key in (("part", "cell_id"), ("judgment", "cell_id"), ("cell", "id")):
+            connection.execute(f"delete from {table} where {key} in ({gone})")
+    code, run = told(edison, sampled, "resume")
+    assert (code, comparable(run)) == (0, comparable(whole))
+
+
+def test_cases_are_taken_in_random_order_and_clusters_stay_together(
+    edison: Edison, sampled: Folder
+) -> None:
+    sampled.edit("prompts/support-reply.md", COMPOSE, GOOD)
+    told(edison, sampled)
+    files = ("datasets/golden.jsonl", "datasets/adversarial.jsonl")
+    rows = [json.loads(line) for name in files for line in sampled.read(name).splitlines()]
+    known = {row["id"]: row.get("cluster") for row in rows}
+    taken = {case for (case,) in ask(sampled, "select distinct case_id from cell")}
+    assert list(known)[: len(taken)] != sorted(taken), "never the first ones first"
+    clusters = {known[case] for case in taken if known[case]}
+    assert {case for case, cluster in known.items() if cluster in clusters} <= taken
+
+
+def test_identical_prompts_need_no_sampling(edison: Edison, sampled: Folder) -> None:
+    sampled.edit("prompts/support-reply.md", COMPOSE, WRITE)
+    _, run = told(edison, sampled)
+    assert run["looks"]["number"] == 1
+    assert gate(run)["sentence"].startswith("Nothing to compare: identical outputs")
+
+
+def test_a_budget_pauses_sampling_and_resume_goes_on(edison: Edison, sampled: Folder) -> None:
+    price = "model: small, price: {in: 1, out: 1}, params: {max_tokens: 500}"
+    sampled.edit("models.yaml", "model: small", price)
+    sampled.git("stash", "push", "--quiet", "prompts")
+    commit(sampled)
+    sampled.git("stash", "pop", "--quiet")
+    done = edison(sampled, "run", "--against", "main", "--json", "--budget", "0.03")
+    (run,) = json.loads(done.out)["runs"]
+    assert (done.code, run["status"]) == (4, "PAUSED")
+    looks = ask(sampled, "select max(round) from decision")
+    code, run = told(edison, sampled, "resume", "--budget", "5")
+    assert code == 0
+    assert run["looks"]["number"] > looks[0][0] + 1
+
+
+# --- what is said before --------------------------------------------------------------------------
+
+
+def test_the_plan_says_the_range_of_calls(edison: Edison, draws: Folder) -> None:
+    done = edison(draws, "plan")
+    said = "with --against it is both sides: 376 calls before the first look, at most 1,128"
+    assert f"{said} (more_draws)" in done.out
+    (plan,) = json.loads(edison(draws, "plan", "--json").out)["experiments"]
+    assert plan["looks"] == {"kind": "draws", "calls": {"low": 376, "high": 1128}}
+    run = edison(draws, "run", "--against", "main")
+    assert "94 cases, 188 cells; 376 to 1,128 calls (more_draws)" in run.err
+
+
+def test_the_plan_of_sampling_starts_at_one_batch(edison: Edison, sampled: Folder) -> None:
+    (plan,) = json.loads(edison(sampled, "plan", "--json").out)["experiments"]
+    assert plan["looks"] == {"kind": "cases", "calls": {"low": 80, "high": 376}}
+
+
+# --- several prompts ------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, shop: Folder) -> None:
+    text = shop.read("prompts/support-reply.md")
+    for name, said in (("good", GOOD), ("plain", COMPOSE)):
+        new = text.replace("id: support-reply", f"id: {name}").replace(WRITE, said)
+        shop.write(f"prompts/{name}.md", new)
+    prompts = "[prompts/support-reply.md, prompts/good.md, prompts/plain.md]"
+    shop.edit("experiments/support-reply.yaml", "[prompts/support-reply.md]", prompts)
+    _, run = told(edison, shop, "run")
+    weak = {one["prompt"]: one for one in run["weak_prompts"]}
+    assert set(weak) == {"support-reply", "plain"}
+    assert {one["best"] for one in weak.values()} == {"good"}
+    assert weak["plain"]["level"] == 0.025
+    shown = edison(shop, "status", "latest").out
+    assert weak["plain"]["sentence"] in shown
+    assert "good would" not in shown
+    shop.edit("experiments/support-reply.yaml", "stop: {", "stop: {prune_weak_prompts: false, ")
+    _, run = told(edison, shop, "run")
+    assert run["weak_prompts"] == []
+
+
+# --- stricter and milder rules --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict", "method"),
+    [
+        ("guarantee: strict", "fail", "e-values at the end"),
+        ("fail_rule: beyond_margin", "fail", "t bound with one failed case added"),
+        ("margin: 14pp, fail_rule: beyond_margin", "inconclusive", "t bound with"),
+        ("margin: 14pp", "fail", "t bound with"),
+    ],
+)
+def test_stricter_and_milder_rules_reach_the_verdict(
+    edison: Edison, shop: Folder, rule: str, verdict: str, method: str
+) -> None:
+    written = rule if "margin: " in rule else f"margin: 10pp, {rule}"
+    shop.edit("experiments/support-reply.yaml", GATE, f"{written}}}")
+    shop.edit("prompts/support-reply.md", WRITE, GOOD)
+    commit(shop)
+    shop.edit("prompts/support-reply.md", GOOD, WRITE)
+    _, run = told(edison, shop)
+    row = gate(run)
+    assert (row["verdict"], row["detail"]["method"][: len(method)]) == (verdict, method)
