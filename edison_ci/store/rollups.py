@@ -198,7 +198,8 @@ left join answered on {same.format("answered")}
 _RUN = _sums("rollup_run", ("side",), version=False)
 _MODEL = _sums("rollup_model", ("side", "prompt", "model"), version=True)
 
-# The variance is taken around the mean, in a second pass: sums of squares lose digits.
+# The variance is taken around the mean, in a second pass: sums of squares lose digits. The last
+# digits depend on the order in which cells came in, so they are rounded away.
 _PART = """
 with graded as (
   select c.side, c.prompt, c.model, p.name, p.kind, p.score, p.passed, p.status,
@@ -208,9 +209,10 @@ with graded as (
 )
 insert into rollup_part (run_id, side, prompt, model, name, kind, n, mean, min, max, sd, passed,
   failed, errors, skipped, bins)
-select :run, side, prompt, model, name, kind, count(score), avg(score), min(score), max(score),
+select :run, side, prompt, model, name, kind, count(score), round(avg(score), 12), min(score),
+  max(score),
   case when count(score) > 1
-    then root(sum((score - mean) * (score - mean)) / (count(score) - 1)) end,
+    then round(root(sum((score - mean) * (score - mean)) / (count(score) - 1)), 12) end,
   count(case when passed = 1 then 1 end), count(case when passed = 0 then 1 end),
   sum(status = 'error'), sum(status = 'skipped'),
   json_array(sum(bin is 0), sum(bin is 1), sum(bin is 2), sum(bin is 3), sum(bin is 4),
