@@ -14,6 +14,7 @@ from docs.reference import code, table
 from edison_ci.config.decisions import Gate
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.stats.power import cases_for_margin
+from edison_ci.store.comparisons import ComparisonRow, store_comparisons
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import CellRow, NewRun, Part, finish_cells, start_run
 
@@ -92,16 +93,40 @@ class Results:
             passed = None if score is None else score >= 0.5
             self.add(Graded(case, score, side, status=status, passed=passed, **more))
 
+    def compare(self, case: str, ab: str | None, ba: str | None, **more: Any) -> None:
+        """Write what a judge said of head and base of a case: `a` is head, `b` is base."""
+        head, base = (Graded(case, side=side) for side in ("head", "base"))
+        row = ComparisonRow(
+            a_cell=self.cell_id(more.pop("a", head)),
+            b_cell=self.cell_id(more.pop("b", base)),
+            run_id=self.run_id,
+            judge="judge",
+            judge_hash="5e1f",
+            ab_winner=ab,
+            ba_winner=ba,
+            ab_reason="clearer",
+            ba_reason="clearer",
+            **{"chars_a": 200, "chars_b": 200, "asked": True, **more},
+        )
+        store_comparisons([row])(self.connection)
+
     def decide(self, *gates: dict[str, Any], **background: Any) -> RunDecision:
         """Decide gates, written as in a file, with the base that is there."""
         background.setdefault("has_base", True)
         written = [Gate.model_validate(gate) for gate in gates]
         return decide(self.connection, written, self.run_id, Background(**background))
 
-    def _row(self, cell: Graded) -> CellRow:
-        named = "/".join(
+    def cell_id(self, cell: Graded) -> str:
+        """Return the id that a cell has."""
+        return hashlib.sha256(self._named(cell).encode()).hexdigest()[:12]
+
+    def _named(self, cell: Graded) -> str:
+        return "/".join(
             (self.run_id, cell.side, cell.prompt, cell.model, cell.case, str(cell.draw))
         )
+
+    def _row(self, cell: Graded) -> CellRow:
+        named = self._named(cell)
         answered = cell.answer is not None and cell.status not in ("error", "skipped")
         address = hashlib.sha256(
             (cell.answer.name if cell.answer and cell.answer.name else named).encode()
@@ -109,7 +134,7 @@ class Results:
         if answered and cell.answer is not None:
             self._answer(address, cell.answer)
         return CellRow(
-            id=hashlib.sha256(named.encode()).hexdigest()[:12],
+            id=self.cell_id(cell),
             run_id=self.run_id,
             side=cell.side,
             prompt=cell.prompt,
@@ -190,6 +215,27 @@ class Change:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Preferred:
+    """A change of a prompt, as a judge sees it head to head."""
+
+    cases: int
+    win: float
+    """Chance that a judge prefers the head, whatever the order."""
+    steady: float = 0.85
+    """Chance that it says the same in the other order."""
+
+    def write(self, results: Results, *, seed: int = 1) -> None:
+        """Write cells of both sides and what the judge said, the same each time."""
+        random = Random(seed)
+        for index in range(self.cases):
+            name = f"case-{index:04}"
+            results.add(Graded(name, 0.8, "base", passed=True), Graded(name, 0.8, passed=True))
+            first = "a" if random.random() < self.win else "b"
+            other = first if random.random() < self.steady else {"a": "b", "b": "a"}[first]
+            results.compare(name, first, other)
+
+
 def _score(value: float) -> float:
     return round(min(1.0, max(0.0, value)), 3)
 
@@ -200,7 +246,9 @@ COST: dict[str, Any] = {"metric": "cost_usd.mean", "no_worse_than": "base", "mar
 ERRORS: dict[str, Any] = {"metric": "errors", "at_most": "5%"}
 P95: dict[str, Any] = {"metric": "latency_ms.p95", "no_worse_than": "base", "margin": "10%"}
 
-EXAMPLES: dict[str, tuple[Change, tuple[dict[str, Any], ...]]] = {
+WINS: dict[str, Any] = {"metric": "win_rate", "no_worse_than": "base", "margin": "5pp"}
+
+EXAMPLES: dict[str, tuple[Change | Preferred, tuple[dict[str, Any], ...]]] = {
     "worse": (Change(60, drop=0.1), (COMPOSITE,)),
     "harmless": (Change(150), (COMPOSITE,)),
     "unclear": (Change(40), (COMPOSITE,)),
@@ -215,6 +263,9 @@ EXAMPLES: dict[str, tuple[Change, tuple[dict[str, Any], ...]]] = {
     "latency": (Change(80), (P95, {"metric": "latency_ms.p95", "at_most": 400})),
     "errors": (Change(60, lost=2), (ERRORS, PASS_RATE)),
     "lossy": (Change(200, lost=60), (COMPOSITE, ERRORS)),
+    "beaten": (Preferred(60, win=0.3), (WINS,)),
+    "preferred": (Preferred(60, win=0.65), (WINS, {"metric": "win_rate", "at_least": "60%"})),
+    "undecided": (Preferred(40, win=0.5), (WINS,)),
 }
 """Changes and the gates that decide them, by name."""
 

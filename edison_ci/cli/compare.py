@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.deciding import base_beside
+from edison_ci.cli.judges_said import show_preference
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
@@ -224,6 +225,8 @@ def _tell(terminal: Terminal, found: Standing) -> None:
     for row in aligned(rows, right=frozenset({2})):
         terminal.result(row)
     terminal.result(Ink(found.sentence, _COLORS[found.verdict]), *mark)
+    if found.head_to_head is not None:
+        show_preference(terminal, found.head_to_head, "B", "A")
     for word, cases in (("fixed", found.fixed), ("broken", found.broken)):
         if cases:
             more = ", ..." if len(cases) > _LISTED else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
-from edison_ci.execute.explaining import Explained, Said, Take, explain
+from edison_ci.execute.explaining import Explained, Rival, Said, Take, explain
 from edison_ci.plugins import later
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_cell, find_run, run_of_cell
@@ -104,6 +105,11 @@ def _document(found: Explained) -> dict[str, Any]:
         },
         "parts": [_part(found, part) for part in cell.parts],
         "judgments": [_said(said) for said in found.judgments],
+        "opinions": [
+            {**dataclasses.asdict(opinion), "reason": redacted(opinion.reason)}
+            for opinion in found.opinions
+        ],
+        "head_to_head": [_rival(rival) for rival in found.rivals],
         "take": cell.take,
         "takes": [_take(take) for take in found.takes],
     }
@@ -150,6 +156,22 @@ def _said(said: Said) -> dict[str, Any]:
     }
 
 
+def _rival(rival: Rival) -> dict[str, Any]:
+    orders = [
+        {"shown": shown, "winner": winner, "reason": redacted(reason)}
+        for shown, (winner, reason) in zip(("first", "second"), rival.said, strict=True)
+    ]
+    return {
+        "side": rival.side,
+        "model": rival.model,
+        "judge": rival.judge,
+        "preferred": rival.preferred,
+        "asked": rival.asked,
+        "status": rival.status,
+        "orders": orders,
+    }
+
+
 def _take(take: Take) -> dict[str, Any]:
     return {
         "take": take.number,
@@ -193,6 +215,7 @@ def _show(terminal: Terminal, found: Explained) -> None:
     _answer(terminal, found)
     _grade(terminal, found)
     _judges(terminal, found)
+    _rivals(terminal, found)
     _takes(terminal, found)
 
 
@@ -268,6 +291,20 @@ def _judges(terminal: Terminal, found: Explained) -> None:
             terminal.result("its text is no longer stored")
             continue
         _text(terminal, said.stored.completion.text)
+
+
+def _rivals(terminal: Terminal, found: Explained) -> None:
+    """Print what this answer was compared with, and who won in each order."""
+    for rival in found.rivals:
+        other = rival.model if rival.side == found.cell.side else f"the {rival.side}"
+        terminal.result(Ink(f"--- against {other}, by {rival.judge}", bold=True))
+        word = {True: "preferred", False: "not preferred", None: "a tie"}[rival.preferred]
+        terminal.result(word if rival.status == "ok" else "not compared in both orders")
+        orders = rival.said if rival.asked else rival.said[:1]
+        for shown, (winner, reason) in zip(("first", "second"), orders, strict=False):
+            named = {"this": "this one", "other": "the other", "tie": "a tie"}.get(winner, winner)
+            where = f"shown {shown}: " if rival.asked else "nobody was asked: "
+            terminal.result(f"  {where}{named}; {redacted(reason)}")
 
 
 def _takes(terminal: Terminal, found: Explained) -> None:

@@ -13,6 +13,7 @@ import click
 
 from edison_ci.cli.against import Match, match_again, matches
 from edison_ci.cli.breakdown import quarantined_in
+from edison_ci.cli.judges_said import judges_json, with_judges
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.rounds import stamps, wait_for_a_change
@@ -341,7 +342,7 @@ class Told(NamedTuple):
 
 def told_of(reader: sqlite3.Connection, run: Run) -> Told:
     """Return everything that is told of a run."""
-    summary = summarize(reader, run)
+    summary = with_judges(reader, summarize(reader, run))
     weak = _weak_prompts(reader, run) if len(summary.prompts) > 1 else ()
     return Told(summary, decisions_of(reader, run.id), weak)
 
@@ -361,6 +362,7 @@ def document(told: list[Told], code: int) -> dict[str, Any]:
             "quarantined": quarantined_in(one.summary),
             "looks": looks_json(one.rows),
             "weak_prompts": [rival.as_json() for rival in one.weak],
+            **judges_json(one.summary),
         }
         for one in told
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.breakdown import show_breakdown, spread_of
+from edison_ci.cli.judges_said import show_judges
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
 from edison_ci.decide.rows import stopped_sentence
@@ -50,6 +51,7 @@ def show_run(
     _parts(terminal, summary)
     show_breakdown(terminal, summary)
     _change(terminal, summary)
+    show_judges(terminal, summary.judges)
     _counts(terminal, summary)
     _gates(terminal, rows, weak)
     for lane, reason in (closed or {}).items():

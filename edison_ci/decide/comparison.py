@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide.evidence import Evidence
+from edison_ci.decide.head_to_head import seen_head_to_head
 from edison_ci.decide.lineup import LINEUP, line_up
 from edison_ci.decide.material import differing_material
 from edison_ci.decide.metrics import metric_of
 from edison_ci.errors import UsageError
+from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.other_metrics import points_margin
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Gate
     from edison_ci.decide.evidence import Paired, Subject
+    from edison_ci.decide.head_to_head import HeadToHead
     from edison_ci.decide.lineup import Choice, Lineup
     from edison_ci.stats.ab import Comparison
     from edison_ci.stats.arrays import Range
@@ -79,6 +82,8 @@ class Standing:
     n_more: int | None = None
     missing: int = 0
     notes: tuple[str, ...] = ()
+    head_to_head: HeadToHead | None = None
+    """How a judge prefers B to A, where their answers were compared."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison with the keys of the contract."""
@@ -102,6 +107,7 @@ class Standing:
             "n_more": self.n_more,
             "missing": self.missing,
             "notes": [*self.notes],
+            "head_to_head": None if self.head_to_head is None else self.head_to_head.as_json(),
         }
 
 
@@ -158,7 +164,10 @@ def _paired(
     rule = GateRule(margin=_margin(setting.gates, pairs))
     passes = _passes(evidence, found)
     marks = [(bool(a), bool(b)) if None not in (a, b) else (True, True) for a, b in passes]
-    compared = compare(pairs, rule, rng=generator_for(found.cases), passed=marks)
+    seen = seen_head_to_head(evidence, clusters)
+    wins = None if seen is None else ab.HeadToHead(seen.rate)
+    rng = generator_for(found.cases)
+    compared = compare(pairs, rule, rng=rng, passed=marks, head_to_head=wins)
     same = bool(found.cases) and found.same_answers
     outcome = Outcome.SAME if same else compared.outcome
     notes = [*compared.notes, *_doubts(*choices), *_notes(found, lineup)]
@@ -187,6 +196,7 @@ def _paired(
         n_more=compared.n_more if outcome is Outcome.UNCLEAR else None,
         missing=found.missing,
         notes=tuple(notes),
+        head_to_head=seen,
     )
 
 

@@ -101,8 +101,8 @@ class Finding:
 def decide_gate(question: Question) -> Finding:
     """Decide a gate on its own."""
     gate, kind = question.gate, question.metric.kind
-    if gate.use == "human" or kind == "wins":
-        nothing = _unmeasured(question)
+    if gate.use == "human":
+        nothing = unmeasured(question)
         return Finding(nothing, lambda _: wording.unmeasured(gate))
     limit = question.limit
     if limit is None:
@@ -236,7 +236,7 @@ def _same(found: Paired) -> bool:
 
 def _score_level(question: Question, limit: Limit) -> Finding:
     sample = question.evidence.sample(question.metric, question.subjects)
-    decision = _levelled(question, sample, limit)
+    decision = levelled(question, sample, limit)
     return Finding(decision, lambda said: wording.level(said, question.metric))
 
 
@@ -244,7 +244,7 @@ def _pass_level(question: Question, limit: Limit) -> Finding:
     sample = question.evidence.sample(question.metric, question.subjects)
     whole = sample.single
     if not whole or question.clusters_of(sample.cases) is not None:
-        decision = _levelled(question, sample, limit)
+        decision = levelled(question, sample, limit)
     else:
         decision = _counted(question, sample, limit)
     return Finding(decision, lambda said: wording.pass_level(said, limit, whole=whole))
@@ -264,7 +264,7 @@ def _counted(question: Question, sample: Sample, limit: Limit) -> GateDecision:
     return allow_for_missing(decided(), sample.missing, passes_at_worst)
 
 
-def _levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
+def levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
     """Decide a mean of cases, and again with what is missing at the worst that was seen."""
 
     def decided(imputed: Sequence[float] = ()) -> GateDecision:
@@ -362,7 +362,8 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[math.floor(place) if share < 0.5 else math.ceil(place)]
 
 
-def _unmeasured(question: Question) -> GateDecision:
+def unmeasured(question: Question) -> GateDecision:
+    """Return the decision on something that the run does not have."""
     limit = question.limit
     return GateDecision(
         verdict=Verdict.INCONCLUSIVE,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, worst_quantile
+from edison_ci.decide.win_gate import decide_wins
 from edison_ci.plan.looks import batch_size, batches_of, is_inferred, takes_part
 from edison_ci.stats.gates import identical_outputs
 from edison_ci.stats.paired import Pairs
@@ -33,17 +34,22 @@ _FEWEST = 2
 def look_at(question: Question, look: Look | None) -> Finding:
     """Decide a gate at a look; one that is looked at only once is decided as ever."""
     if look is None or not takes_part(question.gate, look.kind):
-        return decide_gate(question)
+        return _once(question)
     if look.kind == "cases":
         return _anytime(question, look)
     return _planned(question, look)
 
 
+def _once(question: Question) -> Finding:
+    wins = question.metric.kind == "wins" and question.gate.use != "human"
+    return decide_wins(question) if wins else decide_gate(question)
+
+
 def _planned(question: Question, look: Look) -> Finding:
     """Decide at the level of one of the planned looks; what is shown keeps the gate's own."""
-    plain = decide_gate(question)
+    plain = _once(question)
     levels = planned_levels(look.of, alpha=round(1 - question.confidence, 12))
-    found = decide_gate(replace(question, level=1 - levels[look.number - 1]))
+    found = _once(replace(question, level=1 - levels[look.number - 1]))
     own = plain.decision
     decision = replace(
         found.decision,

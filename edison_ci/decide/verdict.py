@@ -11,6 +11,7 @@ from edison_ci.decide.gates import Finding, Question
 from edison_ci.decide.looking import carried, goes_on, look_at, settles_later
 from edison_ci.decide.metrics import metric_of
 from edison_ci.decide.rows import GateRow, RowVerdict
+from edison_ci.decide.win_gate import not_held_against
 from edison_ci.errors import ExitCode
 from edison_ci.plan.looks import takes_part
 from edison_ci.stats.families import decide_family
@@ -177,6 +178,11 @@ def _asked(gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
             rows.append(_Asked(gate, subject, None, wording.no_base_of(subject)))
             continue
         question = Question(gate, metric, evidence, known, background.clusters)
+        wins = metric.kind == "wins" and gate.use != "human"
+        reason = not_held_against(evidence, subject) if wins else ""
+        if reason:
+            rows.append(_Asked(gate, subject, None, reason))
+            continue
         rows.append(_Asked(gate, subject, question, stored=stored))
     return rows
 

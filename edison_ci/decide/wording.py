@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.stats.judge_sentences import win_sentence
 from edison_ci.stats.sentences import cases, chance, gate_sentence, signed
 from edison_ci.stats.verdicts import Verdict
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from edison_ci.decide.metrics import Metric
     from edison_ci.plan.looks import Look
     from edison_ci.stats.levels import Limit
+    from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision
 
 NO_BASE = "No base to compare with: get one with `edison run --against REF`, such as main."
@@ -155,6 +157,37 @@ def tail_change(
     said = f"{metric.said} {amount(metric, head)}, {amount(metric, base)} in the base{change}"
     allowed = f"the {100 * decision.margin:g}% allowed"
     return _noted(f"{said}: {inside or 'more than'} {allowed}.", decision)
+
+
+def win_comparison(decision: GateDecision, rate: WinRate, names: tuple[str, str]) -> str:
+    """Say who is preferred, and whether the head keeps up with the base."""
+    if IDENTICAL in decision.notes:
+        return _noted(f"Nothing to compare: identical outputs ({cases(decision.n)}).", decision)
+    said = win_sentence(rate, a=names[0], b=names[1])
+    if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
+        worst, asked = _percent(decision.worst_plausible), _percent(decision.margin)
+        said += f" Worst plausible win rate {worst}: keeps the {asked} that you tolerate."
+    elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
+        said += f" Chance of seeing this by luck: {chance(decision.p_adjusted)}."
+    elif decision.n_more is not None:
+        few = f"{cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few"
+        said += f" {few}: about {decision.n_more:,} more would settle it if nothing really changed."
+    return _noted(said, decision)
+
+
+def win_level(decision: GateDecision, rate: WinRate, names: tuple[str, str], limit: Limit) -> str:
+    """Say who is preferred, and whether the win rate keeps a floor or ceiling."""
+    said = win_sentence(rate, a=names[0], b=names[1])
+    asked = limit_said(limit, _percent(limit.value))
+    worst, best = decision.worst_plausible, decision.best_plausible
+    if decision.verdict is Verdict.PASS and worst is not None:
+        said += f" Worst plausible win rate {_percent(worst)}: keeps {asked}."
+    elif decision.verdict is Verdict.FAIL and best is not None:
+        said += f" Best plausible win rate {_percent(best)}: misses {asked}."
+    else:
+        said += f" Not clear whether a win rate of {_percent(rate.value or 0.0)} keeps {asked}."
+        said += _further(decision)
+    return _noted(said, decision)
 
 
 def unmeasured(gate: Gate) -> str:

@@ -19,6 +19,8 @@ from edison_ci.execute.grading import COUNTED
 from edison_ci.execute.output import parse_output
 from edison_ci.plan.fingerprint import plain
 from edison_ci.store.answers import answer_at
+from edison_ci.store.comparisons import comparisons_of
+from edison_ci.store.opinions import opinions_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from edison_ci.execute.output import Output
     from edison_ci.records import Case
     from edison_ci.store.answers import Stored
+    from edison_ci.store.comparisons import ComparisonRow
+    from edison_ci.store.opinions import OpinionRow
     from edison_ci.store.runs import CellRow, Part, Run
 
 
@@ -57,6 +61,21 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """Another answer to the same case, and which of the two a judge prefers."""
+
+    side: str
+    model: str
+    judge: str
+    preferred: bool | None
+    """Whether this cell's answer is preferred in both orders; None for a tie."""
+    said: tuple[tuple[str, str], tuple[str, str]]
+    """Who won and why, when this cell's answer was shown first, and second."""
+    asked: bool
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explained:
     """A cell with everything that made it what it is."""
 
@@ -71,6 +90,10 @@ class Explained:
     """By kind and name of a part; a part that cannot fail by its score has none."""
     judgments: tuple[Said, ...]
     takes: tuple[Take, ...]
+    opinions: tuple[OpinionRow, ...] = ()
+    """What each judge of the rubric said, by criterion."""
+    rivals: tuple[Rival, ...] = ()
+    """The answers that it was compared with."""
 
     @property
     def counted(self) -> tuple[Part, ...]:
@@ -138,6 +161,10 @@ def explain(connection: sqlite3.Connection, project: Project, run: Run, cell: Ce
             for model, address, take in judged
         ),
         takes=_takes(connection, cell.address),
+        opinions=opinions_of(connection, cell.id),
+        rivals=tuple(
+            _rival(connection, cell.id, row) for row in comparisons_of(connection, cell.id)
+        ),
     )
 
 
@@ -198,6 +225,31 @@ def _thresholds(run: Run, experiment: Experiment | None) -> dict[tuple[str, str]
         if criterion["min"] is not None:
             found["criterion", criterion["name"]] = criterion["min"]
     return found
+
+
+def _rival(connection: sqlite3.Connection, cell_id: str, row: ComparisonRow) -> Rival:
+    """Return a comparison as the cell sees it."""
+    mine = "a" if row.a_cell == cell_id else "b"
+    other = row.b_cell if mine == "a" else row.a_cell
+    side, model = connection.execute(
+        "select side, model from cell where id = ?", (other,)
+    ).fetchone()
+    names = {mine: "this", "tie": "tie", None: "nobody"}
+    orders = [(row.ab_winner, row.ab_reason), (row.ba_winner, row.ba_reason)]
+    first, second = orders if mine == "a" else orders[::-1]
+    decided = row.ab_winner == row.ba_winner and row.ab_winner in ("a", "b")
+    return Rival(
+        side,
+        model,
+        row.judge,
+        row.ab_winner == mine if decided else None,
+        (
+            (names.get(first[0], "other"), first[1]),
+            (names.get(second[0], "other"), second[1]),
+        ),
+        bool(row.asked),
+        row.status,
+    )
 
 
 def _is_experiment(value: Any, name: str) -> bool:

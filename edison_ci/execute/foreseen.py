@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING
 from edison_ci import times
 from edison_ci.config.cases import STATIC
 from edison_ci.execute.output import parse_output
+from edison_ci.execute.rivals import couples
 from edison_ci.execute.runner import Task, request_for
-from edison_ci.judges.judging import Judging
+from edison_ci.judges.judging import Judging, comparing
 from edison_ci.store.answers import newest_answer, newest_time
 from edison_ci.store.database import open_reader
 from edison_ci.templating import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Configuration
     from edison_ci.plan.estimate import Load
     from edison_ci.plan.plan import Plan
     from edison_ci.records import Case, Completion, Request
@@ -81,6 +83,7 @@ class _Lookup:
         age = dt.timedelta(days=project.file.settings.reuse_days)
         self._since = times.stamp(times.now() - age)
         self._judging = Judging.of(project, experiment, _nobody)
+        self._pairwise = comparing(project, experiment)
 
     def reused(self, cases: int) -> _Found:
         """Return how many calls are in store, by phase and model; of many cases a sample tells."""
@@ -102,19 +105,45 @@ class _Lookup:
 
     def _look(self, case: Case, found: _Found) -> None:
         for prompt in self._experiment.prompts:
-            for configuration in self._experiment.configurations(prompt):
-                for draw in range(self._experiment.file.draws):
-                    task = Task(prompt, configuration, case, draw)
-                    try:
-                        request = request_for(task)
-                    except (MissingValueError, RenderError):
-                        continue
-                    stored = newest_answer(self._reader, request.address, since=self._since)
-                    if stored is not None:
-                        found["generate", configuration.name] += 1
-                        output = parse_output(stored.completion.text, prompt.expect)
-                        if not output.malformed:
-                            self._look_at_judges(case, output.text, found)
+            listed = self._experiment.configurations(prompt)
+            for draw in range(self._experiment.file.draws):
+                texts = {}
+                for configuration in listed:
+                    text = self._answered(Task(prompt, configuration, case, draw), found)
+                    if text is not None:
+                        texts[configuration.name] = text
+                self._look_at_pairs(case, listed, texts, found)
+
+    def _answered(self, task: Task, found: _Found) -> str | None:
+        """Return the stored answer to a cell, if there is one and it is not malformed."""
+        try:
+            request = request_for(task)
+        except (MissingValueError, RenderError):
+            return None
+        stored = newest_answer(self._reader, request.address, since=self._since)
+        if stored is None:
+            return None
+        found["generate", task.configuration.name] += 1
+        output = parse_output(stored.completion.text, task.prompt.expect)
+        if output.malformed:
+            return None
+        self._look_at_judges(task.case, output.text, found)
+        return output.text
+
+    def _look_at_pairs(
+        self, case: Case, listed: Sequence[Configuration], texts: Mapping[str, str], found: _Found
+    ) -> None:
+        judge, pairwise = self._pairwise, self._experiment.file.judges.pairwise
+        if judge is None or pairwise is None:
+            return
+        for one, other in couples(listed, all_pairs=pairwise.all_pairs):
+            a, b = texts.get(one.name), texts.get(other.name)
+            if a is None or b is None:
+                continue
+            # Equal answers are a tie that nobody is asked about.
+            asked = [judge.request(case, a, b), judge.request(case, b, a)]
+            count = sum(a == b or self._is_stored(request) for request in asked)
+            found["pairwise", judge.judge.name] += count
 
     def _look_at_judges(self, case: Case, text: str, found: _Found) -> None:
         if self._judging is None:

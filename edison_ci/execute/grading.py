@@ -20,6 +20,7 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.judges.judging import Judging, moderating
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.safety.screen import screen
+from edison_ci.store.opinions import OpinionRow
 from edison_ci.store.runs import Judgment, Part
 from edison_ci.templating import MissingValueError, RenderError
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.output import Output
     from edison_ci.judges.judging import Ask
     from edison_ci.judges.moderation import Moderator
+    from edison_ci.judges.pointwise import Opinion
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case, Completion, Json, Request
 
@@ -54,6 +56,8 @@ class CellGrade:
     parts: tuple[Part, ...] = ()
     reason: str = ""
     judgments: tuple[Judgment, ...] = ()
+    opinions: tuple[OpinionRow, ...] = ()
+    """What each judge of the rubric said, before they became one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +146,7 @@ class CellGrader:
 
     async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
         """Return status, composite, pass and parts of an answer."""
-        heard: list[Judgment] = []
-        _heard.set(heard)
+        heard = hearing()
         found, blocked = await self._screened(output)
         if blocked:
             reason = f"blocked: {', '.join(blocked)}"
@@ -151,13 +154,18 @@ class CellGrader:
         if output.malformed:
             return CellGrade("malformed", 0.0, False, tuple(found), output.malformed, tuple(heard))
         found += await self.checks.parts(case, output, paid)
+        opinions: tuple[OpinionRow, ...] = ()
         if self.judging is not None:
             judged = await self.judging.judge(case, output.text)
             found += (Part(*dataclasses.astuple(p)) for p in (*judged.parts, *judged.criteria))
             found += (Part(flag, "flag", 0.0, None, 0.0, "ok", "a judge") for flag in judged.flags)
-        return CellGrade(
-            "ok", composite(found), passed(found), tuple(found), judgments=tuple(heard)
-        )
+            opinions = tuple(
+                _opinion(opinion, criterion.name)
+                for opinion in judged.opinions
+                for criterion in judged.criteria
+            )
+        parts = tuple(found)
+        return CellGrade("ok", composite(found), passed(found), parts, "", tuple(heard), opinions)
 
     async def _screened(self, output: Output) -> tuple[list[Part], list[str]]:
         """Return what the screens found, and the kinds for which the answer is blocked."""
@@ -181,16 +189,33 @@ class CellGrader:
         return found, blocked
 
 
+def _opinion(opinion: Opinion, criterion: str) -> OpinionRow:
+    """Return what one judge said on one criterion, or why nothing."""
+    scored = opinion.verdict.scores.get(criterion) if opinion.verdict is not None else None
+    if scored is not None:
+        return OpinionRow(opinion.judge, criterion, scored.raw, scored.share, None, scored.reason)
+    why = opinion.missing(criterion)
+    kind, reason = ("judge_error", "") if why is None else (str(why.kind), why.reason)
+    return OpinionRow(opinion.judge, criterion, None, None, kind, reason)
+
+
 _heard: ContextVar[list[Judgment]] = ContextVar("_heard")
 """What the judges of the cell at hand have said; every worker has its own."""
 
 
-def asking(project: Project, lanes: Lanes) -> Ask:
+def hearing() -> list[Judgment]:
+    """Return the list to which every reply of a judge is added from now on, in this task."""
+    heard: list[Judgment] = []
+    _heard.set(heard)
+    return heard
+
+
+def asking(project: Project, lanes: Lanes, *, phase: str = "judge") -> Ask:
     """Return how judges are asked: through the same layer as everybody else."""
 
     async def ask(name: str, request: Request) -> Completion:
         try:
-            paid = await lanes.of(project.models[name], "judge").answer(request)
+            paid = await lanes.of(project.models[name], phase).answer(request)
         except LaneClosed as closed:
             # The answer is kept and may be judged later; only its judgment is missing.
             raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
@@ -215,10 +240,13 @@ def composite(parts: Iterable[Part]) -> float | None:
 
 
 def passed(parts: Iterable[Part]) -> bool | None:
-    """Return whether every part reaches its threshold; None when one is in error."""
-    verdict = True
+    """Return whether every part reaches its threshold; None without one, or with one in error."""
+    verdict: bool | None = None
     for part in parts:
-        if part.kind not in COUNTED or part.status == "skipped":
+        if part.kind not in COUNTED:
+            continue
+        verdict = verdict is not False
+        if part.status == "skipped":
             continue
         if part.status == "error" or part.passed is None:
             return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.store.comparisons import none_compared
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -18,4 +20,4 @@ def no_judge_answered(connection: sqlite3.Connection, run_id: str) -> bool:
     failed, judged = (
         connection.execute(query, (run_id, status)).fetchone()[0] for status in ("error", "ok")
     )
-    return bool(failed and not judged)
+    return bool(failed and not judged) or none_compared(connection, run_id)

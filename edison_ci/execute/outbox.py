@@ -1,7 +1,7 @@
-"""How do finished cells reach the disk without anybody waiting for them?
+"""How do finished cells and comparisons reach the disk without anybody waiting for them?
 
 The answers they rest on are there already: a cell that is lost is graded again, not bought again.
-So cells are gathered and written many at a time.
+So they are gathered and written many at a time, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from edison_ci.store.runs import finish_cells
+from edison_ci.store.comparisons import ComparisonRow, store_comparisons
+from edison_ci.store.runs import CellRow, finish_cells
 
 if TYPE_CHECKING:
-    from edison_ci.store.runs import CellRow
+    from collections.abc import Sequence
+
     from edison_ci.store.writer import Writer
 
 _BATCH = 64
@@ -21,27 +23,33 @@ _MOST_BATCHES = 8
 
 
 class Outbox:
-    """Cells on their way to the writer."""
+    """Cells and comparisons on their way to the writer."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._cells: list[CellRow] = []
-        self._batches: set[asyncio.Future[None]] = set()
+        self._rows: list[CellRow | ComparisonRow] = []
+        self._unwritten: dict[str, CellRow | ComparisonRow] = {}
+        self._batches: dict[asyncio.Future[None], list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
 
-    async def put(self, cell: CellRow) -> None:
-        """Take a cell; waits only while too many are on their way, and raises if one failed."""
+    async def put(self, row: CellRow | ComparisonRow) -> None:
+        """Take a row; waits only while too many are on their way, and raises if one failed."""
         if self._failure is not None:
             raise self._failure
-        self._cells.append(cell)
-        if len(self._cells) >= _BATCH:
+        self._rows.append(row)
+        self._unwritten[row.id] = row
+        if len(self._rows) >= _BATCH:
             self._send()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_LONGEST_WAIT_S, self._send)
         while len(self._batches) >= _MOST_BATCHES:
             await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
+
+    def find(self, row_id: str) -> CellRow | ComparisonRow | None:
+        """Return a row that is not on the disk yet."""
+        return self._unwritten.get(row_id)
 
     async def close(self) -> None:
         """Wait until everything is on the disk; raises if something could not be written."""
@@ -55,14 +63,21 @@ class Outbox:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._cells:
-            return
-        cells, self._cells = self._cells, []
-        batch = self._writer.begin(finish_cells(cells))
-        self._batches.add(batch)
+        rows, self._rows = self._rows, []
+        # Cells first: a comparison names them.
+        if cells := [row for row in rows if isinstance(row, CellRow)]:
+            self._begin(self._writer.begin(finish_cells(cells)), cells)
+        if compared := [row for row in rows if isinstance(row, ComparisonRow)]:
+            self._begin(self._writer.begin(store_comparisons(compared)), compared)
+
+    def _begin(self, batch: asyncio.Future[None], rows: Sequence[CellRow | ComparisonRow]) -> None:
+        self._batches[batch] = [row.id for row in rows]
         batch.add_done_callback(self._sent)
 
     def _sent(self, batch: asyncio.Future[None]) -> None:
-        self._batches.discard(batch)
+        written = self._batches.pop(batch)
         if not batch.cancelled() and batch.exception() is not None:
             self._failure = batch.exception()
+            return
+        for row_id in written:
+            self._unwritten.pop(row_id, None)

@@ -97,6 +97,14 @@ class Grading(Protocol):
         ...
 
 
+class Compares(Protocol):
+    """Something that compares a finished cell with others; what fails is a value."""
+
+    async def see(self, task: Task, outbox: Outbox) -> None:
+        """Compare the cell with every other that is finished and belongs to it."""
+        ...
+
+
 class Runner:
     """Fills the cells of one run."""
 
@@ -107,6 +115,7 @@ class Runner:
         self.on_progress: Callable[[Progress], None] = lambda _: None
         self.on_stop: Callable[[], None] = lambda: None
         self.pairing: Pairing | None = None
+        self.head_to_head: Compares | None = None
         self.done_before: sqlite3.Connection | None = None
         """Where cells that an earlier session finished are looked up."""
 
@@ -133,11 +142,8 @@ class Runner:
         for task in tasks:
             if self._stopping.is_set() or work.name in self.progress.closed:
                 return
-            cell_id = id_of_cell(self._run_id, task)
-            if self.done_before is not None and is_done(self.done_before, cell_id):
-                continue
             try:
-                cell = await self._fill(work.answer, task, cell_id)
+                await self._finish(work, task)
             except BudgetExhausted as exhausted:
                 self.stop(f"budget: {exhausted.refused.cap.name}")
                 return
@@ -146,10 +152,18 @@ class Runner:
                 return
             except Drained:
                 return
+
+    async def _finish(self, work: LaneWork, task: Task) -> None:
+        """Fill a cell unless it is done, and have it compared with what it is held against."""
+        cell_id = id_of_cell(self._run_id, task)
+        if self.done_before is None or not is_done(self.done_before, cell_id):
+            cell = await self._fill(work.answer, task, cell_id)
             await self._outbox.put(cell)
             self.progress.cells[cell.status] += 1
             self.progress.by_lane[work.name] += 1
             self.on_progress(self.progress)
+        if self.head_to_head is not None:
+            await self.head_to_head.see(task, self._outbox)
 
     async def _fill(self, answer: Answer, task: Task, cell_id: str) -> CellRow:
         row = partial(
@@ -196,6 +210,7 @@ class Runner:
             reason=grade.reason or None,
             parts=grade.parts,
             judgments=grade.judgments,
+            opinions=grade.opinions,
         )
 
 

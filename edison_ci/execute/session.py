@@ -24,6 +24,7 @@ from edison_ci.execute.bulletin import Bulletin
 from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, repriced
 from edison_ci.execute.ending import ending, steps, verdict_without_gates
 from edison_ci.execute.gatekeeping import Gates
+from edison_ci.execute.head_to_head import HeadToHead
 from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.looks import Desk, Looks, Rules
 from edison_ci.execute.money import caps_of
@@ -179,11 +180,11 @@ class Session:
 
     def _planned(self, project: Project, options: RunOptions) -> Plan:
         """Return the plan of all sides together."""
-        plans = [
-            bare_plan(project, experiment, selection=options.selection)
-            for experiment in self._sides.values()
-        ]
-        return plans[0] if len(plans) == 1 else joined(*plans)
+        head, base = self._experiment, self._sides.get(BASE)
+        if base is None:
+            return bare_plan(project, head, selection=options.selection)
+        plan = partial(bare_plan, project, selection=options.selection)
+        return joined(plan(head, of="head"), plan(base, of="base"))
 
     def _snapshot(self, options: RunOptions) -> str:
         told: dict[str, Any] = {}
@@ -253,6 +254,7 @@ class Session:
             if BASE in self._sides:
                 runner.pairing = self._pairing(held)
             cells = self._work(held)
+            runner.head_to_head = HeadToHead.of(held.run_id, cells, lanes, held.reader)
             answers = partial(self._answers, held, lanes)
             ask = self._gates.ask(held.reader, held.run_id, cells, now=self._now)
             looks = self._looks(held, runner, cells, ask)

@@ -85,6 +85,8 @@ class RunSummary:
     """Kinds of cases, draws and what is missing, once it has ended."""
     worked_s: float | None = None
     """Seconds that its sessions took, by a clock that nobody sets."""
+    judges: Any = None
+    """What its judges say beside the scores, where somebody has worked it out."""
 
     @property
     def wall_s(self) -> float | None:

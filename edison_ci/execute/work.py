@@ -118,7 +118,8 @@ class Work:
         While some are asked for, a few are booked or stored, and as many again are judged.
         """
         file = self.sides[HEAD].file
-        judged = file.rubric is not None or bool(file.judges.graders)
+        judges = file.judges
+        judged = file.rubric is not None or bool(judges.graders or judges.pairwise)
         places = model.limits.concurrency
         return (places + 2 * (places // AHEAD)) * (2 if judged else 1)
 

@@ -44,6 +44,12 @@ class Preference:
         """1 if `a` wins, 0.5 for a tie, 0 if `b` wins."""
         return None if self.winner is None else _VALUE[self.winner]
 
+    def turned(self) -> Preference:
+        """Return the same with a and b having changed their names."""
+        other: dict[Winner, Winner] = {"a": "b", "b": "a", "tie": "tie"}
+        winner = None if self.winner is None else other[self.winner]
+        return Preference(winner, self.reason, self.failure)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -58,6 +64,20 @@ class Comparison:
     chars_a: int
     chars_b: int
     """Lengths of the answers: judges like long ones, and that is measured."""
+    asked: bool = True
+    """False where nobody had to be asked."""
+
+    def turned(self) -> Comparison:
+        """Return the same with a and b having changed their names."""
+        return Comparison(
+            self.judge,
+            self.hash,
+            self.ba.turned(),
+            self.ab.turned(),
+            self.chars_b,
+            self.chars_a,
+            self.asked,
+        )
 
     @property
     def value(self) -> float | None:
@@ -119,7 +139,7 @@ class Pairwise:
         """Return what the judge says in both orders; equal answers are a tie nobody is paid for."""
         if a == b:
             same = Preference("tie", "the answers are the same")
-            return Comparison(self.judge.name, self.hash, same, same, len(a), len(b))
+            return Comparison(self.judge.name, self.hash, same, same, len(a), len(b), asked=False)
         ab, ba = await side_by_side(
             [self._prefer(case, a, b, ask), self._prefer(case, b, a, ask, swapped=True)]
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edison_ci.plan.estimate import TYPICAL_OUTPUT, ZERO, Load, Span, total
 from edison_ci.plan.tokens import ESTIMATE, counter_for
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.plan.survey import Survey
 
+Rivals = Literal["models", "base", "nobody"]
+"""Models against each other, head against base, or nothing: the base is in the head's plan."""
 INSTRUCTIONS = 400
 """Tokens of what a judge or refiner is told beside the material."""
 OUT_PER_CRITERION = Span(30, 60)
@@ -31,6 +33,8 @@ class Loads:
     project: Project
     experiment: Experiment
     survey: Survey
+    rivals: Rivals = "models"
+    """What a pairwise judge compares."""
 
     def of_a_run(self) -> list[Load]:
         """Return the loads of evaluating every case once."""
@@ -91,9 +95,13 @@ class Loads:
     def _pairwise(self, questions: Span, answers: Span) -> Iterator[Load]:
         """Yield the load of a judge that sees each pair of answers in both orders."""
         pairwise, models = self.experiment.file.judges.pairwise, len(self.experiment.models)
-        if pairwise is None or models < 2:
+        if pairwise is None or self.rivals == "nobody":
             return
         pairs = models * (models - 1) // 2 if pairwise.all_pairs else models - 1
+        if self.rivals == "base":
+            pairs = models
+        if not pairs:
+            return
         calls = 2 * pairs * self.cells // models
         # A call reads the question once and two answers, each of average length.
         read = (questions + answers.times(2)).times(2 * pairs / models)

@@ -7,7 +7,7 @@ import hashlib
 import math
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.project_files import only_errors, only_warnings
@@ -21,6 +21,7 @@ from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.plan.loads import Rivals
     from edison_ci.plan.looks import Kind
 
 _LOOP_LOW = 0.6
@@ -106,7 +107,8 @@ def plan(
     loop: bool = False,
 ) -> Plan:
     """Return the plan of an experiment; raises ConfigError if its data is invalid."""
-    found = bare_plan(project, experiment, selection=selection, shards=shards, loop=loop)
+    of: Literal["run", "loop"] = "loop" if loop else "run"
+    found = bare_plan(project, experiment, selection=selection, shards=shards, of=of)
     evidence = _evidence_of(selection.narrow(experiment), found.gating)
     reasons = list(found.reasons)
     if evidence.relative:
@@ -132,9 +134,13 @@ def bare_plan(
     *,
     selection: Selection = EVERYTHING,
     shards: int = 0,
-    loop: bool = False,
+    of: Literal["run", "loop", "head", "base"] = "run",
 ) -> Plan:
-    """Return the plan without what its cases could show, which a run need not know."""
+    """Return the plan without what its cases could show, which a run need not know.
+
+    It is `of` a run, a loop, or a side of a run with a base: answers of both sides are compared by
+    pairs, which is in the plan of the head.
+    """
     experiment = selection.narrow(experiment)
     survey = Survey(project, experiment, shards=shards)
     check = DataCheck(project, experiment)
@@ -144,12 +150,13 @@ def bare_plan(
         raise ConfigError(only_errors(check.problems))
     if survey.seen == 0:
         raise UsageError(f"no case of {experiment.id} is chosen", hint=selection.describe())
-    loads, iterations = Loads(project, experiment, survey), ONCE
-    if loop:
+    rivals: dict[str, Rivals] = {"head": "base", "base": "nobody"}
+    loads, iterations = Loads(project, experiment, survey, rivals.get(of, "models")), ONCE
+    if of == "loop":
         most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
         iterations = Span(math.ceil(_LOOP_LOW * most), most)
     answers = len(experiment.models) * experiment.file.draws
-    made = loads.of_a_loop(iterations) if loop else loads.of_a_run()
+    made = loads.of_a_loop(iterations) if of == "loop" else loads.of_a_run()
     return Plan(
         experiment=experiment.id,
         cases=survey.seen,
@@ -163,7 +170,7 @@ def bare_plan(
         smallest_effect=None,
         cases_for_margin=None,
         margin=None,
-        reasons=_reasons(project, survey),
+        reasons=[*_reasons(project, survey), *_idle(experiment, of)],
         unready=_unready(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
@@ -212,6 +219,14 @@ def _reasons(project: Project, survey: Survey) -> list[str]:
     if survey.sampled:
         reasons.append(f"tokens are counted on {COUNT_EVERY:,} cases and every 100th after them")
     return reasons
+
+
+def _idle(experiment: Experiment, of: str) -> list[str]:
+    """Say that a pairwise judge would have nothing to do."""
+    alone = len(experiment.models) < 2 and of in ("run", "loop")
+    if experiment.file.judges.pairwise is None or not alone:
+        return []
+    return ["one model has no rival: the pairwise judge compares with --against REF only"]
 
 
 def _unready(project: Project, loads: list[Load]) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from edison_ci.stats.arrays import TIE, Range, finite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,8 @@ Table: TypeAlias = Sequence[Sequence[float | None]]
 Metric: TypeAlias = Literal["nominal", "ordinal", "interval"]
 
 BOOTSTRAP = 1_000
+_HELD = 1_000_000
+"""Numbers that are held at once while cases are resampled."""
 FEWEST_CASES = 10
 """Below so many cases there is no interval."""
 
@@ -61,14 +63,23 @@ def krippendorff(
     *,
     rng: np.random.Generator,
     metric: Metric = "interval",
+    cases: Sequence[str] | None = None,
     level: float = 0.95,
 ) -> Agreement:
     """Return Krippendorff's alpha, for any number of judges and missing judgments.
 
     Nominal scores are equal or not, interval scores differ by their distance, and ordinal ones by
-    the ratings between them.
+    the ratings between them. Where a row is an answer and not a case, `cases` names the case of
+    each row: the interval then resamples cases.
     """
     units = _units(table)
+    if metric == "interval":
+        twice = [sum(x is not None for x in row) >= 2 for row in table]
+        named = cases if cases is not None else [str(index) for index in range(len(table))]
+        groups = [case for case, counts in zip(named, twice, strict=True) if counts]
+        return _interval_alpha(units, groups, _Settings(rng, level, raw_agreement(table)))
+    if cases is not None:
+        raise ValueError("only interval scores are resampled by case")
     return _with_interval(
         lambda chosen: _alpha([units[index] for index in chosen], metric),
         len(units),
@@ -116,6 +127,7 @@ def intraclass(
     *,
     rng: np.random.Generator,
     of: Literal["one judge", "panel"] = "one judge",
+    cases: Sequence[str] | None = None,
     level: float = 0.95,
 ) -> Agreement:
     """Return ICC(2,1), how good one judge is, or ICC(2,k), how good the panel's average is.
@@ -128,7 +140,7 @@ def intraclass(
         lambda chosen: _icc(ratings[chosen], panel=of == "panel"),
         len(ratings),
         name,
-        _Settings(rng, level, raw_agreement(table)),
+        _Settings(rng, level, raw_agreement(table), cases),
     )
 
 
@@ -171,6 +183,8 @@ class _Settings:
     rng: np.random.Generator
     level: float
     raw: float | None
+    cases: Sequence[str] | None = None
+    """The case of each row, where several rows may be of one; cases are what is resampled."""
 
 
 def _with_interval(
@@ -182,8 +196,9 @@ def _with_interval(
     """Add the percentile interval over resampled cases."""
     value = statistic(np.arange(n)) if n else None
     interval = None
-    if value is not None and n >= FEWEST_CASES:
-        found = [statistic(settings.rng.integers(0, n, size=n)) for _ in range(BOOTSTRAP)]
+    rows = _Rows.of(settings.cases if settings.cases is not None else range(n))
+    if value is not None and rows.sizes.size >= FEWEST_CASES:
+        found = [statistic(rows.drawn(settings.rng)) for _ in range(BOOTSTRAP)]
         values = [x for x in found if x is not None]
         tail = (1 - settings.level) / 2
         if values:
@@ -191,6 +206,76 @@ def _with_interval(
             # A percentile interval can miss its own estimate; the estimate is never outside.
             interval = Range(min(float(low), value), max(float(high), value))
     return Agreement(value, n, method, interval, settings.level, settings.raw)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of each case, for drawing cases with all their rows."""
+
+    order: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    sizes: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, cases: Sequence[str] | range) -> _Rows:
+        _, owner = np.unique(np.asarray(cases), return_inverse=True)
+        sizes = np.bincount(owner)
+        return cls(np.argsort(owner, kind="stable"), np.cumsum(sizes) - sizes, sizes)
+
+    def drawn(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        count = self.sizes.size
+        chosen = rng.integers(0, count, size=count)
+        sizes = self.sizes[chosen]
+        offsets = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.asarray(self.order[np.repeat(self.starts[chosen], sizes) + offsets])
+
+
+def _interval_alpha(
+    units: Sequence[Array], groups: Sequence[str], settings: _Settings
+) -> Agreement:
+    """Return alpha of interval scores, whose parts add up over cases: a resample is a sum."""
+    name = "Krippendorff's alpha, interval"
+    if not units:
+        return Agreement(None, 0, name, None, settings.level, settings.raw)
+    middle = float(np.concatenate(units).mean())  # distances do not depend on where 0 is
+    parts = np.array([_parts_of_alpha(unit - middle) for unit in units])
+    _, owner = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    sums = np.stack([np.bincount(owner, part) for part in parts.T], axis=1).astype(np.float64)
+    value = _alpha_of_parts(sums.sum(axis=0)[None, :])[0]
+    count, interval = len(sums), None
+    known = None if math.isnan(value) else float(value)
+    if known is not None and count >= FEWEST_CASES:
+        found = np.concatenate([_alpha_of_parts(part) for part in _resampled(sums, settings.rng)])
+        tail = (1 - settings.level) / 2
+        low, high = np.nanquantile(found, [tail, 1 - tail])
+        interval = Range(min(float(low), known), max(float(high), known))
+    return Agreement(known, len(units), name, interval, settings.level, settings.raw)
+
+
+def _resampled(sums: Array, rng: np.random.Generator) -> Iterator[Array]:
+    """Yield the sums over resampled cases, a few resamples at a time so that little is held."""
+    count, left = len(sums), BOOTSTRAP
+    while left:
+        size = min(left, max(1, _HELD // count))
+        picks = rng.multinomial(count, np.full(count, 1 / count), size=size)
+        yield picks.astype(np.float64) @ sums
+        left -= size
+
+
+def _parts_of_alpha(unit: Array) -> tuple[float, float, float, float]:
+    """Return what a unit adds: ratings, their sum and squares, and disagreement inside it."""
+    size, total, squares = unit.size, float(unit.sum()), float(unit @ unit)
+    return size, total, squares, 2 * (size * squares - total**2) / (size - 1)
+
+
+def _alpha_of_parts(sums: Array) -> Array:
+    """Return alpha of each row of summed parts; nan where nothing varies."""
+    n, total, squares, within = sums.T
+    expected = 2 * (n * squares - total**2)
+    varies = expected > TIE * np.maximum(1, n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alpha = 1 - (within / n) / (expected / (n * (n - 1)))
+    return np.where(varies, alpha, np.nan)
 
 
 def _units(table: Table) -> list[Array]:
@@ -226,7 +311,7 @@ def _alpha(units: Sequence[Array], metric: Metric) -> float | None:
     else:
         # The ordinal distance, ratings between two values with half of the ends, is the
         # distance of their mid-ranks.
-        placed = (np.cumsum(counts) - counts / 2)[inverse] if metric == "ordinal" else pooled
+        placed = (np.cumsum(counts) - counts / 2)[inverse]
         placed = placed - placed.mean()
         sums, squares = np.bincount(owner, placed), np.bincount(owner, placed**2)
         within = np.asarray(2 * (sizes * squares - sums**2), dtype=np.float64)
@@ -238,12 +323,15 @@ def _alpha(units: Sequence[Array], metric: Metric) -> float | None:
 
 
 def _kappa(a: Array, b: Array, *, quadratic: bool) -> float | None:
+    if quadratic:
+        # The mean squared distance, over that of judgments paired at random.
+        chance = float((a**2).mean() + (b**2).mean() - 2 * a.mean() * b.mean())
+        return None if chance <= TIE else 1 - float(((a - b) ** 2).mean()) / chance
     values, codes = np.unique(np.concatenate((a, b)), return_inverse=True)
     first, second = codes[: a.size], codes[a.size :]
     table = np.zeros((values.size, values.size))
     np.add.at(table, (first, second), 1 / a.size)
-    gaps = values[:, None] - values[None, :]
-    cost = gaps**2 if quadratic else (gaps != 0).astype(np.float64)
+    cost = 1 - np.eye(values.size)
     expected = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * cost).sum())
     return None if expected <= 0 else 1 - float((table * cost).sum()) / expected
 

@@ -22,11 +22,17 @@ _NOTICEABLE = 0.03
 
 def panel_sentence(panel: Panel, judges: Sequence[str]) -> str:
     """Say where judges disagree, and who is strict or generous (STATS 3)."""
-    apart = f"they differ by 50+ points on {len(panel.flagged)} of {cases(len(panel.cases))}"
-    listed = " (listed below)" if panel.flagged else ""
-    said = [f"{len(judges)} judges, {apart}{listed}."]
+    return judges_sentence(judges, panel.severity, apart=len(panel.flagged), of=len(panel.cases))
+
+
+def judges_sentence(
+    judges: Sequence[str], severity: Sequence[float | None], *, apart: int, of: int
+) -> str:
+    """Say on how many cases judges disagree, and who is strict or generous (STATS 3)."""
+    listed = " (listed below)" if apart else ""
+    said = [f"{len(judges)} judges, they differ by 50+ points on {apart} of {cases(of)}{listed}."]
     if len(judges) > 1:
-        for name, bias in zip(judges, panel.severity, strict=True):
+        for name, bias in zip(judges, severity, strict=True):
             # From the panel's average to the average of the others.
             against = 0.0 if bias is None else bias * len(judges) / (len(judges) - 1)
             if abs(against) >= _NOTICEABLE:

@@ -14,7 +14,7 @@ from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import Pairs, mean_error
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.power import MOST_CASES
-from edison_ci.stats.verdicts import GateDecision, GateRule, Verdict
+from edison_ci.stats.verdicts import GateDecision, GateRule, Missing, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +98,7 @@ def decide_win_rate(
     *,
     rng: np.random.Generator,
     clusters: Sequence[str] | None = None,
+    missing: int = 0,
 ) -> GateDecision:
     """Decide that the head is not beaten by the base: w_i against one half (STATS 7b, 11).
 
@@ -106,7 +107,8 @@ def decide_win_rate(
     rule = rule or GateRule()
     w = bounded(wins, "wins", low=0, high=1)
     pairs = Pairs.of([0.5] * w.size, w.tolist(), clusters)
-    return decide(pairs, replace(rule, worst_case_drop=min(0.5, rule.worst_case_drop)), rng=rng)
+    rule = replace(rule, worst_case_drop=min(0.5, rule.worst_case_drop))
+    return decide(pairs, rule, rng=rng, missing=Missing(missing, (0.5,) * missing))
 
 
 @dataclass(frozen=True, slots=True)

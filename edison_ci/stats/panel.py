@@ -86,7 +86,7 @@ def panel(table: Sequence[Row], *, method: Method = "mean") -> Panel:
     if any(len(row) != judges for row in rows):
         raise ValueError("every case has one entry a judge, None where it is missing")
     missing = sum(x is None for row in rows for x in row)
-    severity = _severity(rows, judges)
+    severity = severity_of(rows, judges)
     adjusted = missing > FEW_MISSING * judges * len(rows) and None not in severity
     cases = []
     for row in rows:
@@ -122,23 +122,24 @@ def _together(scores: Array, method: Method) -> float:
     return math.fsum(kept.tolist()) / kept.size
 
 
-def _severity(rows: Sequence[Row], judges: int) -> tuple[float | None, ...]:
-    """Fit score = case + judge by least squares, the judges adding up to 0.
+def severity_of(table: Sequence[Row], judges: int) -> tuple[float | None, ...]:
+    """Return how far each judge is above or below the panel; all together are 0.
 
+    Fits score = case + judge by least squares, with the cases eliminated: there are few judges.
     None for all where the judges are not tied together by common cases: then a difference of
     judges cannot be told from one of cases.
     """
-    cells = [(i, j, x) for i, row in enumerate(rows) for j, x in enumerate(row) if x is not None]
-    seen = sorted({i for i, _, _ in cells})
-    place = {case: index for index, case in enumerate(seen)}
-    if not cells or {j for _, j, _ in cells} != set(range(judges)):
+    left, right = np.zeros((judges, judges)), np.zeros(judges)
+    for row in table:
+        present = [j for j, x in enumerate(row) if x is not None]
+        if not present:
+            continue
+        scores = np.array([x for x in row if x is not None], dtype=np.float64)
+        left[present, present] += 1
+        left[np.ix_(present, present)] -= 1 / len(present)
+        right[present] += scores - scores.mean()
+    # One condition too few, that they add up to 0, is what the shortest solution keeps.
+    found, _, rank, _ = np.linalg.lstsq(left, right, rcond=None)
+    if rank < judges - 1 or not any(x is not None for row in table for x in row):
         return (None,) * judges
-    design = np.zeros((len(cells) + 1, len(seen) + judges))
-    for line, (i, j, _) in enumerate(cells):
-        design[line, place[i]] = design[line, len(seen) + j] = 1
-    design[-1, len(seen) :] = 1
-    target = np.array([*(x for _, _, x in cells), 0.0])
-    found, _, rank, _ = np.linalg.lstsq(design, target, rcond=None)
-    if rank < design.shape[1]:
-        return (None,) * judges
-    return tuple(found[len(seen) :].tolist())
+    return tuple(found.tolist())

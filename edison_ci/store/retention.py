@@ -60,11 +60,11 @@ def collectable(connection: sqlite3.Connection, retention: Retention) -> Collect
         values,
     ).fetchone()[0]
     cells = f"cell where reason is not null and id in ({_old_cells(spared)})"
-    parts = f"part where reason <> '' and cell_id in ({_old_cells(spared)})"
+    others = [f"{what} in ({_old_cells(spared)})" for what in _REASONS]
     return Collected(
         texts=texts[0],
         size_bytes=texts[1],
-        reasons=sum(_count(connection, old, values) for old in (cells, parts, _OLD_QUESTIONS)),
+        reasons=sum(_count(connection, rows, values) for rows in (cells, *others, _OLD_QUESTIONS)),
         events=_count(connection, f"event where {_OLD_EVENTS}", values),
         spared_texts=old - texts[0],
     )
@@ -79,9 +79,10 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
         values,
     )
     chosen = _old_cells(spared)
-    connection.execute(
-        f"update part set reason = '' where reason <> '' and cell_id in ({chosen})", values
-    )
+    for what in _REASONS:
+        table, _, where = what.partition(" where ")
+        emptied = "ab_reason = '', ba_reason = ''" if table == "comparison" else "reason = ''"
+        connection.execute(f"update {table} set {emptied} where {where} in ({chosen})", values)
     connection.execute(
         f"update cell set reason = null where reason is not null and id in ({chosen})", values
     )
@@ -92,6 +93,12 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
 
 
 _OLD_QUESTIONS = "question_score where reason <> '' and judged_at < :cutoff"
+_REASONS = (
+    "part where reason <> '' and cell_id",
+    "opinion where reason <> '' and cell_id",
+    "comparison where ab_reason || ba_reason <> '' and a_cell",
+)
+"""Where reasons of checks and judges are, beside those of cells, and which cell they belong to."""
 _OLD_EVENTS = (
     "type like '%:progress' and run_id in "
     "(select id from run where coalesce(finished_at, created_at) < :cutoff)"

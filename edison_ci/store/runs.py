@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.events import add_event
+from edison_ci.store.opinions import write_opinions
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
+
+    from edison_ci.store.opinions import OpinionRow
 
 MOVES: dict[str, frozenset[str]] = {
     "PENDING": frozenset({"EXECUTING", "CANCELLED"}),
@@ -146,6 +149,7 @@ class CellRow:
     facts: CaseFacts | None = None
     parts: tuple[Part, ...] = field(default=())
     judgments: tuple[Judgment, ...] = field(default=())
+    opinions: tuple[OpinionRow, ...] = field(default=())
 
 
 _COLUMNS = (
@@ -255,6 +259,7 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
             "insert or ignore into run_case values (?, ?, ?, ?, ?, ?)",
             [(cell.run_id, cell.case_id, *cell.facts) for cell in cells if cell.facts is not None],
         )
+        write_opinions(connection, ((cell.id, said) for cell in cells for said in cell.opinions))
 
     return operation
 

@@ -114,3 +114,17 @@ async def test_a_bad_reply_is_asked_for_once_more() -> None:
     found = await JUDGE.compare(CASE, "x", "y", ask)
     assert found.winner == "tie"
     assert len(ask.asked) == 3
+
+
+async def test_answers_that_changed_their_names_are_told_by_the_new_ones() -> None:
+    found = await JUDGE.compare(CASE, "good", "worse", prefers("good"))
+    turned = found.turned()
+    assert (turned.ab.winner, turned.ba.winner, turned.value) == ("b", "b", 0.0)
+    assert (turned.chars_a, turned.chars_b) == (5, 4)
+    assert turned.turned() == found
+    always_first = await JUDGE.compare(CASE, "good", "bad", Scripted(says("first")))
+    assert always_first.turned().order_effect == always_first.order_effect == 0.5
+
+
+async def test_nobody_is_asked_about_equal_answers() -> None:
+    assert (await JUDGE.compare(CASE, "same", "same", Scripted())).asked is False

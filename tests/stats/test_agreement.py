@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters, cohens_kappa, fleiss_kappa
 
 from edison_ci.stats.agreement import (
+    Agreement,
     cohen,
     fleiss,
     intraclass,
@@ -16,6 +19,9 @@ from edison_ci.stats.agreement import (
     raw_agreement,
     self_consistency,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": 4 observers, 12 units.
 X = None
@@ -104,6 +110,34 @@ def test_fewer_than_ten_cases_have_no_interval_and_ten_do() -> None:
     found = krippendorff(table, rng=rng())
     assert found.interval is not None and found.value is not None
     assert found.interval.low <= found.value <= found.interval.high
+
+
+@pytest.mark.parametrize("measure", [krippendorff, intraclass])
+def test_answers_to_one_case_are_not_independent(measure: Callable[..., Agreement]) -> None:
+    """Four copies of each case are no more evidence than the cases themselves."""
+    random = np.random.default_rng(1)
+    truth = random.uniform(0, 1, 30)
+    table = [
+        [float(t), float(t + e)] for t, e in zip(truth, random.normal(0, 0.3, 30), strict=True)
+    ]
+    once = measure(table, rng=rng())
+    copies = [row for row in table for _ in range(4)]
+    cases = [f"case {index}" for index in range(30) for _ in range(4)]
+    grouped = measure(copies, rng=rng(), cases=cases)
+    plain = measure(copies, rng=rng())
+    widths = [f.interval.high - f.interval.low for f in (once, grouped, plain) if f.interval]
+    assert grouped.n == 120
+    assert widths[1] == pytest.approx(widths[0], rel=0.15)
+    assert widths[2] < 0.7 * widths[1]
+
+
+def test_nine_cases_have_no_interval_however_many_answers() -> None:
+    table = [[index / 40, index / 50] for index in range(36)]
+    cases = [f"case {index % 9}" for index in range(36)]
+    assert krippendorff(table, rng=rng(), cases=cases).interval is None
+    assert intraclass(table, rng=rng(), cases=cases).interval is None
+    with pytest.raises(ValueError, match="resampled by case"):
+        krippendorff(table, rng=rng(), metric="nominal", cases=cases)
 
 
 def test_nothing_judged_twice_has_no_agreement() -> None:

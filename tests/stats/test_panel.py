@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edison_ci.stats.panel import panel, panel_score, shared_judges
+from edison_ci.stats.panel import panel, panel_score, severity_of, shared_judges
 
 
 def test_ensembles_by_hand() -> None:
@@ -83,3 +83,15 @@ def test_a_pair_uses_the_judges_of_both_sides() -> None:
     assert (base, head) == ([0.1, None, None], [0.2, None, None])
     with pytest.raises(ValueError, match="judges"):
         shared_judges([0.1], [])
+
+
+def test_severity_of_a_large_table_with_holes_is_that_of_least_squares() -> None:
+    random = np.random.default_rng(3)
+    bias = np.array([0.1, -0.06, -0.04])
+    table = [
+        [None if random.uniform() < 0.2 else float(level + b) for b in bias]
+        for level in random.uniform(0.2, 0.8, 20_000)
+    ]
+    assert severity_of(table, 3) == pytest.approx(tuple(bias), abs=1e-9)
+    assert severity_of([[0.5, None], [None, 0.7]], 2) == (None, None)
+    assert severity_of([], 2) == (None, None)

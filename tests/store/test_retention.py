@@ -9,8 +9,10 @@ import pytest
 
 from docs.sample import Sample
 from edison_ci.store.checking import check_database
+from edison_ci.store.comparisons import ComparisonRow, store_comparisons
 from edison_ci.store.database import open_database
 from edison_ci.store.events import add_event
+from edison_ci.store.opinions import OpinionRow, write_opinions
 from edison_ci.store.retention import Collected, Retention, collect, collectable
 from edison_ci.store.rollups import write_rollups
 
@@ -63,6 +65,32 @@ def test_reasons_quote_answers_and_go_with_them(db: sqlite3.Connection) -> None:
     left = "select count(*) from part p join cell c on c.id = p.cell_id where p.reason <> '' and {}"
     assert db.execute(left.format("run_id = 'r1'")).fetchone() == (0,)
     assert db.execute(left.format("run_id = 'r2'")).fetchone() == (gone.reasons,)
+
+
+def test_reasons_of_judges_go_too_and_what_they_decided_stays(db: sqlite3.Connection) -> None:
+    for run in ("r1", "r2"):
+        a, b = (
+            cell for (cell,) in db.execute("select id from cell where run_id = ? limit 2", [run])
+        )
+        said = OpinionRow("judge", "Empathy", 4.0, 0.8, None, "it quotes the answer")
+        write_opinions(db, [(a, said)])
+        reasons = ("it quotes one answer", "it quotes the other")
+        row = ComparisonRow(a, b, run, "judge", "5e1f", "a", "tie", *reasons, 20, 30, True)
+        store_comparisons([row])(db)
+    kept = {
+        table: f"select {columns} from {table} order by 1"
+        for table, columns in (
+            ("opinion", "cell_id, judge, criterion, raw, score"),
+            ("comparison", "a_cell, b_cell, ab_winner, ba_winner, chars_a, chars_b"),
+        )
+    }
+    before = [db.execute(sql).fetchall() for sql in kept.values()]
+    seen = collectable(db, RETENTION)
+    assert collect(db, RETENTION) == seen
+    assert [db.execute(sql).fetchall() for sql in kept.values()] == before
+    left = "select run_id from {} where {} <> ''"
+    assert db.execute(left.format("opinions", "reason")).fetchall() == [("r2",)]
+    assert db.execute(left.format("comparison", "ab_reason || ba_reason")).fetchall() == [("r2",)]
 
 
 def test_the_newest_complete_run_of_each_experiment_is_spared(db: sqlite3.Connection) -> None:

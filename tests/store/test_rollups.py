@@ -166,10 +166,19 @@ def test_percentiles_are_those_of_the_answers_used(
 
 def test_every_view_can_be_read(db: sqlite3.Connection) -> None:
     views = [name for (name,) in db.execute("select name from sqlite_schema where type = 'view'")]
-    assert set(views) == {"results", "spending", "latest_runs", "failed_checks"}
+    assert set(views) == {
+        "results",
+        "spending",
+        "latest_runs",
+        "failed_checks",
+        "head_to_head",
+        "opinions",
+    }
     assert [len(db.execute(f"select * from {view}").fetchall()) for view in sorted(views)] == [
         4,
+        0,
         1,
+        0,
         8,
         3,
     ]

@@ -97,6 +97,36 @@ create table question_score (               -- what a judge says of a case as a 
   primary key (experiment, case_id, judge, criterion)
 ) strict, without rowid;
 
+create table opinion (                      -- what each judge of the rubric said of an answer
+  cell_id   text not null references cell (id),
+  judge     text not null,
+  criterion text not null,
+  raw       real,                           -- on the criterion's scale; null if it cannot be used
+  score     real,                           -- the same from 0 (worst) to 1 (best)
+  missing   text,                           -- judge_error, out_of_range, ...; null with a score
+  reason    text not null default '',       -- in words; may quote the answer
+  primary key (cell_id, judge, criterion)
+) strict, without rowid;
+
+create table comparison (                   -- two answers to a case, judged in both orders
+  a_cell     text not null references cell (id), -- head, or the model that is listed later
+  b_cell     text not null references cell (id), -- base, or the model that is listed first
+  run_id     text not null references run (id),
+  judge      text not null,                 -- model that compared them
+  judge_hash text not null,                 -- of instructions, rubric, model and parameters
+  status     text not null check (status in ('ok', 'error')), -- error: an order has no winner
+  ab_winner  text check (ab_winner in ('a', 'b', 'tie')), -- winner, a shown first
+  ba_winner  text check (ba_winner in ('a', 'b', 'tie')), -- winner, b shown first
+  ab_reason  text not null default '',      -- in words; may quote the answers
+  ba_reason  text not null default '',
+  chars_a    integer not null,              -- length of the answer
+  chars_b    integer not null,
+  asked      integer not null check (asked in (0, 1)), -- 0: equal or malformed, so nobody was asked
+  own        text check (own in ('a', 'b', 'both')), -- a, b or both: by the judge's own model
+  primary key (a_cell, b_cell)
+) strict, without rowid;
+create index comparison_by_b on comparison (b_cell);
+
 create table attempt (                      -- one try at a call, booked before it is sent
   id            integer primary key,
   address       text not null,              -- names the call
@@ -401,3 +431,22 @@ from part p
 join cell c on c.id = p.cell_id
 join run r on r.id = c.run_id
 where p.passed = 0 or p.status = 'error';
+
+create view head_to_head as                 -- two answers to a case, and which of them was preferred
+select r.experiment, x.run_id, r.created_at as run_started, r.simulated, a.prompt, a.side as a_side,
+  a.model as a_model, b.side as b_side, b.model as b_model, a.case_id, a.draw, x.judge,
+  case when x.status <> 'ok' then null when x.ab_winner = x.ba_winner then x.ab_winner
+    else 'tie' end as winner,
+  x.ab_winner = x.ba_winner as consistent, x.ab_winner, x.ba_winner, x.ab_reason, x.ba_reason,
+  x.chars_a, x.chars_b, x.asked, x.status, x.a_cell, x.b_cell
+from comparison x
+join cell a on a.id = x.a_cell
+join cell b on b.id = x.b_cell
+join run r on r.id = x.run_id;
+
+create view opinions as                     -- what each judge said of each answer
+select r.experiment, c.run_id, r.simulated, c.side, c.prompt, c.model, c.case_id, c.draw, o.judge,
+  o.criterion, o.raw, o.score, o.missing, o.reason, c.id as cell
+from opinion o
+join cell c on c.id = o.cell_id
+join run r on r.id = c.run_id;

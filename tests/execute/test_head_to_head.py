@@ -1,0 +1,63 @@
+"""Which cells are set against each other, and which answer stands in whose place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edison_ci.config.load import load_project
+from edison_ci.execute.head_to_head import stands_in_the_other_place
+from edison_ci.execute.rivals import Pair, Rivals
+from edison_ci.execute.work import Work
+from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.records import CaseId
+
+if TYPE_CHECKING:
+    from edison_ci.execute.runner import Task
+    from tests.conftest import Folder
+
+HELLO = "experiments/hello.yaml"
+
+
+def work_of(folder: Folder, selection: Selection = EVERYTHING) -> Work:
+    project = load_project(folder.path)
+    return Work(project, {"head": project.experiments["hello"]}, selection)
+
+
+def rivals_of(folder: Folder, selection: Selection = EVERYTHING) -> list[tuple[str, str]]:
+    """Return the models of every pair that the cells of one case belong to."""
+    work = work_of(folder, selection)
+    rivals = Rivals.of(work)
+    first = [task for task in work.tasks() if task.case.id == "ada"]
+    found = [pair for task in first for pair in rivals.pairs(task)]
+    return sorted({(pair.a.configuration.name, pair.b.configuration.name) for pair in found})
+
+
+def test_the_first_model_that_is_chosen_is_what_the_others_are_held_against(mini: Folder) -> None:
+    mini.write(
+        "models.yaml",
+        "small: {provider: sim, model: small}\nbig: {provider: sim, model: large}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    mini.edit(
+        HELLO, "models: [small]", "models: [{use: small, params: {temperature: [0, 1]}}, big]"
+    )
+    mini.edit(HELLO, "pointwise: [judge]", "pointwise: [judge], pairwise: {by: judge}")
+    cold, warm = "small[temperature=0]", "small[temperature=1]"
+    assert rivals_of(mini) == [("big", cold), (warm, cold)]
+    assert rivals_of(mini, Selection(models=("big",))) == []
+    mini.edit(HELLO, "{by: judge}", "{by: judge, all_pairs: true}")
+    assert rivals_of(mini) == [("big", cold), ("big", warm), (warm, cold)]
+
+
+def test_places_are_random_by_case_and_stay_as_they_are(mini: Folder) -> None:
+    task = next(work_of(mini).tasks())
+
+    def pair(number: int) -> Pair:
+        case = replace(task.case, id=CaseId(f"case {number}"))
+        one: Task = replace(task, case=case)
+        return Pair(one, replace(one, side="base"))
+
+    turned = [stands_in_the_other_place(pair(number)) for number in range(400)]
+    assert 160 < sum(turned) < 240
+    assert turned == [stands_in_the_other_place(pair(number)) for number in range(400)]
