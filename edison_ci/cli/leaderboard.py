@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.preferences import show_preferences
 from edison_ci.cli.reading import (
     experiments_meant,
     milliseconds,
@@ -57,7 +58,8 @@ def leaderboard(state: State, /, experiment: str | None, **options: Any) -> None
 
     Each prompt version with a model counts once, with its newest complete run; without EXPERIMENT
     there is a board for each. Who is better is tested on the cases that both have, allowing for the
-    number of comparisons: what shares a rank is a tie. Cases in quarantine are left out.
+    number of comparisons: what shares a rank is a tie. Cases in quarantine are left out. Where
+    answers were compared head to head, there is a second ranking by what the judge prefers.
 
     Examples:
       edison leaderboard
@@ -99,6 +101,8 @@ def _show(terminal: Terminal, board: Board) -> None:
         table += [_row(row, several=several) for row in board.rows]
         terminal.table(table, right=(5,))
         _differences(terminal, board)
+    if board.preferences is not None:
+        show_preferences(terminal, board.preferences, board.rows)
     for note in _notes(board):
         terminal.note(note)
 
@@ -207,6 +211,7 @@ def _board(board: Board) -> dict[str, Any]:
             "graded_otherwise": board.other_yardstick,
             "quarantined_cases": board.quarantined,
         },
+        "preferences": None if board.preferences is None else board.preferences.as_json(),
     }
 
 

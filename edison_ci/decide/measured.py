@@ -74,6 +74,8 @@ class Measurements:
     """In the order of the runs, newest first."""
     other_yardstick: int
     """Versions with a model that were graded otherwise than the newest run."""
+    runs: tuple[str, ...] = ()
+    """Runs that were graded as the newest was, newest first."""
 
 
 def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[Place]:
@@ -126,7 +128,7 @@ def measurements_of(
         standing_of(connection, place, roll, labels.get((place.prompt, place.version)))
         for place in places
     )
-    return Measurements(runs[0], rows, len(others - known))
+    return Measurements(runs[0], rows, len(others - known), tuple(run.id for run in alike))
 
 
 def standing_of(

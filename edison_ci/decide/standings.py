@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.measured import measurements_of
+from edison_ci.decide.preferences import Key, preferences_of
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import MIN_COMMON, paired_difference
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from edison_ci.decide.evidence import Sample
-    from edison_ci.decide.measured import Standing
+    from edison_ci.decide.measured import Measurements, Standing
+    from edison_ci.decide.preferences import Preferences
     from edison_ci.decide.roll import Roll
 
 _EXACT = 400
@@ -64,6 +66,8 @@ class Board:
     beyond: int
     """Rows left out because there are more than asked for."""
     quarantined: int
+    preferences: Preferences | None = None
+    """The same by what judges prefer; None where nothing was compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,15 @@ def board_of(
         too_few=len(found.rows) - len(enough),
         beyond=len(enough) - len(shown),
         quarantined=len(roll.quarantined),
+        preferences=_preferences(connection, found, roll),
     )
+
+
+def _preferences(
+    connection: sqlite3.Connection, found: Measurements, roll: Roll
+) -> Preferences | None:
+    keys = (Key(*row.place[2:]) for row in found.rows)
+    return preferences_of(connection, found.runs, {key: "\0".join(key) for key in keys}, roll)
 
 
 def _estimate(row: Standing) -> float:

@@ -359,3 +359,23 @@ def test_explain_shows_both_orders_from_either_side(edison: Edison, rivals: Fold
     shown = edison(rivals, "explain", "c00@small").out
     assert "--- against big, by pair\npreferred\n" in shown
     assert "shown first: this one; it comes first" in shown
+
+
+def test_the_leaderboard_ranks_by_preference_beside_the_scores(
+    edison: Edison, rivals: Folder
+) -> None:
+    rivals.edit(HELLO, "[small, big]", "[small, big, other]")
+    run_of(edison, rivals)
+    board = json.loads(edison(rivals, "leaderboard", "--json").out)["boards"][0]
+    ranked = board["preferences"]
+    assert ranked["judge"] == "pair"
+    assert ranked["simulated"] is True
+    assert [row["model"] for row in ranked["rows"]] == ["small", "big", "other"]
+    best = ranked["rows"][0]
+    assert best["rank"]["best"] == 1
+    assert best["elo_like"]["low"] < best["elo_like"]["estimate"] < best["elo_like"]["high"]
+    assert ranked["rows"][1]["beats_baseline"] < 0.5
+    assert ranked["rows"][1]["rank"]["worst"] == 3, "big and other were never told apart"
+    shown = edison(rivals, "leaderboard")
+    assert "head to head, by pair: Davidson" in shown.out
+    assert "beats small" in shown.out
