@@ -42,14 +42,18 @@ venv: .venv/.stamp ## install the package and its tools into .venv
 	@touch $@
 
 .PHONY: node
-node: .tools/node/.stamp ## install the workflow linter into .tools
+node: .tools/node/.stamp ## install the workflow linter and what the tests know of GitHub into .tools
 
 NODE_FILES := package.json package-lock.json .npmrc lint-workflows.mjs
+OPENAPI := .tools/node/node_modules/@octokit/openapi/generated
 
-.tools/node/.stamp: $(addprefix requirements/node/,$(NODE_FILES)) .venv/.requirements
+.tools/node/.stamp: $(addprefix requirements/node/,$(NODE_FILES)) tests/forge/trim_openapi.py \
+		.venv/.requirements
 	@mkdir -p $(@D)
 	cp $(addprefix requirements/node/,$(NODE_FILES)) $(@D)
 	cd $(@D) && $(NPM) ci --loglevel=error
+	$(BIN)/python -m tests.forge.trim_openapi $(OPENAPI) $(@D)/openapi
+	rm -rf $(OPENAPI) # 390 MB, of which the tests need half a megabyte
 	@touch $@
 
 .PHONY: demo

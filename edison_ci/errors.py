@@ -7,7 +7,8 @@
     ├── BusyError             2     the experiment is being run by another process
     ├── RoleError             2     whoever asks has no role that allows it
     ├── StoreError            3     the results file could not be read or written
-    └── CallFailed            3     a model did not answer
+    ├── CallFailed            3     a model did not answer
+    └── ForgeError            3     GitHub refused, was not there, or could not be understood
 
 A failed gate is a decision, not an exception. Whatever is not an `EdisonError` is a bug and ends
 in `ExitCode.BUG`.
@@ -157,6 +158,34 @@ class CallFailed(EdisonError):
 
     exit_code = ExitCode.NOT_MEASURED
     code = "call"
+
+
+class ForgeFault(StrEnum):
+    """Why a forge did not do what it was asked to."""
+
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not-found"
+    INVALID = "invalid"
+    CONFLICT = "conflict"
+    LIMITED = "limited"
+    UNAVAILABLE = "unavailable"
+    """It may have happened all the same: whoever asked for a change looks before asking again."""
+    MOVED = "moved"
+    UNREADABLE = "unreadable"
+
+
+class ForgeError(EdisonError):
+    """GitHub, or whatever hosts the repository, did not do what it was asked to."""
+
+    exit_code = ExitCode.NOT_MEASURED
+    code = "forge"
+
+    def __init__(
+        self, message: str, *, fault: ForgeFault, status: int | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.fault, self.status = fault, status
 
 
 class ConfigError(EdisonError):

@@ -1,8 +1,8 @@
 """How is Git run without letting the repository it looks at run anything?
 
 No shell, and nothing that the repository's own configuration names is started: no hook,
-file-system monitor, content filter, external diff or signature check. Only `fetch` needs what that
-configuration says about reaching the remote (`core.sshCommand`, `credential.helper`).
+file-system monitor, content filter, external diff or signature check. Only `fetch` and `push` need
+what that configuration says about reaching the remote (`core.sshCommand`, `credential.helper`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOCAL_TIMEOUT_S = 120.0
-FETCH_TIMEOUT_S = 600.0
+REMOTE_TIMEOUT_S = 600.0
 
 _SETTINGS = (
     "core.fsmonitor=false",
@@ -89,8 +89,8 @@ def run_git(
     *args: str, cwd: Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> Answer:
     """Run one Git command in `cwd` and return what it said, whatever that is."""
-    fetching = args[0] == "fetch"
-    timeout_s = FETCH_TIMEOUT_S if fetching else LOCAL_TIMEOUT_S
+    remote = args[0] in {"fetch", "push"}
+    timeout_s = REMOTE_TIMEOUT_S if remote else LOCAL_TIMEOUT_S
     path = _search_path()
     program = shutil.which("git", path=path)
     if program is None:
@@ -98,7 +98,7 @@ def run_git(
             "Git is not installed, or not on PATH",
             hint="install Git, or run without --against and --changed-since",
         )
-    settings = (*_SETTINGS, f"protocol.file.allow={'user' if fetching else 'never'}")
+    settings = (*_SETTINGS, f"protocol.file.allow={'user' if remote else 'never'}")
     options = (part for setting in settings for part in ("-c", setting))
     words = (program, "--no-pager", "--literal-pathspecs", *options, *args)
     process = subprocess.Popen(

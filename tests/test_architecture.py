@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
-    {"errors", "records", "names", "shipped", "times"},
+    {"errors", "records", "hosted", "names", "shipped", "times"},
     {"documents"},
     {
         "shape",
@@ -35,7 +35,7 @@ LAYERS = [
     {"checks", "safety"},
     {"config"},
     {"plan", "providers", "judges"},
-    {"execute", "decide", "operate"},
+    {"execute", "decide", "operate", "forge"},
     {"cli", "__main__", "__init__"},
 ]
 """Floors of the house, lowest first; docs/architecture.md is written from this list."""
@@ -55,6 +55,7 @@ ONLY_IN = {
     "tiktoken": {"plan/tokens.py"},
     "litellm": {"providers/litellm_bridge.py"},
     "aiohttp": {"providers/transport.py"},
+    "httpx": {"forge/transport.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "tenacity": {"providers/resilience.py"},
     "phonenumbers": {"safety/numbers.py"},

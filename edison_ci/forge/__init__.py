@@ -1,0 +1,1 @@
+"""Git and GitHub: where results are shown, and changes offered."""

@@ -1,0 +1,110 @@
+"""How is a change offered where there is no forge: a branch, a push and a patch?
+
+The commit is made from objects, without touching the working tree or the index of whoever is at
+work there, and no hook runs. A push is never forced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edison_ci.errors import ForgeError, ForgeFault, UsageError
+from edison_ci.forge.proposing import is_there, message_of, refuse_foreign, refuse_unfit
+from edison_ci.git import Answer, run_git
+from edison_ci.hosted import Deed, Proposed
+
+if TYPE_CHECKING:
+    from edison_ci.hosted import Change
+    from edison_ci.repository import Repository
+
+_ZEROS = "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class PlainGit:
+    """A repository that nothing but Git knows."""
+
+    repository: Repository
+    remote: str | None = None
+    """Where branches are pushed to; None leaves them here."""
+
+    async def propose(self, change: Change) -> Proposed:
+        """Put a change on its branch, push it, and return it as a patch."""
+        return await asyncio.to_thread(self._propose, change)
+
+    def _propose(self, change: Change) -> Proposed:
+        refuse_unfit(change)
+        commit, deed = self._put_branch(change)
+        if self.remote is not None:
+            self._push(change, commit)
+        patch = self._git("format-patch", "-1", "--stdout", "--no-ext-diff", "--no-textconv",
+                          "--end-of-options", commit).out  # fmt: skip
+        where = "there is no forge: the change is a branch and a patch"
+        return Proposed(change.branch, commit, deed, patch=patch, why=where)
+
+    def _put_branch(self, change: Change) -> tuple[str, Deed]:
+        ref = f"refs/heads/{change.branch}"
+        found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        tip = found.line if found.code == 0 else None
+        if tip is not None:
+            message = self._git("log", "-1", "--format=%B", "--end-of-options", tip).line
+            if is_there(change, message):
+                return tip, Deed.UNCHANGED
+            refuse_foreign(change, message)
+        made = self._make_commit(change, tip or self.repository.resolve(change.base_commit))
+        # The old value makes it fail when somebody else moved the branch meanwhile.
+        self._git("update-ref", "-m", "edison: propose", ref, made, tip or _ZEROS)
+        return made, Deed.CREATED if tip is None else Deed.UPDATED
+
+    def _make_commit(self, change: Change, parent: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            index = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+            self._git("read-tree", parent, environment=index)
+            for path, data in sorted(change.files.items()):
+                blob = self._git("hash-object", "-w", "--stdin", "--no-filters", stdin=data).line
+                entry = f"100644,{blob},{path}"
+                self._git("update-index", "--add", "--cacheinfo", entry, environment=index)
+            tree = self._git("write-tree", environment=index).line
+        message = message_of(change).encode()
+        made = self._ask("commit-tree", "--no-gpg-sign", "-p", parent, tree, stdin=message)
+        if made.code:
+            raise UsageError(
+                f"Git cannot make a commit: {made.reason}",
+                hint="tell it who you are: git config user.name and user.email",
+            )
+        return made.line
+
+    def _push(self, change: Change, commit: str) -> None:
+        assert self.remote is not None
+        refspec = f"{commit}:refs/heads/{change.branch}"
+        options = ("--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no")
+        said = self._ask("push", *options, "--end-of-options", self.remote, refspec)
+        if said.code:
+            rejected = b"rejected" in said.err or b"non-fast-forward" in said.err
+            raise ForgeError(
+                f"the branch {change.branch!r} cannot be pushed to {self.remote!r}: {said.reason}",
+                fault=ForgeFault.CONFLICT if rejected else ForgeFault.UNAVAILABLE,
+                hint="somebody else changed it there: fetch it and look"
+                if rejected
+                else "check the remote and your access to it, then run the command again",
+            )
+
+    def _ask(
+        self, *args: str, stdin: bytes = b"", environment: dict[str, str] | None = None
+    ) -> Answer:
+        return run_git(*args, cwd=self.repository.root, stdin=stdin, environment=environment)
+
+    def _git(
+        self, *args: str, stdin: bytes = b"", environment: dict[str, str] | None = None
+    ) -> Answer:
+        said = self._ask(*args, stdin=stdin, environment=environment)
+        if said.code:
+            raise UsageError(
+                f"git {args[0]} failed: {said.reason}",
+                hint=f"see what `git status` says in {str(self.repository.root)!r}",
+            )
+        return said

@@ -1,0 +1,264 @@
+"""What each path of the fake does, and which permission it needs."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.forge.fake_state import (
+    BLOB,
+    BLOBS,
+    COMMENT,
+    COMMIT,
+    COMMITS,
+    CONTENTS,
+    FILES,
+    ISSUE_COMMENTS,
+    LINE_COMMENTS,
+    MERGE,
+    PULL,
+    PULLS,
+    REF,
+    REF_CHANGE,
+    REFS,
+    REVIEWS,
+    TREES,
+    Grant,
+    Pull,
+    RefusedError,
+    State,
+    decoded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that is allowed."""
+
+    state: State
+    who: Grant
+    found: dict[str, str]
+    query: dict[str, str]
+    body: Any
+
+    @property
+    def pull(self) -> Pull:
+        number = int(self.found.get("pull_number") or self.found["issue_number"])
+        if number not in self.state.pulls:
+            raise RefusedError(404, "Not Found")
+        return self.state.pulls[number]
+
+    @property
+    def comment(self) -> dict[str, Any]:
+        found = self.state.comments.get(int(self.found["comment_id"]))
+        if found is None:
+            raise RefusedError(404, "Not Found")
+        return found
+
+    def need(self, kind: dict[str, Any], key: str) -> Any:
+        if self.found[key] not in kind:
+            raise RefusedError(404, "Not Found")
+        return kind[self.found[key]]
+
+
+Result = tuple[int, Any]
+
+
+def arguments(template: str, path: str) -> dict[str, str]:
+    """Return the parts of a path that its template names."""
+    greedy = re.sub(r"\{(path|ref)\}", r"(?P<\1>.+)", template)
+    found = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", greedy), path)
+    assert found is not None
+    return found.groupdict()
+
+
+def refuse_below(who: Grant, method: str, template: str) -> None:
+    """Refuse a token whose permissions are not enough, as GitHub does."""
+    about = "pull_requests" if "/pulls" in template or "/issues" in template else "contents"
+    needed = "read" if method == "GET" else "write"
+    have = who.permissions.get(about, "none")
+    if have == "none" or (needed == "write" and have != "write"):
+        accepted = {"x_accepted_github_permissions": f"{about}={needed}"}
+        raise RefusedError(403, "Resource not accessible by integration", **accepted)
+
+
+# --- comments -------------------------------------------------------------------------------------
+
+
+def _list_comments(call: Call) -> Result:
+    return 200, call.state.comments_of(call.pull.number)
+
+
+def _add_comment(call: Call) -> Result:
+    return 201, call.state.add_comment(call.pull.number, call.body["body"], call.who)
+
+
+def _change_comment(call: Call) -> Result:
+    return 200, call.state.change_comment(call.comment["id"], call.body["body"])
+
+
+def _delete_comment(call: Call) -> Result:
+    del call.state.comments[call.comment["id"]]
+    return 204, None
+
+
+# --- pull requests --------------------------------------------------------------------------------
+
+
+def _list_pulls(call: Call) -> Result:
+    pulls = list(call.state.pulls.values())
+    state, head = call.query.get("state", "open"), call.query.get("head")
+    if state != "all":
+        pulls = [pull for pull in pulls if pull.state == state]
+    if head:  # GitHub ignores a head without an owner
+        pulls = [p for p in pulls if ":" not in head or f"{p.head_owner}:{p.head}" == head]
+    return 200, [call.state.pull_listed(pull) for pull in pulls]
+
+
+def _open_pull(call: Call) -> Result:
+    pull = call.state.open_pull(call.body, call.who)
+    return 201, call.state.pull_reply(pull, "POST", 201)
+
+
+def _change_pull(call: Call) -> Result:
+    pull = call.pull
+    for name in ("title", "body", "state"):
+        setattr(pull, name, call.body.get(name, getattr(pull, name)))
+    return 200, call.state.pull_reply(pull, "PATCH")
+
+
+def _merge(call: Call) -> Result:
+    sha = call.state.merge(call.pull, call.body.get("sha"))
+    return 200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"}
+
+
+def _files(call: Call) -> Result:
+    example = call.state.github.example("GET", FILES, 200)[0]
+    return 200, [{**example, **file} for file in call.pull.files]
+
+
+def _list_reviews(call: Call) -> Result:
+    return 200, call.state.reviews.get(call.pull.number, [])
+
+
+def _add_review(call: Call) -> Result:
+    return 200, call.state.add_review(call.pull, call.body, call.who)
+
+
+def _line_comments(call: Call) -> Result:
+    return 200, call.state.line_comments.get(call.pull.number, [])
+
+
+# --- git data -------------------------------------------------------------------------------------
+
+
+def _add_blob(call: Call) -> Result:
+    sha = call.state.put_blob(decoded(call.body))
+    return 201, {"url": f"{call.state.server}/blob", "sha": sha}
+
+
+def _blob(call: Call) -> Result:
+    data = call.need(call.state.blobs, "file_sha")
+    made = call.state.github.example("GET", BLOB, 200)
+    content = base64.encodebytes(data).decode()
+    return 200, {**made, "sha": call.found["file_sha"], "content": content, "encoding": "base64"}
+
+
+def _add_tree(call: Call) -> Result:
+    base = call.state.trees.get(call.body.get("base_tree", ""))
+    if base is None:
+        raise RefusedError(404, "Not Found")
+    files = dict(base)
+    for entry in call.body["tree"]:
+        if entry["sha"] not in call.state.blobs:
+            raise RefusedError(422, "tree.sha is not a valid blob")
+        files[entry["path"]] = entry["sha"]
+    made = call.state.github.example("POST", TREES, 201)
+    return 201, {**made, "sha": call.state.put_tree(files)}
+
+
+def _add_commit(call: Call) -> Result:
+    sha = call.state.put_commit(call.body["message"], call.body["tree"], call.body["parents"])
+    return 201, _commit_reply(call, sha, "POST", COMMITS, 201)
+
+
+def _commit(call: Call) -> Result:
+    call.need(call.state.commits, "commit_sha")
+    return 200, _commit_reply(call, call.found["commit_sha"], "GET", COMMIT, 200)
+
+
+def _commit_reply(call: Call, sha: str, method: str, template: str, status: int) -> Any:
+    made = call.state.github.example(method, template, status)
+    kept = call.state.commits[sha]
+    parent = made["parents"][0]
+    made |= {"sha": sha, "message": kept["message"]}
+    made["tree"]["sha"] = kept["tree"]
+    made["parents"] = [{**parent, "sha": each} for each in kept["parents"]]
+    return made
+
+
+def _ref(call: Call) -> Result:
+    return 200, _ref_reply(call, call.found["ref"], call.need(call.state.refs, "ref"))
+
+
+def _add_ref(call: Call) -> Result:
+    call.state.create_ref(call.body["ref"], call.body["sha"])
+    return 201, _ref_reply(call, call.body["ref"].removeprefix("refs/"), call.body["sha"])
+
+
+def _move_ref(call: Call) -> Result:
+    force = call.body.get("force", False)
+    call.state.move_ref(call.found["ref"], call.body["sha"], force=force)
+    return 200, _ref_reply(call, call.found["ref"], call.body["sha"])
+
+
+def _ref_reply(call: Call, ref: str, sha: str) -> Any:
+    made = call.state.github.example("GET", REF, 200)
+    made["ref"] = f"refs/{ref}"
+    made["object"]["sha"] = sha
+    return made
+
+
+def _contents(call: Call) -> Result:
+    data = call.state.file_at(call.query.get("ref", "main"), call.found["path"])
+    made = call.state.github.example("GET", CONTENTS, 200)
+    large = len(data) > 1_000_000
+    made |= {
+        "path": call.found["path"],
+        "size": len(data),
+        "sha": call.state.put_blob(data),
+        "content": "" if large else base64.encodebytes(data).decode(),
+        "encoding": "none" if large else "base64",
+    }
+    return 200, made
+
+
+ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
+    ("GET", ISSUE_COMMENTS): _list_comments,
+    ("POST", ISSUE_COMMENTS): _add_comment,
+    ("PATCH", COMMENT): _change_comment,
+    ("DELETE", COMMENT): _delete_comment,
+    ("GET", PULLS): _list_pulls,
+    ("POST", PULLS): _open_pull,
+    ("GET", PULL): lambda call: (200, call.state.pull_reply(call.pull)),
+    ("PATCH", PULL): _change_pull,
+    ("PUT", MERGE): _merge,
+    ("GET", FILES): _files,
+    ("GET", REVIEWS): _list_reviews,
+    ("POST", REVIEWS): _add_review,
+    ("GET", LINE_COMMENTS): _line_comments,
+    ("POST", BLOBS): _add_blob,
+    ("GET", BLOB): _blob,
+    ("POST", TREES): _add_tree,
+    ("POST", COMMITS): _add_commit,
+    ("GET", COMMIT): _commit,
+    ("GET", REF): _ref,
+    ("POST", REFS): _add_ref,
+    ("PATCH", REF_CHANGE): _move_ref,
+    ("GET", CONTENTS): _contents,
+}
