@@ -1,13 +1,12 @@
 """What does Git know about this tree: what to compare with, what changed, what files used to say?
 
-Everything is answered from the local clone. Only `base_for` may use the network, and only in a
-shallow clone, which it then deepens.
+Everything is answered from the local clone. Only `base_for` and `obtain` may use the network, and
+only in a shallow clone, which they then deepen.
 """
 
 from __future__ import annotations
 
 import difflib
-import logging
 import re
 import shutil
 import tempfile
@@ -16,19 +15,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import UsageError
+from edison_ci.fetching import DEEPENINGS, deepen, fetch, remote_of
 from edison_ci.git import Answer, run_git, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 10_000_000
 MAX_TEXT_BYTES = 1_000_000
 MAX_HISTORY_BYTES = 100_000_000
 MAX_HISTORY_COMMITS = 10_000
 
-_DEEPENINGS = ("--deepen=8", "--deepen=16", "--deepen=32", "--deepen=64", "--deepen=128")
 _FULL_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _BRANCH_NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+")
 _OLDER_THAN_HEAD = re.compile(r"(HEAD|@)[~^]")
@@ -113,6 +110,19 @@ class Repository:
         if merged_into and self._is_branch(ref) and self._is_ancestor(base, merged_into):
             return merged_into
         return base
+
+    def obtain(self, commit: str) -> bool:
+        """Tell whether a commit is here, fetching it into a shallow clone if it is not."""
+        if self._commit(_full_id(commit)) == commit:
+            return True
+        remote = remote_of(self.root) if self.is_shallow() else None
+        fetched = remote is not None and fetch(self.root, remote, "--depth=1", wanted=commit)
+        return fetched and self._commit(commit) == commit
+
+    def parents(self, commit: str) -> tuple[str, ...]:
+        """Return the parents that a commit names, also those that a shallow clone lacks."""
+        lines = text(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[0]
+        return tuple(re.findall(r"(?m)^parent ([0-9a-f]+)$", lines))
 
     # --- files ------------------------------------------------------------------------------
 
@@ -217,40 +227,21 @@ class Repository:
         return (self._ask("merge-base", commit, head).line or None) if commit else None
 
     def _shared_after_fetching(self, ref: str, head: str) -> str | None:
-        remotes = self._ask("remote").line.splitlines()
-        named = next((remote for remote in remotes if ref.startswith(f"{remote}/")), None)
-        remote = named or ("origin" if "origin" in remotes else next(iter(remotes), None))
+        remote = remote_of(self.root, ref)
         if remote is None:
             return None
         if self._commit(ref) is None and not _OLDER_THAN_HEAD.match(ref):
             wanted = ref if _FULL_ID.fullmatch(ref) else ""
-            if named and _BRANCH_NAME.fullmatch(ref):
-                branch = ref.removeprefix(f"{named}/")
+            if ref.startswith(f"{remote}/") and _BRANCH_NAME.fullmatch(ref):
+                branch = ref.removeprefix(f"{remote}/")
                 wanted = f"+refs/heads/{branch}:refs/remotes/{ref}"
-            if not wanted or not self._fetch(remote, "--depth=1", wanted=wanted):
+            if not wanted or not fetch(self.root, remote, "--depth=1", wanted=wanted):
                 return None
-        for more in (*_DEEPENINGS, "--unshallow"):
+        for more in (*DEEPENINGS, "--unshallow"):
             base = self._shared(ref, head)
-            if base or not self.is_shallow() or not self._deepen(remote, more):
+            if base or not self.is_shallow() or not deepen(self.root, remote, more):
                 return base
         return self._shared(ref, head)
-
-    def _deepen(self, remote: str, more: str) -> bool:
-        # Asking for the commits where history was cut off deepens just those lines. A remote that
-        # no longer has one of them, or gives out branches only, is asked for what is configured.
-        boundary = Path(self.root, self._ask("rev-parse", "--git-path", "shallow").line)
-        return self._fetch(remote, more, wanted=boundary.read_text()) or self._fetch(remote, more)
-
-    def _fetch(self, remote: str, depth: str, *, wanted: str = "") -> bool:
-        answer = self._ask(
-            *("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance"),
-            *("--no-write-fetch-head", "--upload-pack=git-upload-pack", depth, "--stdin"),
-            *("--end-of-options", remote),
-            stdin=wanted.encode(),
-        )
-        if answer.code:
-            logger.warning("could not fetch", extra={"remote": remote, "reason": answer.reason})
-        return answer.code == 0
 
     def _unknown(self, ref: str) -> UsageError:
         near: list[str] = []

@@ -27,6 +27,7 @@ LAYERS = [
         "template_runtime",
         "plugins",
         "git",
+        "fetching",
         "repository",
         "stats",
         "contracts",
@@ -40,7 +41,8 @@ LAYERS = [
 ]
 """Floors of the house, lowest first; docs/architecture.md is written from this list."""
 SAME_FLOOR = {("templating", "template_runtime"), ("templating", "template_pieces"),
-              ("template_pieces", "template_runtime"), ("repository", "git"), ("__main__", "cli"),
+              ("template_pieces", "template_runtime"), ("repository", "git"),
+              ("repository", "fetching"), ("fetching", "git"), ("__main__", "cli"),
               ("__main__", "__init__"), ("cli", "__init__")}  # fmt: skip
 """Pairs that belong together although they are not one folder."""
 

@@ -60,6 +60,7 @@ COMMANDS = {
     "history": Entry("Read", "history:history", "Show the versions of a prompt and how each did."),
     "diff": Entry("Read", "history:diff", "Compare two versions of a prompt."),
     "dataset": Entry("Read", "dataset:dataset", "Show cases, count them, and look for bad ones."),
+    "github": Entry("Share", "github:github", "Report on a pull request, from a job on GitHub."),
     "models": Entry("Look up", "models:models", "List the models of the project."),
     "prices": Entry("Look up", "prices:prices", "Show or update the price table."),
     "schema": Entry("Look up", "schema:schema", "Print the JSON Schema of a file kind."),

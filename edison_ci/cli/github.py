@@ -1,0 +1,20 @@
+"""edison github: what does a job on GitHub tell the pull request it runs for?"""
+
+from __future__ import annotations
+
+import click
+
+from edison_ci.cli.github_event import event
+from edison_ci.cli.options import EdisonGroup
+
+
+@click.group(cls=EdisonGroup)
+def github() -> None:
+    """Report on a pull request, from a job on GitHub.
+
+    Examples:
+      edison github event
+    """
+
+
+github.add_command(event)
