@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from docs.reference import table
+from edison_ci.forge import permissions
 from edison_ci.forge.events import Event, Situation
 
 _EVENTS = {
@@ -25,3 +26,9 @@ def situations() -> str:
         event = Event(names, situation, "owner/name")
         rows.append((situation.value, names, f"`{event.mode}`", event.why))
     return table(("situation", "event", "mode", "why"), rows)
+
+
+def permission_block(kind: str) -> str:
+    """Return the permissions of a job as YAML."""
+    needed = {"comment": permissions.COMMENT, "propose": permissions.PROPOSE}[kind]
+    return f"```yaml\n{permissions.block(needed)}\n```"

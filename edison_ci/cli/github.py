@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from edison_ci.cli.github_comment import comment
 from edison_ci.cli.github_event import event
 from edison_ci.cli.options import EdisonGroup
 
@@ -14,7 +15,9 @@ def github() -> None:
 
     Examples:
       edison github event
+      edison github comment --body-file report.md --verdict pass
     """
 
 
+github.add_command(comment)
 github.add_command(event)

@@ -1,0 +1,303 @@
+"""edison github comment: how does a report get onto a pull request?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.terminal import ODD, Ink, Terminal
+from edison_ci.config.load import find_root
+from edison_ci.errors import (
+    ConfigError,
+    EdisonError,
+    ForgeError,
+    Location,
+    Problem,
+    ProjectNotFound,
+    Severity,
+    UsageError,
+)
+from edison_ci.forge import permissions, sticky
+from edison_ci.forge.address import Address, address_from
+from edison_ci.forge.events import Event, read_event
+from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
+from edison_ci.git import run_git
+from edison_ci.operate.actors import Role
+from edison_ci.operate.site import Site, site_at
+from edison_ci.store.audit import write_audit
+
+if TYPE_CHECKING:
+    from edison_ci.forge.sticky import Posted
+
+MAX_BODY_BYTES = 10_000_000
+VERDICTS = ("pass", "fail", "inconclusive", "error", "skipped")
+
+
+class Request(NamedTuple):
+    """What the command line asks for."""
+
+    body: str | None
+    state: sticky.State
+    verdict: str | None
+    key: str
+    number: int | None
+
+
+class Shown(NamedTuple):
+    """What became of it."""
+
+    number: int | None
+    posted: Posted | None
+    ours: bool = True
+    """False when the comment was made under another name than the configured one."""
+
+
+@click.command(cls=EdisonCommand)
+@click.option(
+    "--body-file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="The report in Markdown; - for standard input.",
+)
+@click.option(
+    "--pr",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="The pull request; by default the one this job runs for.",
+)
+@click.option(
+    "--state",
+    "progress",
+    type=click.Choice([state.value for state in sticky.State]),
+    default=sticky.State.FINAL.value,
+    show_default=True,
+    help="How far the run has come.",
+)
+@click.option(
+    "--verdict",
+    type=click.Choice(VERDICTS),
+    help="What the run decided, kept in the comment for scripts.",
+)
+@click.option(
+    "--key",
+    default="edison",
+    show_default=True,
+    metavar="KEY",
+    help="Tells apart several comments on one pull request.",
+)
+@click.option(
+    "--author",
+    default=WORKFLOW_BOT,
+    show_default=True,
+    metavar="LOGIN",
+    help="The account that the token belongs to.",
+)
+@click.pass_obj
+def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
+    """Show a report on a pull request, in one comment that is updated.
+
+    The comment is found again by an invisible first line and by its author; comments of others are
+    never touched, and a later report is never replaced by an earlier one. Bodies above what GitHub
+    takes are cut between lines. A job without a pull request comments on nothing.
+
+    Needs a token in GITHUB_TOKEN, and `pull-requests: write`. When GitHub refuses, the command says
+    what to change and still ends with 0: a comment never changes the verdict.
+
+    Examples:
+      edison github comment --body-file report.md --verdict pass
+      edison github comment --state running
+      edison github comment --body-file - --pr 12 --author octocat
+    """
+    terminal = Terminal(state)
+    request = _request(sticky.State(progress), **given)
+    if state.offline:
+        raise UsageError("--offline forbids to reach GitHub", hint="run without --offline")
+    site = _site(state)
+    event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
+    if request.number is None and event is None:
+        raise UsageError("no pull request is named", hint="name one: --pr NUMBER")
+    address = address_from(os.environ, remote=_origin(state.folder))
+    try:
+        shown = asyncio.run(_post(address, Author(author), request, event))
+    except ForgeError as error:
+        _tell_failure(terminal, error, event)
+        return
+    _tell(terminal, shown, event)
+    _audit(site, shown)
+
+
+# --- what to say ----------------------------------------------------------------------------------
+
+
+def _request(
+    progress: sticky.State,
+    body_file: Path | None,
+    pr: int | None,
+    verdict: str | None,
+    key: str,
+) -> Request:
+    body = None if body_file is None else _read(body_file)
+    if body is None and progress in {sticky.State.FINAL, sticky.State.PARTIAL}:
+        raise UsageError(
+            "there is nothing to say", hint="name the report: --body-file FILE, or - for stdin"
+        )
+    return Request(body, progress, verdict, key, pr)
+
+
+def _read(path: Path) -> str:
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(MAX_BODY_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(MAX_BODY_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"the report {str(path)!r} cannot be read: {error.strerror}", hint="check --body-file"
+        ) from None
+    if len(data) > MAX_BODY_BYTES:
+        raise UsageError(
+            f"the report {str(path)!r} has more than {MAX_BODY_BYTES:,} bytes",
+            hint="a comment takes 60,000 characters: write a shorter one",
+        )
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return text.replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def _default_body(state: sticky.State, head_sha: str, log_url: str | None) -> str:
+    log = f" [Log]({log_url})" if log_url else ""
+    if state is sticky.State.RUNNING:
+        return f"**edison** is evaluating {head_sha[:8]}.{log}"
+    return f"**edison** was cancelled while it evaluated {head_sha[:8]}. Nothing was decided.{log}"
+
+
+# --- saying it ------------------------------------------------------------------------------------
+
+
+async def _post(address: Address, author: Author, request: Request, event: Event | None) -> Shown:
+    async with GitHub(address, author=author) as github:
+        number, head_sha = await _target(github, request, event)
+        if number is None:
+            return Shown(None, None)
+        run_id, attempt = (event.run_id, event.attempt) if event else (0, 1)
+        stamp = sticky.Stamp(head_sha, request.state, run_id, attempt, request.verdict)
+        log_url = address.run_url(run_id) if run_id else None
+        body = request.body or _default_body(request.state, head_sha, log_url)
+        text = sticky.Report(body, stamp, request.key).text
+        posted = await sticky.post(github, number, text)
+        return Shown(number, posted, ours=github.is_ours(posted.comment))
+
+
+async def _target(github: GitHub, request: Request, event: Event | None) -> tuple[int | None, str]:
+    """Return the pull request, and the commit that the report is about."""
+    number = request.number or (event.number if event else None)
+    if event is not None and event.name == "workflow_run" and number is None:
+        return await _of_other_workflow(github, event)
+    if number is None:
+        return None, ""
+    if event is not None and event.head_sha and event.number == number:
+        return number, event.head_sha
+    return number, (await github.pull_request(number)).head_sha
+
+
+async def _of_other_workflow(github: GitHub, event: Event) -> tuple[int | None, str]:
+    """Find the pull request by its branch, and believe it only if the commit is the same."""
+    if event.head_branch is None or event.head_sha is None:
+        return None, ""
+    pull = await github.find_pull_request(event.head_branch, owner=event.head_owner or "")
+    same = pull is not None and pull.head_sha == event.head_sha
+    return (pull.number if pull is not None and same else None), event.head_sha
+
+
+def _origin(folder: Path) -> str | None:
+    try:
+        said = run_git("config", "--get", "remote.origin.url", cwd=folder)
+    except (UsageError, OSError):
+        return None
+    return said.line if said.code == 0 else None
+
+
+# --- what became of it ----------------------------------------------------------------------------
+
+
+def _tell(terminal: Terminal, shown: Shown, event: Event | None) -> None:
+    posted = shown.posted
+    if terminal.json:
+        terminal.document(_as_json(shown))
+    if posted is None:
+        name = event.name if event else "this"
+        terminal.result(f"no pull request to comment on ({name})")
+        return
+    words = {
+        sticky.Outcome.CREATED: "commented",
+        sticky.Outcome.UPDATED: "updated the comment",
+        sticky.Outcome.UNCHANGED: "the comment says so already",
+        sticky.Outcome.SUPERSEDED: "left a later report as it is",
+    }
+    terminal.result(f"{words[posted.outcome]}: {posted.comment.url}")
+    if posted.removed:
+        terminal.result(f"removed {len(posted.removed)} further comments of ours")
+    if not shown.ours:
+        login = posted.comment.author.login
+        terminal.note(
+            Ink("warning:", ODD),
+            f" the token belongs to {login!r}: use --author {login}, or the next report makes "
+            "another comment",
+        )
+
+
+def _as_json(shown: Shown, reason: str | None = None, hint: str | None = None) -> dict[str, Any]:
+    posted = shown.posted
+    outcome = posted.outcome if posted else ("failed" if reason else "none")
+    return {
+        "outcome": str(outcome),
+        "pull_request": shown.number,
+        "comment_id": posted.comment.id if posted else None,
+        "url": posted.comment.url if posted else None,
+        "removed": list(posted.removed) if posted else [],
+        "reason": reason,
+        "hint": hint,
+    }
+
+
+def _tell_failure(terminal: Terminal, error: ForgeError, event: Event | None) -> None:
+    untrusted = event is not None and not event.trusted
+    advice = permissions.advice(error, permissions.COMMENT, untrusted=untrusted)
+    number = event.number if event else None
+    if terminal.json:
+        terminal.document(_as_json(Shown(number, None), error.message, advice))
+    terminal.note(Ink("warning:", ODD), f" there is no comment: {error.message}")
+    for line in advice.splitlines():
+        terminal.note(f"  {line}" if line else "")
+    problem = Problem(Location(""), "comment", error.message, advice, Severity.WARNING)
+    terminal.annotate([problem])
+
+
+def _site(state: State) -> Site | None:
+    """Return the project, if this is one; whoever may not read its results may not show them."""
+    try:
+        site = site_at(state.entered(find_root(state.folder)))
+    except (ProjectNotFound, ConfigError):
+        return None  # that edison.yaml is broken may be the very thing to report
+    site.require(Role.VIEWER, "github comment")
+    return site
+
+
+def _audit(site: Site | None, shown: Shown) -> None:
+    posted = shown.posted
+    changed = {sticky.Outcome.CREATED, sticky.Outcome.UPDATED}
+    if site is None or posted is None or not site.results.exists() or posted.outcome not in changed:
+        return
+    action = f"github comment: {posted.outcome}"
+    entity = f"pull request {shown.number}"
+    entry = site.entry(site.actor(), action, entity, after=posted.comment.url)
+    # The comment is there, and nothing that happens afterwards may change the verdict.
+    with contextlib.suppress(EdisonError):
+        write_audit(site.results, entry)
