@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +105,10 @@ class Forge(Proposer, Protocol):
         """Return a pull request as it is now."""
         ...
 
-    async def find_pull_request(self, branch: str, *, owner: str = "") -> PullRequest | None:
-        """Return the open pull request of a branch, or of that of a fork's owner."""
+    async def find_pull_request(
+        self, branch: str, *, owner: str = "", state: Literal["open", "all"] = "open"
+    ) -> PullRequest | None:
+        """Return the open pull request of a branch, else with `all` the newest closed one."""
         ...
 
     async def changed_files(self, number: int) -> Sequence[ChangedFile]:

@@ -16,8 +16,6 @@ class Account:
 
     login: str
     is_bot: bool = False
-    app: str | None = None
-    """The slug of the app through which it was written, where that is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +148,4 @@ class Proposed:
     patch: bytes = field(default=b"", repr=False)
     """The commit as a patch, where there is no forge to show it."""
     why: str = ""
-    """Why there is no pull request."""
+    """Why there is no open pull request."""

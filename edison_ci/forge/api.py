@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from edison_ci import __version__, times
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.refusals import is_limited, limit_wait_s, refusal
+from edison_ci.forge.refusals import is_limited, limit_wait_s, outage_wait_s, refusal
 from edison_ci.forge.transport import LostError, Reply, Sent, Wire
 from edison_ci.providers.failures import Scrubber
 
@@ -129,10 +129,10 @@ class Api:
                 wait_s = limit_wait_s(reply, times=limits, now=self._timing.clock())
                 limits += 1
             elif failure.fault is ForgeFault.UNAVAILABLE and _may_repeat(ask, failure):
-                failures += 1
-                if failures >= FAILURES:
+                if failures + 1 >= FAILURES:
                     raise failure
-                wait_s = 2.0 ** (failures - 1)
+                wait_s = outage_wait_s(reply, times=failures, now=self._timing.clock())
+                failures += 1
             else:
                 raise failure
             await self._wait(wait_s, failure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge import replies
@@ -100,13 +100,23 @@ class GitHub:
         """Return a pull request as it is now."""
         return replies.pull_request(await self._api.get("read the pull request", "pulls", number))
 
-    async def find_pull_request(self, branch: str, *, owner: str = "") -> PullRequest | None:
-        """Return the open pull request of a branch here, or of that of a fork's owner."""
-        head = f"{owner or self.address.owner}:{branch}"
-        found = await self._api.pages("list pull requests", "pulls", head=head, state="open")
-        pulls = [replies.pull_request(item) for item in found]
-        # A server that does not know the filter lists them all.
-        return next((pull for pull in pulls if pull.head_ref == branch), None)
+    async def find_pull_request(
+        self, branch: str, *, owner: str = "", state: Literal["open", "all"] = "open"
+    ) -> PullRequest | None:
+        """Return the open pull request of a branch here, or of that of a fork's owner.
+
+        With `all`, the newest one that was closed, if none is open.
+        """
+        owner = owner or self.address.owner
+        head = f"{owner}:{branch}"
+        found = await self._api.pages("list pull requests", "pulls", head=head, state=state)
+        # A server that does not know the filter lists them all, those of strangers too.
+        pulls = [
+            pull
+            for pull in map(replies.pull_request, found)
+            if pull.head_ref == branch and _owner(pull).casefold() == owner.casefold()
+        ]
+        return max(pulls, key=lambda pull: (pull.state == "open", pull.number), default=None)
 
     async def create_pull_request(self, change: Change) -> PullRequest:
         """Open a pull request for a branch that exists."""
@@ -184,3 +194,7 @@ class GitHub:
         except ForgeError as error:
             if error.fault is not ForgeFault.NOT_FOUND:
                 raise
+
+
+def _owner(pull: PullRequest) -> str:
+    return (pull.head_repository or "").partition("/")[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped
@@ -26,8 +26,9 @@ MAX_TITLE_CHARS = 250
 
 _KEY = re.compile(r"[0-9A-Za-z._-]{4,128}")
 _TRAILER = re.compile(rf"(?m)^{TRAILER}: (\S+)$")
+# What Git itself takes, except names that look like an option.
 _BRANCH = re.compile(
-    r"(?!/|-)(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)))[A-Za-z0-9._/@+-]{1,200}(?<![/.])"
+    r"(?![/.-])(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]{1,200}(?<![/.])"
 )
 _NOT_ALLOWED = re.compile(r"not permitted to create or approve pull requests", re.IGNORECASE)
 _EXISTS = re.compile(r"already exists", re.IGNORECASE)
@@ -39,8 +40,10 @@ class PullRequests(Protocol):
     address: Address
     git: GitData
 
-    async def find_pull_request(self, branch: str, *, owner: str = "") -> PullRequest | None:
-        """Return the open pull request of a branch."""
+    async def find_pull_request(
+        self, branch: str, *, owner: str = "", state: Literal["open", "all"] = "open"
+    ) -> PullRequest | None:
+        """Return the open pull request of a branch, else with `all` the newest closed one."""
         ...
 
     async def create_pull_request(self, change: Change) -> PullRequest:
@@ -55,6 +58,11 @@ class PullRequests(Protocol):
 async def propose_on_github(github: PullRequests, change: Change) -> Proposed:
     """Put a change on its branch and open a pull request, or update both."""
     refuse_unfit(change)
+    decided = await _decided(github, change)
+    if decided is not None:
+        how = "merged" if decided.merged else "closed"
+        why = f"pull request {decided.number} with this change was {how}"
+        return Proposed(change.branch, decided.head_sha, Deed.UNCHANGED, decided, why=why)
     commit, deed = await _put_branch(github.git, change)
     compare_url = github.address.compare_url(change.base, change.branch)
     try:
@@ -100,6 +108,20 @@ async def _make_commit(git: GitData, change: Change, parent: str) -> str:
     blobs = {path: await git.create_blob(data) for path, data in change.files.items()}
     tree = await git.create_tree(base.tree, blobs)
     return await git.create_commit(message_of(change), tree=tree, parent=parent)
+
+
+async def _decided(github: PullRequests, change: Change) -> PullRequest | None:
+    """Return the pull request in which people decided about this very change already."""
+    found = await github.find_pull_request(change.branch, state="all")
+    if found is None or found.state == "open":
+        return None
+    try:
+        last = await github.git.commit(found.head_sha)
+    except ForgeError as error:
+        if error.fault is ForgeFault.NOT_FOUND:
+            return None
+        raise
+    return found if is_there(change, last.message) else None
 
 
 # --- the pull request -----------------------------------------------------------------------------
@@ -173,7 +195,7 @@ def refuse_unfit(change: Change) -> None:
         if not _BRANCH.fullmatch(name):
             raise UsageError(
                 f"{name!r} is not a name for a branch here",
-                hint="use letters, digits, '-', '_', '.' and '/'",
+                hint="see git help check-ref-format",
             )
     if change.branch == change.base:
         raise UsageError(

@@ -71,6 +71,13 @@ def limit_wait_s(reply: Reply, *, times: int, now: dt.datetime) -> float:
     return SECONDARY_WAIT_S * 2.0**times
 
 
+def outage_wait_s(reply: Reply | None, *, times: int, now: dt.datetime) -> float:
+    """Return how long to wait before asking again after a failure that is nobody's limit."""
+    told = reply.headers.get("retry-after") if reply is not None else None
+    asked_s = retry_after_s({"retry-after": told}, now) if told else None
+    return max(2.0**times, asked_s or 0.0)
+
+
 def refusal(what: str, reply: Reply, scrub: Callable[[str], str]) -> ForgeError:
     """Return the error for a reply that is no success; `what` says what was asked for."""
     words = scrub(said(reply)) or _phrase(reply.status)

@@ -32,8 +32,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 def account(value: Any) -> Account:
     """Return who wrote a comment, review or pull request; a deleted account is `ghost`."""
     login = take_or_none(value, str, "user", "login") or "ghost"
-    app = take_or_none(value, str, "performed_via_github_app", "slug")
-    return Account(login, take_or_none(value, str, "user", "type") == "Bot", app)
+    return Account(login, is_bot=take_or_none(value, str, "user", "type") == "Bot")
 
 
 def comment(value: Any) -> Comment:

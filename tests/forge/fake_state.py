@@ -188,7 +188,8 @@ class State:
             if f"heads/{name}" not in self.refs:
                 problem = {"resource": "PullRequest", "field": "head", "code": "invalid"}
                 raise RefusedError(422, "Validation Failed", problem)
-        if any(p.head == fields["head"] and p.state == "open" for p in self.pulls.values()):
+        ours = [p for p in self.pulls.values() if p.head_owner == OWNER and p.state == "open"]
+        if any(pull.head == fields["head"] for pull in ours):
             said = f"A pull request already exists for {OWNER}:{fields['head']}."
             problem = {"resource": "PullRequest", "code": "custom", "message": said}
             raise RefusedError(422, "Validation Failed", problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -12,6 +13,7 @@ from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.address import Address
 from edison_ci.forge.api import Api, Timing
 from edison_ci.forge.github import GitHub
+from edison_ci.forge.refusals import PERMISSIONS_HEADER
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
@@ -110,6 +112,15 @@ async def test_a_read_is_tried_again_when_github_is_down(
     assert clock.slept == [1, 2, 4]
 
 
+async def test_an_outage_that_says_how_long_is_believed(
+    fake: FakeGitHub, github: GitHub, clock: Clock
+) -> None:
+    fake.faults.append(Fault(503, headers={"Retry-After": "30"}))
+    async with github:
+        await github.comments(1)
+    assert clock.slept == [30]
+
+
 async def test_an_html_page_is_told_by_its_title(fake: FakeGitHub, github: GitHub) -> None:
     fake.faults.append(Fault(502, body=HTML, times=9))
     error = await failure(github)
@@ -164,6 +175,20 @@ async def test_a_bad_token_and_a_missing_permission_are_told_apart(
         ForgeFault.FORBIDDEN,
         "the token needs: pull_requests=read",
     )
+
+
+@pytest.mark.parametrize("token", [TOKEN, "plainWordOfNoKnownShape", "with/slash+plus=12345"])
+@pytest.mark.parametrize("status", [302, 403, 422, 500])
+async def test_no_error_repeats_the_token(
+    fake: FakeGitHub, clock: Clock, token: str, status: int
+) -> None:
+    echo = f'{{"message": "{token}", "errors": [{{"message": "of {token}"}}]}}'.encode()
+    told = {"Location": f"/?t={quote(token, safe='')}", PERMISSIONS_HEADER: f"x={token}"}
+    fake.faults.append(Fault(status, body=echo, headers=told, times=9))
+    error = await failure(GitHub(fake.address(token=token), timing=clock.timing))
+    assert "[key]" in error.message
+    assert token not in f"{error!r} {error} {error.hint} {vars(error)}"
+    assert quote(token, safe="") not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,16 @@ def test_of_the_merge_commit_the_first_parent_is_the_base(
     assert changed_paths(origin.event(), repository) == CHANGED
 
 
-def test_the_base_is_exact_although_main_went_on(origin: Origin, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["main", "main~5", "main~30"])
+def test_the_base_is_exact_whatever_base_the_event_names(
+    origin: Origin, tmp_path: Path, named: str
+) -> None:
+    """The event names the base of the last push to the branch, the merge commit the one of now."""
     repository = origin.checkout(tmp_path / "clone", origin.merge, depth=2)
+    event = origin.event(base_sha=origin.tree.git("rev-parse", named))
     origin.tree.commit(**{"main.txt": "later"})
-    event = origin.event(base_sha=origin.tree.git("rev-parse", "main"))
     assert base_of(event, repository).commit == origin.base
+    assert changed_paths(event, repository) == CHANGED
 
 
 def test_a_merge_commit_newer_than_the_event_is_still_the_one_of_the_job(

@@ -130,6 +130,21 @@ async def test_a_branch_of_somebody_else_is_left_alone_here_and_there(
         await plain(clone).propose(change(clone, "# user\nHi.\n", "beefbeef"))
 
 
+async def test_a_branch_that_moves_meanwhile_is_not_overwritten(clone: Folder) -> None:
+    class Racing(PlainGit):
+        def _make_commit(self, change: Change, parent: str) -> str:
+            made = super()._make_commit(change, parent)
+            clone.git("branch", "--force", BRANCH, theirs)
+            return made
+
+    git = plain(clone)
+    await git.propose(change(clone))
+    theirs = clone.git("commit-tree", "-m", "By hand", "-p", BRANCH, f"{BRANCH}^{{tree}}")
+    with pytest.raises(UsageError, match="update-ref failed"):
+        await Racing(git.repository, None).propose(change(clone, "# user\nHi.\n", "beefbeef"))
+    assert clone.git("rev-parse", BRANCH) == theirs
+
+
 async def test_without_a_remote_the_branch_stays_here(clone: Folder, remote: GitRemote) -> None:
     count = len(remote.requests)
     made = await plain(clone, None).propose(change(clone))

@@ -10,6 +10,7 @@ import pytest
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.github import GitHub
 from edison_ci.hosted import Change, Deed
+from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
 
@@ -69,6 +70,44 @@ async def test_the_same_change_is_never_offered_twice(
     assert fake.sent("PATCH") == []
 
 
+@pytest.mark.parametrize("how", ["closed", "merged"])
+@pytest.mark.parametrize("branch", ["kept", "deleted"])
+async def test_what_people_decided_about_is_not_offered_again(
+    fake: FakeGitHub, github: GitHub, change: Change, how: str, branch: str
+) -> None:
+    async with github:
+        first = await github.propose(change)
+        assert first.pull_request is not None
+        number = first.pull_request.number
+        if how == "closed":
+            await github.close_pull_request(number)
+        else:
+            await github.merge_pull_request(number, head_sha=first.commit)
+        if branch == "deleted":
+            del fake.state.refs[f"heads/{BRANCH}"]
+        count = len(fake.requests)
+        again = await github.propose(change)
+        assert {r.method for r in fake.requests[count:]} == {"GET"}
+        assert (again.deed, again.commit) == (Deed.UNCHANGED, first.commit)
+        assert again.pull_request is not None
+        assert (again.pull_request.number, again.pull_request.state) == (number, "closed")
+        assert again.why == f"pull request {number} with this change was {how}"
+        newer = await github.propose(replace(change, key="fedcba98"))
+    assert newer.pull_request is not None
+    assert newer.pull_request.number == number + 1
+
+
+async def test_a_pull_request_of_a_fork_with_the_same_branch_is_not_ours(
+    fake: FakeGitHub, github: GitHub, change: Change
+) -> None:
+    theirs = fake.state.pulls[open_pull(fake, BRANCH, title="Mine")]
+    theirs.head_owner = "eve"
+    del fake.state.refs[f"heads/{BRANCH}"]
+    async with github:
+        await github.propose(change)
+    assert theirs.title == "Mine"
+
+
 async def test_a_new_version_goes_on_top_and_updates_the_pull_request(
     fake: FakeGitHub, github: GitHub, change: Change
 ) -> None:
@@ -119,6 +158,18 @@ async def test_a_commit_that_arrives_meanwhile_is_not_overwritten(
     assert state.commits[state.refs[f"heads/{BRANCH}"]]["message"] == "By hand"
 
 
+async def test_a_branch_may_have_any_name_that_git_takes(
+    fake: FakeGitHub, github: GitHub, change: Change
+) -> None:
+    fake.state.refs["heads/développement#2%"] = fake.state.refs["heads/main"]
+    async with github:
+        named = replace(change, base="développement#2%", branch="edison/süß&gut")
+        made = await github.propose(named)
+    assert made.pull_request is not None
+    assert made.pull_request.base_ref == "développement#2%"
+    assert fake.state.refs["heads/edison/süß&gut"] == made.commit
+
+
 @pytest.mark.parametrize("path", ["/git/refs", "/pulls"])
 async def test_a_lost_reply_makes_nothing_twice(
     fake: FakeGitHub, github: GitHub, change: Change, path: str
@@ -134,10 +185,10 @@ async def test_a_lost_reply_makes_nothing_twice(
 async def test_a_pull_request_that_appears_meanwhile_is_updated(
     fake: FakeGitHub, github: GitHub, change: Change
 ) -> None:
-    fake.faults.append(Fault(200, "GET", "/pulls?", body=b"[]"))
     async with github:
         await github.propose(change)
-        fake.faults.append(Fault(200, "GET", "/pulls?", body=b"[]"))  # a list that is behind
+        behind = Fault(200, "GET", "/pulls?", body=b"[]", times=2)  # a list that is behind
+        fake.faults.append(behind)
         again = await github.propose(replace(change, body="newer"))
     assert again.deed is Deed.UPDATED
     assert len(fake.sent("POST", "/pulls")) == 2
@@ -194,6 +245,10 @@ async def test_a_long_description_and_title_are_cut(
         {"branch": "-x"},
         {"branch": "x.lock"},
         {"branch": "a b"},
+        {"branch": ".a"},
+        {"branch": "a:b"},
+        {"branch": "a\\b"},
+        {"branch": "a\nb"},
         {"branch": "a/"},
         {"branch": "@{u}"},
         {"branch": "a/.b"},
