@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.execute.orders import Against
@@ -56,6 +56,7 @@ def matches(
 def match_on(project: Project, experiment: Experiment, base: Base, material: str) -> Match:
     """Return the match on the material of head or base."""
     gates = base.experiment.file.gates if base.experiment is not None else None
+    changed = base.changed_material
     if material == BASE and base.project is not None:
         sides = with_material_of(base, experiment)
         if sides is not None:
@@ -63,13 +64,14 @@ def match_on(project: Project, experiment: Experiment, base: Base, material: str
             results = {"results": project.file.results}
             file = base.project.file.model_copy(update=results)
             old = dataclasses.replace(base.project, file=file, root=project.root)
-            against = Against(base.ref, base.commit, sides[1], gates, BASE)
+            against = Against(base.ref, base.commit, sides[1], gates, BASE, changed)
             return Match(old, sides[0], against)
     subject = base.subject_on(experiment)
-    return Match(project, experiment, Against(base.ref, base.commit, subject, gates, HEAD))
+    against = Against(base.ref, base.commit, subject, gates, HEAD, changed)
+    return Match(project, experiment, against)
 
 
-def match_again(project: Project, experiment: Experiment, kept: dict[str, str] | None) -> Match:
+def match_again(project: Project, experiment: Experiment, kept: dict[str, Any] | None) -> Match:
     """Return the match of a run that goes on."""
     if not kept:
         return Match(project, experiment)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edison_ci.cli.harmless import lines
 from edison_ci.errors import Problem, Severity
+from edison_ci.report.workflow import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _MAX = 9
 def workflow_commands(problems: Sequence[Problem], root: Path | None) -> Iterator[str]:
     """Yield problems as workflow commands, errors first; `root` is the project they are in."""
     ranked = sorted(problems, key=lambda p: (p.severity is Severity.WARNING, p.where.order))
-    folder = _folder(root)
+    folder = folder_in_checkout(root)
     for problem in ranked[:_MAX]:
         yield annotation(problem, folder)
     if len(ranked) > _MAX:
@@ -29,29 +29,20 @@ def workflow_commands(problems: Sequence[Problem], root: Path | None) -> Iterato
 def annotation(problem: Problem, folder: str = "") -> str:
     """Return a problem as a workflow command; its file is in `folder` of the checkout."""
     where = problem.where
-    values = {
-        "file": folder + lines(where.file) if where.file else None,
+    properties = {
+        "file": folder + where.file if where.file else None,
         "line": where.line,
         "col": where.column,
         "title": f"edison: {problem.code}",
     }
-    listed = ",".join(f"{k}={_property(str(v))}" for k, v in values.items() if v is not None)
     text = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-    return f"::{problem.severity} {listed}::{_data(lines(text))}"
+    return command(str(problem.severity), text, properties)
 
 
-def _folder(root: Path | None) -> str:
+def folder_in_checkout(root: Path | None) -> str:
     """Return where the project is in the checkout, as paths of annotations start there."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     if root is None or not workspace:
         return ""
     folder = os.path.relpath(root.resolve(), os.path.realpath(workspace))
     return "" if folder == "." or folder.startswith("..") else f"{folder}/"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -53,6 +53,9 @@ COMMANDS = {
     "quarantine": Entry(
         "Decide", "quarantine:quarantine", "Set flaky cases aside, with a reason and a last day."
     ),
+    "report": Entry(
+        "Read", "report:report", "Write what a run found as JUnit, SARIF, Markdown or JSON."
+    ),
     "leaderboard": Entry("Read", "leaderboard:leaderboard", "Rank models and prompt versions."),
     "costs": Entry("Read", "costs:costs", "Show what was spent, and how much of each limit."),
     "recommend": Entry("Read", "recommend:recommend", "Say which model to use, and why."),

@@ -1,12 +1,34 @@
-"""edison github: what does a job on GitHub tell the pull request it runs for?"""
+"""edison github: what GitHub Actions shows of runs, from what is stored."""
 
 from __future__ import annotations
 
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from edison_ci.cli.annotations import folder_in_checkout
 from edison_ci.cli.github_comment import comment
 from edison_ci.cli.github_event import event
-from edison_ci.cli.options import EdisonGroup
+from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.reading import project_at, results_of
+from edison_ci.cli.reporting import changed_in, run_as_seen
+from edison_ci.cli.terminal import Terminal
+from edison_ci.errors import UsageError
+from edison_ci.harmless import in_actions
+from edison_ci.report.annotations import annotated, annotation_commands
+from edison_ci.report.markdown import job_summary
+from edison_ci.report.summary import report_of
+from edison_ci.report.together import runs_of_change
+from edison_ci.report.view import Report
+from edison_ci.report.workflow import outputs, unheard
+from edison_ci.repository import Repository
+
+if TYPE_CHECKING:
+    from edison_ci.config.load import Project
+    from edison_ci.store.runs import Run
 
 
 @click.group(cls=EdisonGroup)
@@ -15,9 +37,132 @@ def github() -> None:
 
     Examples:
       edison github event
+      edison github summary
+      edison github annotations
       edison github comment --body-file report.md --verdict pass
     """
 
 
 github.add_command(comment)
 github.add_command(event)
+
+
+_RUNS = click.argument("wanted", nargs=-1, metavar="[RUN]...")
+
+
+@github.command("summary", cls=EdisonCommand)
+@_RUNS
+@click.pass_obj
+def show_summary(state: State, wanted: tuple[str, ...]) -> None:
+    """Write the job summary, and the outputs of the step.
+
+    The summary goes to the file that GITHUB_STEP_SUMMARY names, the outputs verdict, composite,
+    delta, cost-usd, cells and regressions to the one that GITHUB_OUTPUT names; without these
+    variables the summary goes to stdout. Without RUN it tells of the newest run and of the newest
+    runs of other experiments on the same commit and base; in a job of GitHub Actions that ran
+    nothing it says so. It ends in 0 whatever the verdict is: the step that ran decides.
+
+    Examples:
+      edison github summary
+      edison github summary support-reply
+    """
+    terminal = Terminal(state)
+    project = project_at(state)
+    report = report_on(project, wanted)
+    target, values = os.environ.get("GITHUB_STEP_SUMMARY"), output_values(report)
+    if target:
+        used = Path(target).stat().st_size if Path(target).exists() else 0
+        append(Path(target), job_summary(report, used=used))
+    if place := os.environ.get("GITHUB_OUTPUT"):
+        append(Path(place), outputs(values, secrets.token_hex(16)))
+    if terminal.json:
+        told = {"verdict": report.verdict, "outputs": values, "summary": target or None}
+        terminal.document(told)
+    elif target:
+        terminal.note(f"wrote the summary to {target}")
+    else:
+        _print(terminal, job_summary(report))
+
+
+@github.command("annotations", cls=EdisonCommand)
+@_RUNS
+@click.pass_obj
+def show_annotations(state: State, wanted: tuple[str, ...]) -> None:
+    """Print annotations beside the lines that a change touched.
+
+    Failed and unclear gates, broken cases, findings of screens and changed material, as workflow
+    commands on stdout: the nine worst, and how many more there are. They stand at the lines of
+    prompts, experiments and models that differ from the base. Without RUN it tells of the newest
+    run and of the newest runs of other experiments on the same commit and base. It ends in 0
+    whatever the verdict is.
+
+    Examples:
+      edison github annotations
+      edison github annotations support-reply --json
+    """
+    terminal = Terminal(state)
+    project = project_at(state)
+    report = report_on(project, wanted)
+    found = annotated(report, changed_in(project, report))
+    if terminal.json:
+        told = [one.as_json() for one in found]
+        terminal.document({"verdict": report.verdict, "annotations": told})
+        return
+    terminal.commands(annotation_commands(found, folder_in_checkout(project.root)))
+    terminal.note(f"verdict: {report.verdict or 'not finished'}")
+
+
+def report_on(project: Project, wanted: tuple[str, ...]) -> Report:
+    """Return the report on runs, or on the newest one and those of the same change."""
+    if not wanted and in_actions() and not (project.root / project.file.results).exists():
+        return Report()  # nothing was affected, so nothing was run
+    with results_of(project) as connection:
+        if wanted:
+            runs = [run_as_seen(connection, project, each) for each in dict.fromkeys(wanted)]
+        else:
+            newest = run_as_seen(connection, project, "latest")
+            runs = runs_of_change(connection, newest) if _of_this_job(project, newest) else []
+        return report_of(connection, runs)
+
+
+def _of_this_job(project: Project, newest: Run) -> bool:
+    """Whether a run can be one of this job: results may come from a cache of another commit."""
+    if not in_actions() or newest.commit_id is None:
+        return True
+    repository = Repository.find(project.root)
+    return repository is None or repository.head() == newest.commit_id
+
+
+def output_values(report: Report) -> dict[str, str]:
+    """Return the outputs of the step; with several runs, scores are those of the first."""
+    first = report.measured[0].summary if report.measured else None
+    composite = first.overall.composite if first is not None else None
+    change = first.against.estimate if first is not None and first.against is not None else None
+    return {
+        "verdict": report.verdict or "",
+        "composite": "" if composite is None else f"{composite.estimate:.4f}",
+        "delta": "" if change is None else f"{change:.4f}",
+        "cost-usd": f"{report.cost_microusd / 1e6:.6f}",
+        "cells": str(sum(view.summary.cells["total"] for view in report.runs)),
+        "regressions": str(report.regressions),
+    }
+
+
+def append(path: Path, text: str) -> None:
+    """Add to a file of the runner, in one write."""
+    try:
+        with path.open("ab") as stream:
+            stream.write(text.encode("utf-8", errors="backslashreplace"))
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}",
+            hint="GITHUB_STEP_SUMMARY and GITHUB_OUTPUT name files that the runner makes",
+        ) from None
+
+
+def _print(terminal: Terminal, text: str) -> None:
+    """Print Markdown; a runner that reads along is told to obey none of it."""
+    if in_actions():
+        terminal.commands(unheard(text, secrets.token_hex(16)).split("\n"))
+    else:
+        terminal.raw(text)

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.harmless import json_text, line
+from edison_ci.harmless import json_text, line
 
 if TYPE_CHECKING:
     from edison_ci.cli.options import State

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+    from edison_ci.cli.reporting import Asked
     from edison_ci.decide.pruning import Rival
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 _ASK_ABOVE_MICROUSD = 1_000_000
+# Loaded late: reports need more of the statistics than a run does.
+_asked = later("edison_ci.cli.reporting:asked")
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -78,6 +81,9 @@ class _ShardType(click.ParamType[Shard]):
 @click.option("--record", type=_FILE, metavar="FILE", help="Keep the answers in a recording.")
 @click.option("--replay", type=_FILE, metavar="FILE", help="Answer from a recording only.")
 @click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the results as JUnit.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write the results as Markdown.")
+@click.option("--sarif", type=_FILE, metavar="FILE", help="Write findings as SARIF.")
 @click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
 @click.option("--strict", is_flag=True, help="Refuse to leave out cases that lack a variable.")
 @click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
@@ -90,6 +96,8 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
     Answers that are stored already are reused, so only what changed costs anything. Stop it with
     Ctrl-C and go on with `edison resume`: what was paid for is not asked again. On a terminal a run
     that may cost more than $1 asks first. With --watch it runs again whenever a file changes.
+    --junit, --markdown and --sarif write reports, however the run ends; a report that cannot be
+    written is said after the result, and ends in 2 only where the run would have ended in 0.
 
     Examples:
       edison run
@@ -97,6 +105,7 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run --limit 10 --model small
       edison run --against main
       edison run --changed-since origin/main --json
+      edison run --against main --junit junit.xml --markdown report.md
       edison run support-reply --record answers.jsonl
       edison run support-reply --replay answers.jsonl
     """
@@ -125,7 +134,21 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
 def _evaluate(
     state: State, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
 ) -> None:
-    """Run what the command line asks for, once."""
+    """Run what the command line asks for, once, and write the reports that it asks for."""
+    asked = _asked(given) if any(given[name] for name in ("junit", "markdown", "sarif")) else None
+    try:
+        project, ended = _ended(state, terminal, experiments, given)
+    except EdisonError as error:
+        if asked is not None:
+            asked.write_failure(terminal, error)
+        raise
+    finish(terminal, project, ended, asked)
+
+
+def _ended(
+    state: State, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
+) -> tuple[Project, list[Ended]]:
+    """Run what the command line asks for; return how each run ended."""
     project = load_project(state.entered(find_root(state.folder)))
     chosen = _chosen(project, experiments)
     if given["changed_since"]:
@@ -161,7 +184,7 @@ def _evaluate(
         terminal, yes=given["yes"], strict=given["strict"], replay=recording is not None
     )
     table = Table(state, asking, recording)
-    ended = []
+    ended: list[Ended] = []
     for experiment in chosen:
         for match in matches(terminal, project, experiment, given["against"]):
             with table.session(match) as session:
@@ -170,7 +193,7 @@ def _evaluate(
                 _record(terminal, project, ended[-1].run_id, given["record"])
         if ended[-1].exit_code is ExitCode.PAUSED:
             break  # whoever stopped this one did not mean the next one to start
-    finish(terminal, project, ended)
+    return project, ended
 
 
 @click.command(cls=EdisonCommand)
@@ -307,8 +330,10 @@ class Table:
             display.clear()
 
 
-def finish(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
-    """Show how runs ended, and end with the exit code that matters most."""
+def finish(
+    terminal: Terminal, project: Project, ended: list[Ended], asked: Asked | None = None
+) -> None:
+    """Show how runs ended, write their reports, and end with the exit code that matters most."""
     code = most_important(int(end.exit_code) for end in ended)
     told: list[Told] = []
     if ended:
@@ -317,11 +342,13 @@ def finish(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
             told = [told_of(reader, find_run(reader, e.run_id)) for e in ended]
         finally:
             reader.close()
-    if terminal.json:
-        terminal.document(document(told, code))
-    else:
+    if not terminal.json:
         for one, end in zip(told, ended, strict=True):
             show_run(terminal, one.summary, one.rows, end.progress.closed, one.weak)
+    if asked is not None and not asked.write(terminal, project, [end.run_id for end in ended]):
+        code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
+    if terminal.json:
+        terminal.document(document(told, code))
     if code:
         raise click.exceptions.Exit(code)
 

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 import click
 
 from edison_ci.cli.annotations import workflow_commands
-from edison_ci.cli.harmless import (
+from edison_ci.errors import (
+    ConfigError,
+    EdisonError,
+    ExitCode,
+    Location,
+    Problem,
+    Severity,
+    UsageError,
+)
+from edison_ci.harmless import (
     in_actions,
     json_text,
     line,
@@ -23,7 +32,6 @@ from edison_ci.cli.harmless import (
     without_commands,
     without_pieces,
 )
-from edison_ci.errors import ConfigError, ExitCode, Location, Problem, Severity, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,6 +80,15 @@ class Terminal:
         ascii_only = not encoding.lower().replace("-", "").startswith("utf")
         write(sys.stdout, json_text(value, indent=indent, ascii_only=ascii_only))
 
+    def commands(self, made: Iterable[str]) -> None:
+        """Print lines that GitHub is meant to act on; they were escaped where they were made."""
+        for text in made:
+            write(sys.stdout, text, obey=True)
+
+    def raw(self, text: str) -> None:
+        """Print a document that was made harmless already, as it is."""
+        write(sys.stdout, text.removesuffix("\n"))
+
     def table(self, rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
         """Print rows as aligned columns, those in `right` flush right."""
         for row in aligned(rows, right=frozenset(right)):
@@ -90,6 +107,11 @@ class Terminal:
             self._list(problems, sys.stderr)
 
     # --- errors -----------------------------------------------------------------------------------
+
+    def complaint(self, error: EdisonError) -> None:
+        """Print an error to stderr that does not keep the command from telling its result."""
+        said = f"{error.message}; {error.hint}" if error.hint else error.message
+        self._print(sys.stderr, (Ink("error:", BAD, bold=True), f" {without_pieces(said)}"))
 
     def problems(self, problems: Iterable[Problem]) -> None:
         """Print problems as the result, one a line with its hint below; quiet keeps the errors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
 from edison_ci.execute.changes import kept_snapshot
@@ -67,10 +67,17 @@ class Against:
     """The gates of the base, which count; None when it has none to offer."""
     material: str = HEAD
     """Whose material both sides are measured with."""
+    changed: tuple[str, ...] = ()
+    """What of the material is not as it was at the base."""
 
-    def as_json(self) -> dict[str, str]:
-        """Return what has to be known to go on with the run."""
-        return {"ref": self.ref, "commit": self.commit, "material": self.material}
+    def as_json(self) -> dict[str, Any]:
+        """Return what has to be known to go on with the run, and to tell of it."""
+        return {
+            "ref": self.ref,
+            "commit": self.commit,
+            "material": self.material,
+            "changed": [*self.changed],
+        }
 
 
 @dataclass(frozen=True, slots=True)

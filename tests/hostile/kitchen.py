@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from edison_ci.cli.harmless import clean
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.files import WorkingTree
+from edison_ci.harmless import clean
 from tests.conftest import ROOT
 from tests.peak import MEASURED
 

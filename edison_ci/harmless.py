@@ -15,7 +15,7 @@ from edison_ci.documents.secret_text import redacted
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _SHORTENED = re.compile(r"[\w+/=-]{4}[\w.+/=-]*\.{3}[\w.+/=-]{8,}")
 _COMMAND = re.compile(r"(?m)^(\s*)(?=::)|(?<=#)(?=#\[)")

@@ -1,0 +1,129 @@
+"""Which runs does a report tell of, and how does it get where it was asked for?"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.cli.annotations import folder_in_checkout
+from edison_ci.cli.reading import results_of
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.report.cases import cases_of
+from edison_ci.report.changed_lines import changed_lines
+from edison_ci.report.summary import report_of
+from edison_ci.report.view import Report
+from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
+from edison_ci.repository import Repository
+from edison_ci.store.owners import is_alive
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from edison_ci.cli.terminal import Terminal
+    from edison_ci.config.load import Project
+    from edison_ci.report.changed_lines import Changed, Lines
+    from edison_ci.report.view import RunView
+    from edison_ci.store.runs import Run
+
+_MOST_BYTES = 1_000_000
+FORMATS_OF = {"junit": "junit", "markdown": "md", "sarif": "sarif"}
+"""Options of `run` that ask for a report, and the format of each."""
+
+
+def sources_of(connection: sqlite3.Connection, project: Project, report: Report) -> Sources:
+    """Return what reports on a project need besides the picture of its runs."""
+    return Sources(
+        cases=partial(cases_of, connection),
+        changed=changed_in(project, report),
+        folder=folder_in_checkout(project.root),
+        reasons=not project.file.settings.private,
+    )
+
+
+def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -> Run:
+    """Return a run by id, `latest` or experiment; one whose process died is paused."""
+    run = find_run(connection, wanted)
+    locks = project.root / ".edison" / "locks"
+    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+def changed_in(project: Project, report: Report) -> Changed:
+    """Return the lines of prompts, experiments and models that differ from the base."""
+    found: dict[str, tuple[Lines, ...]] = {}
+    repository = None
+    for view in report.measured:
+        if view.run.base_commit is None:
+            continue
+        repository = repository or Repository.find(project.root)
+        if repository is None:
+            break
+        files = view.files
+        for path in (*files.prompts.values(), files.experiment, files.models):
+            if path and path not in found:
+                found[path] = _changed(project, repository, view, path)
+    return {path: lines for path, lines in found.items() if lines}
+
+
+def _changed(
+    project: Project, repository: Repository, view: RunView, path: str
+) -> tuple[Lines, ...]:
+    folder = project.root.resolve().relative_to(repository.root).as_posix()
+    there = path if folder == "." else f"{folder}/{path}"
+    try:
+        with project.tree.open(path, max_bytes=_MOST_BYTES) as stream:
+            after = stream.read()
+        before = repository.read(str(view.run.base_commit), there, max_bytes=_MOST_BYTES) or b""
+    except (Fault, UsageError, OSError):
+        return ()  # a report without lines is better than none
+    return changed_lines(before.decode(errors="replace"), after.decode(errors="replace"))
+
+
+def asked(given: Mapping[str, Any]) -> Asked:
+    """Take the options of a run; a place that cannot be written is refused at once."""
+    files = {kind: given[name] for name, kind in FORMATS_OF.items() if given[name] is not None}
+    for path in files.values():
+        refuse_unwritable(path)
+    if len({path.absolute() for path in files.values()}) < len(files):
+        raise UsageError("two reports would be written to one file", hint="name two files")
+    return Asked(files)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The reports that a run was asked for, by format."""
+
+    files: Mapping[str, Path]
+
+    def write(self, terminal: Terminal, project: Project, run_ids: Iterable[str]) -> bool:
+        """Write every report on runs; say which could not be written, and whether all were."""
+        if not self.files:
+            return True
+        with results_of(project) if run_ids else contextlib.nullcontext() as connection:
+            report, sources = Report(), Sources()
+            if connection is not None:
+                runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
+                report = report_of(connection, runs)
+                sources = sources_of(connection, project, report)
+            return self._write(terminal, report, sources)
+
+    def write_failure(self, terminal: Terminal, error: EdisonError) -> None:
+        """Write every report on a run that there is not, so that no older one is taken for it."""
+        said = f"{error.where}: {error.message}" if error.where else error.message
+        self._write(terminal, Report(failure=said), Sources())
+
+    def _write(self, terminal: Terminal, report: Report, sources: Sources) -> bool:
+        done = True
+        for kind, path in self.files.items():
+            try:
+                write_whole(path, rendered(report, kind, sources))
+                terminal.note(f"wrote {path}")
+            except UsageError as error:
+                terminal.complaint(error)
+                done = False
+        return done

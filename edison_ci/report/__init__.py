@@ -1,0 +1,1 @@
+"""Telling what a run found: to people, to other programs, and to a pull request."""

@@ -1,0 +1,70 @@
+"""How does a report read as one JSON document?
+
+It is what `status RUN --json` prints, and what only a report knows: both sides of every prompt
+version, the cases that moved, changed material, findings, and what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.execute.summary import as_json, interval_json
+from edison_ci.harmless import json_text
+
+if TYPE_CHECKING:
+    from edison_ci.decide.measured import Standing as Measured
+    from edison_ci.report.view import Report, RunView
+
+SCHEMA_VERSION = 1
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return the report as a value for JSON."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": report.verdict,
+        "simulated": report.simulated,
+        "failure": report.failure or None,
+        "cost_microusd": report.cost_microusd,
+        "regressions": report.regressions,
+        "runs": [_run(view) for view in report.runs],
+    }
+
+
+def document_text(report: Report) -> str:
+    """Return the report as JSON, harmless for whoever prints it."""
+    return json_text(document(report)) + "\n"
+
+
+def _run(view: RunView) -> dict[str, Any]:
+    return {
+        **as_json(view.summary, view.gates),
+        "labels": [*view.labels],
+        "on": view.on,
+        "material": [change._asdict() for change in view.material],
+        "scores": [_scored(measured) for measured in view.scores],
+        "changes": [
+            {"prompt": one.prompt, "model": one.model, **one.standing.as_json()}
+            for one in view.changes
+        ],
+        "findings": [finding._asdict() for finding in view.findings],
+        "quarantined": sorted(view.quarantined),
+        "missing": [*view.missing],
+    }
+
+
+def _scored(measured: Measured) -> dict[str, Any]:
+    place = measured.place
+    return {
+        "side": place.side,
+        "prompt": place.prompt,
+        "hash": place.version[:8],
+        "label": measured.label,
+        "model": place.model,
+        "composite": interval_json(measured.composite),
+        "pass_rate": interval_json(measured.pass_rate),
+        "answers": measured.answers,
+        "cost_microusd": measured.cost_microusd,
+        "estimated": measured.estimated,
+        "latency_ms": {"p50": measured.p50_ms, "p95": measured.p95_ms},
+    }

@@ -1,0 +1,158 @@
+"""How do findings and regressions look to whoever reads SARIF 2.1.0?
+
+Each is shown at the prompt that it is about, on the lines that the change touched where they are
+known. A result has a fingerprint, so that the same finding of two runs is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from edison_ci import __version__
+from edison_ci.harmless import line
+from edison_ci.report.changed_lines import spot_of
+from edison_ci.report.numbers import score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from edison_ci.report.changed_lines import Changed, Spot
+    from edison_ci.report.view import Report, RunView
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+MOST_RESULTS = 5_000
+"""GitHub takes no more of a run."""
+RULES = {
+    "gate-failed": ("error", "A gate failed."),
+    "gate-unclear": ("note", "A gate cannot tell yet."),
+    "case-broken": ("warning", "A case is clearly worse than in the base."),
+    "safety-blocked": ("error", "A screen found something for which the answer is blocked."),
+    "safety-flagged": ("warning", "A screen found something in an answer."),
+    "judge-flagged": ("note", "A judge flagged an answer."),
+}
+"""Level and description of each rule."""
+
+
+class _Result(NamedTuple):
+    rule: str
+    message: str
+    prompt: str | None
+    key: tuple[str, ...]
+    """What makes it the same finding in another run."""
+
+
+def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
+    """Return the report as SARIF; paths start in `folder` of the checkout."""
+    runs = [_run(view, changed, folder) for view in report.runs]
+    if report.failure or not runs:
+        runs.append(_without_results(report.failure))
+    value = {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+
+
+def _run(view: RunView, changed: Changed, folder: str) -> dict[str, Any]:
+    found = list(islice(_results(view), MOST_RESULTS + 1))
+    told = [*view.missing, f"verdict: {view.run.verdict or 'not finished'}"]
+    if len(found) > MOST_RESULTS:
+        told.append(f"there are more than {MOST_RESULTS:,} results; the first are listed")
+    return {
+        "tool": _tool(),
+        "automationDetails": {"id": f"edison/{_uri(view.run.experiment)}/{view.on}/"},
+        "invocations": [_invocation(told, successful=view.run.status == "COMPLETED")],
+        "columnKind": "unicodeCodePoints",
+        "results": [_told(view, one, changed, folder) for one in found[:MOST_RESULTS]],
+        "properties": {
+            "run_id": view.run.id,
+            "verdict": view.run.verdict,
+            "simulated": view.run.simulated,
+            "labels": [*view.labels],
+        },
+    }
+
+
+def _without_results(failure: str) -> dict[str, Any]:
+    told = [failure] if failure else ["nothing was affected, so nothing was run"]
+    return {
+        "tool": _tool(),
+        "automationDetails": {"id": "edison/"},
+        "invocations": [_invocation(told, successful=not failure)],
+        "results": [],
+    }
+
+
+def _tool() -> dict[str, Any]:
+    rules = [
+        {
+            "id": f"edison/{name}",
+            "name": "".join(word.title() for word in name.split("-")),
+            "shortDescription": {"text": text},
+            "defaultConfiguration": {"level": level},
+        }
+        for name, (level, text) in RULES.items()
+    ]
+    return {"driver": {"name": "edison-ci", "semanticVersion": __version__, "rules": rules}}
+
+
+def _invocation(told: list[str], *, successful: bool) -> dict[str, Any]:
+    return {
+        "executionSuccessful": successful,
+        "toolExecutionNotifications": [
+            {"level": "note" if successful else "error", "message": {"text": line(text)}}
+            for text in told
+        ],
+    }
+
+
+def _results(view: RunView) -> Iterator[_Result]:
+    yield from _gates(view)
+    if view.on != "head":
+        return
+    for found in view.findings:
+        blocked = "safety-blocked" if found.action == "block" else "safety-flagged"
+        rule = blocked if found.by == "safety" else "judge-flagged"
+        said = f"{found.kind} in the answer to case {found.case} by {found.model}"
+        yield _Result(rule, said, found.prompt, (found.kind, found.model, found.case))
+    for one in view.changes:
+        for moved in one.standing.broken:
+            said = f"case {moved.case} with {one.model}: {score(moved.a)} to {score(moved.b)}"
+            yield _Result("case-broken", said, one.prompt, (one.model, moved.case))
+
+
+def _gates(view: RunView) -> Iterator[_Result]:
+    rules = {"fail": "gate-failed", "inconclusive": "gate-unclear"}
+    for row in view.gates:
+        if row.verdict in rules:
+            about = f"{row.metric} with {row.model}" if row.model else row.metric
+            said = f"{about}: {row.sentence}"
+            yield _Result(rules[row.verdict], said, row.prompt, (row.metric, row.model or ""))
+
+
+def _told(view: RunView, one: _Result, changed: Changed, folder: str) -> dict[str, Any]:
+    labels = f" ({', '.join(view.labels)})" if view.labels else ""
+    identity = json.dumps([one.rule, view.run.experiment, view.on, one.prompt, *one.key])
+    told: dict[str, Any] = {
+        "ruleId": f"edison/{one.rule}",
+        "ruleIndex": list(RULES).index(one.rule),
+        "level": RULES[one.rule][0],
+        "message": {"text": f"{line(one.message)}{labels}"},
+        "partialFingerprints": {"edison/v1": hashlib.sha256(identity.encode()).hexdigest()},
+    }
+    spot = spot_of(view, one.prompt, changed)
+    return {**told, "locations": [_location(spot, folder)]} if spot.path else told
+
+
+def _location(spot: Spot, folder: str) -> dict[str, Any]:
+    region = {"startLine": 1}
+    if spot.lines is not None:
+        region = {"startLine": spot.lines.first, "endLine": spot.lines.last}
+    uri = _uri(folder + spot.path)
+    place = {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}, "region": region}
+    return {"physicalLocation": place}
+
+
+def _uri(path: str) -> str:
+    return quote(path, errors="backslashreplace")
