@@ -37,7 +37,7 @@ LAYERS = [
     {"checks", "safety"},
     {"config"},
     {"plan", "providers", "judges"},
-    {"execute", "decide", "operate", "forge"},
+    {"execute", "decide", "operate", "forge", "importing"},
     {"report"},
     {"cli", "__main__", "__init__"},
 ]

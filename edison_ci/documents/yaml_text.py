@@ -61,6 +61,8 @@ class YamlLimits(NamedTuple):
     """Values in the document, those repeated by aliases counted each time."""
     repeated: int = 1_000_000
     """Characters and values that all aliases together may repeat."""
+    merge: bool = False
+    """Whether merge keys (<<) are followed: files of other tools have them, ours do not."""
 
 
 def read_yaml(
@@ -219,16 +221,34 @@ class _Builder:
     def _mapping(self, depth: int) -> tuple[dict[str, Json], dict[str, Mark]]:
         value: dict[str, Json] = {}
         marks: dict[str, Mark] = {}
+        merged: list[tuple[Json, Mark]] = []
         while not isinstance(event := self._next(), MappingEndEvent):
             key, at = self._key(event), _at(event)
             item, mark = self._value(self._next(), at, depth + 1)
+            if key == "<<" and not event.style:
+                merged.append((item, mark))
+                continue
             if key in value:
                 first = marks[key]
                 self._fault(twice(key, at, (first.key_line, first.key_column), self._first_line))
                 continue
             value[key] = item
             marks[key] = mark
+        for item, mark in merged:
+            self._merge(item, mark, value, marks)
         return value, marks
+
+    def _merge(
+        self, item: Json, mark: Mark, value: dict[str, Json], marks: dict[str, Mark]
+    ) -> None:
+        """Add the keys of one map, or of several, that are not given; they stand at the <<."""
+        for each in item if isinstance(item, list) else [item]:
+            if not isinstance(each, dict):
+                message = "a merge key (<<) takes a map or a list of maps"
+                raise Fault("merge-key", message, "write <<: *NAME", at=(mark.line, mark.column))
+            for key in each.keys() - value.keys():
+                marks[key] = Mark(*mark[:4], None)
+            value.update((key, held) for key, held in each.items() if key not in value)
 
     def _sequence(self, depth: int) -> tuple[list[Json], list[Mark]]:
         value: list[Json] = []
@@ -245,7 +265,7 @@ class _Builder:
             raise Fault("key", message, "write KEY: VALUE", at=_at(event))
         self._refuse_tag(event)
         text: str = event.value
-        if text == "<<" and not event.style:
+        if text == "<<" and not event.style and not self._limits.merge:
             raise Fault(
                 "merge-key", "merge keys (<<) are not allowed", "write the keys out", at=_at(event)
             )

@@ -1,0 +1,333 @@
+"""Which cases do the tests and scenarios of a configuration make?"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from edison_ci.documents.marks import Fault
+from edison_ci.importing.asserts import Scope
+from edison_ci.importing.drafts import Draft
+from edison_ci.importing.source import CODE_NOTE, Refused
+from edison_ci.importing.tables import RowTest, read_table
+from edison_ci.importing.variables import (
+    MOST_CASES,
+    Variables,
+    combinations,
+    filled_text,
+    name_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from edison_ci.documents.marks import Json
+    from edison_ci.importing.asserts import Asserts
+    from edison_ci.importing.drafts import ModelDraft, Part, PromptDraft
+    from edison_ci.importing.fidelity import Fidelity, Node
+    from edison_ci.importing.source import Source
+
+PREFIX, SUFFIX = "prompt_prefix", "prompt_suffix"
+"""Variables that hold what a test puts before and after the prompt."""
+
+_KEYS = frozenset(
+    {"description", "vars", "assert", "options", "threshold", "metadata", "provider", "providers",
+     "prompts", "config", "tests"}
+)  # fmt: skip
+_CODE_OPTIONS = frozenset({"transform", "transformVars", "postprocess"})
+_NO_MATTER = {
+    "disableConversationMemory": "cases never see each other here",
+    "runSerially": "calls are independent; limits: {concurrency: 1} of a model runs them in turn",
+}
+
+
+@dataclass(slots=True)
+class _Test:
+    """A test before its variables are multiplied, defaults and scenario included."""
+
+    node: Node
+    values: dict[str, list[Json]] = field(default_factory=dict)
+    asserts: list[Node] = field(default_factory=list)
+    description: str = ""
+    metadata: dict[str, Json] = field(default_factory=dict)
+    threshold: float | None = None
+    provider: Node | None = None
+    providers: Node | None = None
+    prompts: Node | None = None
+    grader: Node | None = None
+    rubric_prompt: Node | None = None
+    prefix: str = ""
+    suffix: str = ""
+    expand: bool = True
+    own_asserts_only: bool = False
+
+    def over(self, other: _Test) -> _Test:
+        """Return this test on top of what it inherits."""
+        own = self.own_asserts_only
+        return replace(
+            self,
+            values={**other.values, **self.values},
+            asserts=[*([] if own else other.asserts), *self.asserts],
+            description=self.description or other.description,
+            metadata={**other.metadata, **self.metadata},
+            threshold=other.threshold if self.threshold is None else self.threshold,
+            provider=self.provider or other.provider,
+            providers=self.providers or other.providers,
+            prompts=self.prompts or other.prompts,
+            grader=self.grader or other.grader,
+            rubric_prompt=self.rubric_prompt or other.rubric_prompt,
+            prefix=self.prefix or other.prefix,
+            suffix=self.suffix or other.suffix,
+            expand=self.expand and other.expand,
+        )
+
+
+@dataclass(slots=True)
+class Suite:
+    """Turns tests into cases."""
+
+    source: Source
+    asserts: Asserts
+    models: list[ModelDraft]
+    prompts: list[PromptDraft]
+    drafts: list[Draft] = field(default_factory=list)
+    for_graders: list[Node] = field(default_factory=list)
+    """Options that matter only if a model grades."""
+    _default: _Test | None = None
+    _number: int = 0
+
+    @property
+    def _fidelity(self) -> Fidelity:
+        return self.source.fidelity
+
+    def default(self, node: Node) -> None:
+        """Take what every test inherits."""
+        found = self.source.follow(node)
+        if found is not None:
+            self._default = self._read(found)
+
+    def tests(self, node: Node) -> None:
+        """Read tests: a list, a file, or a list of files."""
+        for test in self._listed(node):
+            self._add(test)
+
+    def only_the_default(self, node: Node) -> None:
+        """Make the one case of a configuration without tests."""
+        self._add(_Test(node))
+
+    def scenarios(self, node: Node) -> None:
+        """Read scenarios: each set of variables with each test."""
+        for scenario in self._flattened(node):
+            found = self.source.follow(scenario)
+            if found is None:
+                continue
+            self._fidelity.seen(found)
+            sets, tests = found.get("config"), found.get("tests")
+            named: dict[str, Json] = {}
+            if (about := found.get("description")) is not None:
+                named["scenario"] = str(about.value)
+                self._fidelity.mapped(about, "@datasets metadata.scenario")
+            rows = list(self._listed(tests)) if tests is not None else []
+            for outer in self._listed(sets) if sets is not None else []:
+                outer.metadata = {**named, **outer.metadata}
+                for test in rows:
+                    self._add(test.over(outer))
+
+    def _flattened(self, node: Node) -> Iterator[Node]:
+        found = self.source.follow(node)
+        if found is not None and isinstance(found.value, list):
+            self._fidelity.seen(found)
+            for child in found.children():
+                yield from self._flattened(child)
+        elif found is not None:
+            yield found
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _listed(self, node: Node) -> Iterator[_Test]:
+        value = node.value
+        if isinstance(value, list):
+            self._fidelity.seen(node)
+            for child in node.children():
+                yield from self._listed(child)
+        elif isinstance(value, str):
+            yield from self._from_files(node, value)
+        elif isinstance(value, dict) and ("path" in value and "vars" not in value):
+            self._fidelity.unsupported(node, CODE_NOTE)
+        elif isinstance(value, dict) and (held := node.get("$values") or node.get("$expand")):
+            self._fidelity.seen(node)
+            yield from self._listed(held)
+        else:
+            found = self.source.follow(node)
+            if found is not None and isinstance(found.value, list):
+                yield from self._listed(found)
+            elif found is not None and isinstance(found.value, dict):
+                yield self._read(found)
+            elif found is not None:
+                self._fidelity.unsupported(found, "a test is a map")
+
+    def _from_files(self, node: Node, reference: str) -> Iterator[_Test]:
+        if "://" in reference and not reference.startswith("file://"):
+            note = "importing uses no network; save the tests as a CSV or JSONL file"
+            self._fidelity.unsupported(node, note)
+            return
+        try:
+            paths = self.source.paths(reference)
+            tests = [test for path in paths for test in self._in_file(path)]
+        except Refused as refused:
+            self._fidelity.unsupported(node, str(refused))
+            return
+        except Fault as fault:
+            self._fidelity.unsupported(node, f"{fault.message} ({fault.hint})")
+            return
+        if tests:
+            self._fidelity.mapped(node, "@datasets")
+        else:
+            self._fidelity.seen(node)
+        yield from tests
+
+    def _in_file(self, path: str) -> list[_Test]:
+        if path.endswith(".csv"):
+            return [self._row(row) for row in read_table(self.source, path)]
+        if path.endswith((".yaml", ".yml", ".json", ".jsonl")):
+            return list(self._listed(self.source.document(path)))
+        raise Refused("tests are read from .csv, .json, .jsonl and .yaml files")
+
+    def _row(self, row: RowTest) -> _Test:
+        assert isinstance(row.node.value, dict)
+        values = {name_of(name): [value] for name, value in row.node.value.items()}
+        self._fidelity.mapped(row.node, "@datasets")
+        return _Test(
+            row.node,
+            values,
+            row.asserts,
+            row.description,
+            row.metadata,
+            row.threshold,
+            prefix=row.prefix,
+            suffix=row.suffix,
+        )
+
+    def _read(self, node: Node) -> _Test:
+        self._fidelity.seen(node)
+        test = _Test(node, Variables(self.source).read(node.get("vars")))
+        if (asserts := node.get("assert")) is not None:
+            test.asserts.append(asserts)
+        if (description := node.get("description")) is not None:
+            test.description = str(description.value)
+            self._fidelity.mapped(description, "@datasets id and metadata.description")
+        if (metadata := node.get("metadata")) is not None and isinstance(metadata.value, dict):
+            test.metadata = dict(metadata.value)
+            self._fidelity.mapped(metadata, "@datasets metadata")
+        threshold = node.get("threshold")
+        if threshold is not None and isinstance(threshold.value, int | float):
+            test.threshold = float(threshold.value)
+            note = "the mean score is gated; a single case passes when all its checks pass"
+            self._fidelity.approximated(threshold, "@experiments gates composite", note)
+        test.provider, test.providers = node.get("provider"), node.get("providers")
+        test.prompts = node.get("prompts")
+        if (options := node.get("options")) is not None:
+            self._options(options, test)
+        for child in node.children():
+            if child.name not in _KEYS:
+                self._fidelity.unsupported(child, "no such key of a test is known")
+        return test
+
+    def _options(self, node: Node, test: _Test) -> None:
+        self._fidelity.seen(node)
+        for child in node.children():
+            name, value = child.name, child.value
+            if name in _CODE_OPTIONS:
+                note = f"checks see the answer as the model gave it: {CODE_NOTE}"
+                self._fidelity.unsupported(child, note)
+            elif name == "provider":
+                test.grader = child
+                self.for_graders.append(child)
+            elif name == "rubricPrompt":
+                test.rubric_prompt = child
+                self.for_graders.append(child)
+            elif name in ("prefix", "suffix") and isinstance(value, str):
+                setattr(test, name, value)
+                self._fidelity.mapped(child, "prompts")
+            elif name == "disableVarExpansion":
+                test.expand = value is not True
+                self._fidelity.mapped(child, "@datasets")
+            elif name == "disableDefaultAsserts":
+                test.own_asserts_only = value is True
+                self._fidelity.mapped(child, "@experiments")
+            else:
+                note = _NO_MATTER.get(name, "no such option is known here")
+                self._fidelity.unsupported(child, note)
+
+    # --- cases ------------------------------------------------------------------------------------
+
+    def _add(self, test: _Test) -> None:
+        whole = test.over(self._default) if self._default is not None else test
+        cases = math.prod(len(listed) for listed in whole.values.values()) if whole.expand else 1
+        if len(self.drafts) + cases > MOST_CASES:
+            note = f"with it there would be more than {MOST_CASES:,} cases"
+            self._fidelity.unsupported(whole.node, note)
+            return
+        models, prompts = self._chosen_models(whole), self._chosen_prompts(whole.prompts)
+        parts: list[Part] | None = None
+        self._number += 1
+        for values in combinations(whole.values, expand=whole.expand):
+            if parts is None:
+                scope = Scope(values.keys(), whole.grader, whole.rubric_prompt)
+                parts = [part for node in whole.asserts for part in self.asserts.read(node, scope)]
+            for name, text in ((PREFIX, whole.prefix), (SUFFIX, whole.suffix)):
+                if text:
+                    values[name] = filled_text(text, values)
+            description = filled_text(whole.description, values)
+            self.drafts.append(
+                Draft(
+                    whole.node,
+                    values,
+                    description,
+                    whole.metadata,
+                    parts,
+                    models,
+                    prompts,
+                    whole.threshold,
+                    number=self._number,
+                )
+            )
+
+    def _chosen_models(self, test: _Test) -> tuple[str, ...]:
+        everything = tuple(model.name for model in self.models)
+        if test.provider is not None:
+            found = self.source.follow(test.provider)
+            model = self.asserts.providers.one(found) if found is not None else None
+            return (model.name,) if model is not None else everything
+        if test.providers is None:
+            return everything
+        labels = {model.name: model.ids for model in self.models}
+        return self._matching(test.providers, labels, "provider") or everything
+
+    def _chosen_prompts(self, node: Node | None) -> tuple[str, ...] | None:
+        if node is None:
+            return None
+        return self._matching(node, {p.id: p.labels for p in self.prompts}, "prompt")
+
+    def _matching(
+        self, node: Node, labels: dict[str, tuple[str, ...]], what: str
+    ) -> tuple[str, ...] | None:
+        wanted = node.value if isinstance(node.value, list) else [node.value]
+        found = matching(map(str, wanted), labels)
+        if not found:
+            self._fidelity.unsupported(node, f"no {what} is called so; the test is for all of them")
+            return None
+        self._fidelity.mapped(node, "@experiments", "an experiment for each choice")
+        return found
+
+
+def matching(wanted: Iterable[str], labels: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the names of which a label is one of the wanted, fits a pattern, or starts so."""
+    patterns = [p for each in wanted for p in (each, f"{each}:*")]
+    return tuple(
+        name
+        for name, known in labels.items()
+        if any(fnmatch.fnmatchcase(label, pattern) for label in known for pattern in patterns)
+    )

@@ -1,0 +1,98 @@
+"""What each configuration is to become: files, and what is said of each key.
+
+    tests/importing/promptfoo/NAME/promptfooconfig.yaml    a configuration and the files it names
+    tests/importing/prompt_yml/NAME.prompt.yml             one of GitHub Models
+    tests/importing/expected/NAME/                         the files that come of it
+    tests/importing/expected/NAME.txt                      the counts, then a line for each key
+
+After a change of what becomes of something, `python -m tests.importing.golden` writes the
+expectations anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edison_ci.importing.fidelity import Status
+from edison_ci.importing.landing import Landing, prepare, target_at
+from edison_ci.importing.prompt_yml import import_prompt_yml, stem_of
+from edison_ci.importing.promptfoo import import_promptfoo
+from edison_ci.importing.telling import name_for
+
+if TYPE_CHECKING:
+    from edison_ci.importing.imported import Imported
+
+HERE = Path(__file__).parent
+EXPECTED = HERE / "expected"
+PROMPTFOO = sorted((HERE / "promptfoo").glob("*/promptfooconfig.yaml"))
+PROMPT_YML = sorted((HERE / "prompt_yml").glob("*.prompt.yml"))
+
+
+@dataclass(frozen=True)
+class Came:
+    """What an import came to."""
+
+    name: str
+    imported: Imported
+    landing: Landing
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Its files but for the schemas, which are the same for all."""
+        return {k: v for k, v in self.landing.files.items() if not k.startswith(".edison/schemas/")}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {status.value: self.imported.fidelity.count(status) for status in Status}
+
+    @property
+    def told(self) -> str:
+        counts = " ".join(f"{status} {number}" for status, number in self.counts.items())
+        lines = [
+            f"{entry.status} {entry.where} {entry.key}"
+            + (f" -> {entry.target}" if entry.target else "")
+            + (f": {entry.note}" if entry.note else "")
+            for entry in self.imported.fidelity.ordered()
+        ]
+        return "\n".join([counts, *lines]) + "\n"
+
+
+def come(path: Path, root: Path) -> Came:
+    """Import a configuration into a folder, without writing it."""
+    target = target_at(root)
+    if path.name.endswith(".prompt.yml"):
+        name = stem_of(path)
+        imported = import_prompt_yml(path, shown="", name=name, setting=target.setting)
+    else:
+        name = name_for(path)
+        imported = import_promptfoo(path, shown="", name=name, setting=target.setting)
+    return Came(name, imported, prepare(target, [imported]))
+
+
+def expected_files(name: str) -> dict[str, str]:
+    folder = EXPECTED / name
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def main() -> None:
+    shutil.rmtree(EXPECTED, ignore_errors=True)
+    for path in (*PROMPTFOO, *PROMPT_YML):
+        with tempfile.TemporaryDirectory() as folder:
+            came = come(path, Path(folder))
+        for name, text in came.files.items():
+            target = EXPECTED / came.name / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        (EXPECTED / f"{came.name}.txt").write_text(came.told, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
