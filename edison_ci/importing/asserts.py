@@ -38,6 +38,7 @@ _CODE = frozenset({"javascript", "python", "ruby"})
 _TRANSFORMS = frozenset({"transform", "contextTransform"})
 _OUTPUT = re.compile(r"\{\{-?\s*(?:output|completion)\s*-?\}\}")
 _RUBRIC = re.compile(r"\{\{-?\s*(?:rubric|criteria|ideal)\s*(?:\|[^}]*)?-?\}\}")
+_LONGEST = 10_000
 _STAND_IN = "the_output_to_grade"
 
 
@@ -136,6 +137,8 @@ class Asserts:
             if isinstance(value, list):
                 value = "\n".join(f"- {each}" for each in value)
             arguments = (wanted_of(value),)
+            if len(str(arguments[0].value)) > _LONGEST:
+                raise Refusal(f"its value is longer than {_LONGEST:,} characters")
         by = self._judge(given, scope)
         grader = GraderText(f"not-{kind}" if given.negated else kind, messages, by)
         settings: tuple[tuple[str, Json], ...] = (("threshold", 0.7 if kind == "g-eval" else 0.5),)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.project import slug
+from edison_ci.importing.templates import filled_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -80,16 +81,22 @@ class Wanted:
         """Whether it is the same whatever the case says."""
         return self.template is None and not self.items
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """Variables that it needs."""
+        templates = (*self.items, *((self.template,) if self.template is not None else ()))
+        return frozenset(name for each in templates for name in each.required)
+
     def filled(self, values: Mapping[str, Json]) -> Json:
         """Return the argument for a case."""
         if self.items:
-            return [item.render(values) for item in self.items]
+            return [filled_text(item, values) for item in self.items]
         if self.template is None:
             return self.value
         if self.template.is_variable:
             (name,) = self.template.variables
             return values.get(name, "")
-        return self.template.render(values)
+        return filled_text(self.template, values)
 
 
 @dataclass(frozen=True, slots=True)

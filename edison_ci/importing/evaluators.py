@@ -50,6 +50,8 @@ class Evaluators:
 
     source: Source
     setting: Setting
+    has_expected: bool = True
+    """Whether a case has an expected output."""
     _models: dict[str, dict[str, Json]] = field(default_factory=dict)
     _judge: str = ""
     _spare: dict[str, dict[str, Json]] = field(default_factory=dict)
@@ -140,9 +142,20 @@ class Evaluators:
             told = [(node, self._llm(node, name))]
         else:
             told = [(node, self._built_in(node, name, prompt))]
+        told = [(each, self._possible(outcome)) for each, outcome in told]
         for each, outcome in told:
             self._fidelity.say(outcome.status, each, outcome.about, outcome.note)
         return [outcome.part for _, outcome in told if outcome.part is not None]
+
+    def _possible(self, told: Told) -> Told:
+        """Return the same, unless it needs an expected output that no case has."""
+        if self.has_expected or told.part is None:
+            return told
+        texts = [str(wanted.value) for wanted in told.part.arguments]
+        texts += [m.text for m in told.part.grader.messages] if told.part.grader else []
+        if not any("expected" in convert(text, keep=_KEPT).variables for text in texts):
+            return told
+        return Told(None, Status.UNSUPPORTED, "no row of testData has an expected output")
 
     def _string(self, node: Node, name: str) -> Told:
         ours = _STRINGS.get(node.name)
@@ -175,6 +188,8 @@ class Evaluators:
             choice, score = child.get("choice"), child.get("score")
             if choice is None or score is None or not isinstance(score.value, int | float):
                 raise Refusal("a choice has a text and a score")
+            if convert(str(choice.value)).text_is_template:
+                raise Refusal("a choice is a plain text")
             listed.append((str(choice.value), float(score.value)))
         if not listed or not all(0 <= score <= 1 for _, score in listed):
             raise Refusal("its choices need scores from 0 to 1")

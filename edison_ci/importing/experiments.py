@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,14 @@ from edison_ci.importing.parts import HOLE_KEY
 from edison_ci.importing.templates import convert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from edison_ci.documents.marks import Json
     from edison_ci.importing.drafts import Draft, GraderText, Part, Wanted
     from edison_ci.importing.fidelity import Fidelity
     from edison_ci.importing.grouping import Group
 
-MOST_GRADERS, MOST_CHECKS, MOST_ROWS = 10, 100, 1_000
+MOST_GRADERS, MOST_CHECKS, MOST_ROWS, MOST_BYTES = 10, 100, 1_000, 10_000_000
 _MAX_ID = 60
 
 Slot = tuple[str, int]
@@ -165,6 +166,8 @@ class Builder:
         if part.arguments:
             argument = str(self._argument(0, parts, laid, expected=slot == favourite))
         path = self.graders.path(part.grader, argument, self.frame.prompts)
+        texts = [message.text.replace(HOLE, "") for message in part.grader.messages]
+        self._fill({n for text in texts for n in convert(text, keep=_SEEN).required}, laid)
         entry: dict[str, Json] = {"prompt": path, "by": part.grader.by or self.frame.judge}
         settings = {name: _tidy(value) for name, value in part.settings}
         wanted = settings.get("name") or path.rpartition("/")[2].removesuffix(".md")
@@ -178,6 +181,7 @@ class Builder:
         wanted = {number: part.arguments[index] for number, part in parts.items()}
         first = next(iter(wanted.values()))
         if len(wanted) == len(laid.rows) and all(_same(each, first) for each in wanted.values()):
+            self._fill(first.variables, laid)
             return first.value
         part = next(iter(parts.values()))
         wished = f"assert_{_about(part)}"
@@ -190,6 +194,13 @@ class Builder:
             else:
                 _inputs(row)[name] = value
         return f"{{{{ {name} }}}}"
+
+    def _fill(self, names: Iterable[str], laid: Laid) -> None:
+        """Give the cases what no case has, empty as it is there; a check without it is skipped."""
+        for name in sorted(set(names) - _SEEN):
+            if not any(name in _inputs(row) for row in laid.rows):
+                for row in laid.rows:
+                    _inputs(row)[name] = ""
 
     def _other(self, part: Part, group: Group) -> set[str]:
         if part.kind == "pairwise" and len(group.models) < 2:
@@ -216,8 +227,8 @@ class Builder:
         file["prompts"] = [f"{self.frame.prompts}/{id}.md" for id in group.prompts]
         file["models"] = list(group.models)
         path = f"{self.frame.datasets}/{laid.name}.jsonl"
-        if len(laid.rows) > MOST_ROWS:
-            limits: dict[str, Json] = {"max_rows": len(laid.rows)}
+        limits = _limits(laid.rows)
+        if limits:
             file["datasets"] = [{"path": path, "limits": limits}]
         else:
             file["dataset"] = path
@@ -225,8 +236,10 @@ class Builder:
             file["draws"] = self.frame.draws
         if not checks and not graders and "pairwise" not in other:
             checks = [{"chars": {"min": 1, "name": "not-empty"}}]
+        if checks and not graders and all(_weight(check) == 0 for check in checks):
+            checks = [_without_weight(check) for check in checks]  # or there were no composite
         if checks:
-            file["checks"] = [_written(check, weight=bool(graders)) for check in checks]
+            file["checks"] = [written(check, weight=bool(graders)) for check in checks]
         judges: dict[str, Json] = {"graders": graders} if graders else {}
         if "pairwise" in other:
             judges["pairwise"] = {"by": self.frame.judge}
@@ -239,6 +252,27 @@ class Builder:
         if level is not None and (checks or graders):
             file["gates"] = [{"metric": "composite", "at_least": min(max(level, 0.0), 1.0)}]
         return file
+
+
+def _limits(rows: list[dict[str, Json]]) -> dict[str, Json]:
+    """Return the limits that a dataset needs beyond the usual ones."""
+    size = sum(len(json.dumps(row, ensure_ascii=False).encode()) + 1 for row in rows)
+    limits: dict[str, Json] = {}
+    if len(rows) > MOST_ROWS:
+        limits["max_rows"] = len(rows)
+    if size > MOST_BYTES:
+        limits["max_bytes"] = size
+    return limits
+
+
+def _weight(check: Any) -> Json:
+    (options,) = check.values()
+    return options.get("weight", 1)  # type: ignore[no-any-return]  # JSON
+
+
+def _without_weight(check: Any) -> Json:
+    ((name, options),) = check.items()
+    return {name: {key: value for key, value in options.items() if key != "weight"}}
 
 
 def _about(part: Part) -> str:
@@ -298,7 +332,7 @@ def _with(value: Any, texts: list[Json]) -> Any:
     return [_with(item, texts) for item in value] if isinstance(value, list) else value
 
 
-def _written(entry: Any, *, weight: bool = False, outer: bool = True) -> Any:
+def written(entry: Any, *, weight: bool = False, outer: bool = True) -> Any:
     """Return a check as people write it: the bare argument if there is nothing else."""
     ((name, options),) = entry.items()
     options = dict(options)
@@ -308,9 +342,9 @@ def _written(entry: Any, *, weight: bool = False, outer: bool = True) -> Any:
     if name in ("not", "any_of", "all_of"):
         listed = isinstance(inner, list)
         options["value"] = (
-            [_written(each, outer=False) for each in inner]
+            [written(each, outer=False) for each in inner]
             if listed
-            else _written(inner, outer=False)
+            else written(inner, outer=False)
         )
     if options.keys() == {"value"} and name != "json_schema":
         return {name: options["value"]}

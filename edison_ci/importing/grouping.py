@@ -25,6 +25,9 @@ _AT_ONCE = 10
 """Prompts, and models, that an experiment takes."""
 
 Choice = tuple[tuple[str, ...], tuple[str, ...]]
+"""Prompts, and the models that get them."""
+Chosen = tuple[tuple[str, ...] | None, tuple[str, ...]]
+"""Prompts and models that a case is for."""
 
 
 @dataclass(slots=True)
@@ -44,13 +47,17 @@ def grouped(
 ) -> list[Group]:
     """Return the experiments that the cases make, in the order of their first cases."""
     kept = _common_signatures(drafts)
+    chosen: dict[Chosen, list[Choice]] = {}
     groups: dict[tuple[Choice, tuple[str, ...]], Group] = {}
     for draft in drafts:
         signature = _signature(draft)
         if signature not in kept:
             draft.parts = [part for part in draft.parts if not _refused(part, fidelity)]
             signature = ()
-        for choice in _choices(draft, prompts, models, fidelity):
+        key = (draft.prompts, draft.models)
+        if key not in chosen:
+            chosen[key] = _choices(draft, prompts, models, fidelity)
+        for choice in chosen[key]:
             group = groups.setdefault((choice, signature), Group(*choice))
             group.drafts.append(draft)
     return [part for group in groups.values() for part in _small(group)]

@@ -18,6 +18,7 @@ from edison_ci.importing.imported import Imported, Setting, files_of
 from edison_ci.importing.prompt_files import reads_back
 from edison_ci.importing.promptfoo import NothingImportedError
 from edison_ci.importing.prompts import Refusal, messages_of
+from edison_ci.importing.providers import is_param
 from edison_ci.importing.source import Source
 from edison_ci.importing.templates import RENAMED, convert
 from edison_ci.importing.variables import name_of
@@ -68,6 +69,7 @@ class _Walk:
         self._params(prompt)
         self._format(prompt)
         drafts = self._drafts(prompt)
+        self.evaluators.has_expected = any(draft.expected is not None for draft in drafts)
         parts = self.evaluators.read(self.root.get("evaluators"), prompt)
         for draft in drafts:
             draft.parts = parts
@@ -141,8 +143,7 @@ class _Walk:
         params: dict[str, Json] = {}
         for child in node.children():
             ours = _PARAMS.get(child.name)
-            number = isinstance(child.value, int | float) and not isinstance(child.value, bool)
-            if ours is None or not (number or isinstance(child.value, list)):
+            if ours is None or not is_param(ours, child.value):
                 self.fidelity.unsupported(child, "no such parameter is known; see params.extra")
                 continue
             params[ours] = child.value

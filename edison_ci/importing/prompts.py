@@ -276,7 +276,8 @@ def messages_of(value: Json, *, keep: frozenset[str] = frozenset()) -> list[Mess
     """Return the messages of a chat in the order that ours have."""
     found: list[Message] = []
     for each in value if isinstance(value, list) else []:
-        assert isinstance(each, dict)
+        if not isinstance(each, dict):
+            raise Refusal("a message is a map of role and content")
         role = str(each.get("role"))
         role = _ROLES.get(role, role)
         if role not in ("system", "user", "assistant"):

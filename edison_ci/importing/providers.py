@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
+from edison_ci.config.model_entry import Params
 from edison_ci.config.model_rules import params_refused, takes
 from edison_ci.config.schemas_of_users import schema_faults, tool_faults
 from edison_ci.config.trust import TrustFile
@@ -185,12 +188,7 @@ class Providers:
         provider = str(draft.entry["provider"])
         if name == "stop" and isinstance(value, str):
             value = [value]
-        refused = name not in takes(provider) or (
-            name == "temperature"
-            and isinstance(value, int | float)
-            and next(params_refused({name: value}, provider), None) is not None
-        )
-        if refused or isinstance(value, str | bool | dict) or value is None:
+        if not is_param(name, value) or next(params_refused({name: value}, provider), None):
             self._fidelity.unsupported(child, f"{provider} takes no {name} like this here")
             return
         _map(draft.entry, "params")[name] = value
@@ -219,13 +217,22 @@ class Providers:
             "vertex": {"project", "location", "region"},
             "bedrock": {"region"},
         }.get(str(draft.entry["provider"]), set())
-        if name not in allowed:
+        if name not in allowed or not isinstance(child.value, str) or not child.value:
             self._fidelity.unsupported(child, f"{draft.entry['provider']} takes no {name} here")
             return
         if draft.entry["provider"] == "vertex" and name == "region":
             name = "location"
         _map(draft.entry, "options")[name] = child.value
         self._fidelity.mapped(child, f"{target} options.{name}")
+
+
+def is_param(name: str, value: Json) -> bool:
+    """Whether a value is one that our parameter takes."""
+    try:
+        Params.model_validate({name: value})
+    except ValidationError:
+        return False
+    return value is not None
 
 
 def _map(holder: dict[str, Json], key: str) -> dict[str, Json]:

@@ -16,8 +16,8 @@ from edison_ci.importing.variables import (
     MOST_CASES,
     Variables,
     combinations,
-    filled_text,
     name_of,
+    rendered,
 )
 
 if TYPE_CHECKING:
@@ -279,8 +279,8 @@ class Suite:
                 parts = [part for node in whole.asserts for part in self.asserts.read(node, scope)]
             for name, text in ((PREFIX, whole.prefix), (SUFFIX, whole.suffix)):
                 if text:
-                    values[name] = filled_text(text, values)
-            description = filled_text(whole.description, values)
+                    values[name] = rendered(text, values)
+            description = rendered(whole.description, values)
             self.drafts.append(
                 Draft(
                     whole.node,

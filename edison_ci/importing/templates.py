@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault
-from edison_ci.templating import TemplateFaults, compile_template
+from edison_ci.templating import (
+    MissingValueError,
+    RenderError,
+    TemplateFaults,
+    compile_template,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,6 +111,14 @@ def convert(text: str, *, keep: frozenset[str] = frozenset()) -> Converted:
     names = frozenset(template.uses)
     required = frozenset(name for name, use in template.uses.items() if not use.optional)
     return Converted(text, names, required, renamed=tuple(sorted(renamed)))
+
+
+def filled_text(template: Converted, values: Mapping[str, Json]) -> str:
+    """Return a template filled in; empty if the values do not fit it."""
+    try:
+        return template.render(values)
+    except (RenderError, MissingValueError):
+        return ""
 
 
 def _tag(tag: str, renamed: dict[str, str], keep: frozenset[str]) -> str:

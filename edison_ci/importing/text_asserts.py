@@ -141,7 +141,7 @@ def _words(given: Given) -> Told:
     limits = (
         {k: v for k, v in value.items() if k in ("min", "max")} if isinstance(value, dict) else {}
     )
-    if not limits or not all(isinstance(each, int) for each in limits.values()):
+    if not limits or not all(type(each) is int for each in limits.values()):
         raise Refusal("its value is neither a number nor {min, max}")
     return check("words", dict(limits))
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from edison_ci.documents.marks import Fault
 from edison_ci.importing.fidelity import Node
 from edison_ci.importing.source import Refused
-from edison_ci.importing.templates import convert, safe_name
-from edison_ci.templating import RenderError
+from edison_ci.importing.templates import convert, filled_text, safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,19 +114,14 @@ def _filled(values: dict[str, Json]) -> dict[str, Json]:
         changed = {}
         for name, template in templates.items():
             if template.variables & values.keys() - {name}:
-                changed[name] = filled_text(template.text, values)
+                changed[name] = rendered(template.text, values)
         if not changed:
             break
         values = {**values, **changed}
     return values
 
 
-def filled_text(text: str, values: Mapping[str, Json]) -> str:
-    """Return a template filled in, or as it is if that cannot be done."""
+def rendered(text: str, values: Mapping[str, Json]) -> str:
+    """Return a template filled in, or as it is if it is none of ours."""
     converted = convert(text)
-    if converted.faults:
-        return text
-    try:
-        return converted.render(values)
-    except RenderError:
-        return text
+    return text if converted.faults else filled_text(converted, values)

@@ -512,3 +512,15 @@ def test_no_place_in_a_stream_lies_beyond_its_end(text: str) -> None:
 def test_a_megabyte_of_openings_is_refused_at_once(shape: str) -> None:
     fault = fault_in(shape * (990_000 // len(shape)))
     assert fault.at[0] < 100
+
+
+def test_merge_keys_are_followed_only_where_they_are_asked_for() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc:\n  <<: [*a, *b]\n  x: 5\nd: {'<<': 6}\n"
+    with pytest.raises(Fault, match="merge keys"):
+        read_yaml(text, "f.yaml")
+    document = read_yaml(text, "f.yaml", limits=YamlLimits(merge=True))
+    assert document.value["c"] == {"x": 5, "y": 2, "z": 4}  # type: ignore[index,call-overload]
+    assert document.value["d"] == {"<<": 6}  # type: ignore[index,call-overload]
+    assert str(document.locate(("c", "z"), key=True)) == "f.yaml:4:3"
+    with pytest.raises(Fault, match="takes a map or a list of maps"):
+        read_yaml("<<: 3", "f.yaml", limits=YamlLimits(merge=True))
