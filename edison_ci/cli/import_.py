@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -128,6 +128,9 @@ def _read(
 ) -> Imported | NothingImportedError:
     if not (state.folder / file).is_file():
         raise UsageError(f"{str(file)!r} is not a file", hint="give the configuration to import")
+    if not file.name.endswith((".yaml", ".yml", ".json")):
+        hint = "give a .yaml, .yml or .json file; a configuration that is code is not run"
+        raise UsageError(f"{str(file)!r} is no file of configuration", hint=hint)
     shown = "" if file.parent == Path() else f"{file.parent.as_posix()}/"
     try:
         return how(state.folder / file, shown=shown, name=name, setting=setting)
@@ -162,9 +165,7 @@ class _Request:
         imports = [each for each in found if not isinstance(each, NothingImportedError)]
         reports = [each.fidelity for each in found]
         if failed:
-            if not terminal.json:
-                _tell(terminal, reports)
-            raise failed[0]
+            _tell_failure(terminal, failed[0], reports)
         try:
             landing = prepare(target, imports)
         except EdisonError:
@@ -217,6 +218,21 @@ def _tell(terminal: Terminal, reports: Sequence[Fidelity]) -> None:
         terminal.result("")
 
 
+def _tell_failure(
+    terminal: Terminal, failed: NothingImportedError, reports: Sequence[Fidelity]
+) -> NoReturn:
+    """End with why nothing came of a configuration, and with what became of each key."""
+    if not terminal.json:
+        _tell(terminal, reports)
+        raise failed
+    error = {"code": failed.code, "message": failed.message, "hint": failed.hint}
+    place = dict.fromkeys(("file", "line", "column"))
+    told = {"counts": _counts(reports), "keys": _keys(reports)}
+    code = int(failed.exit_code)
+    terminal.document({"error": {**error, **place}, **told, "exit_code": code})
+    raise click.exceptions.Exit(code)
+
+
 def _tell_files(terminal: Terminal, landing: Landing, *, dry_run: bool, state: State) -> None:
     word = Ink("would write", ODD) if dry_run else Ink("wrote", GOOD)
     shown = [name for name in landing.files if not name.startswith(_SCHEMAS)]
@@ -239,6 +255,22 @@ def _tell_files(terminal: Terminal, landing: Landing, *, dry_run: bool, state: S
     terminal.note("  edison plan         show what a run would do and cost")
 
 
+def _keys(reports: Sequence[Fidelity]) -> list[dict[str, Any]]:
+    return [
+        {
+            "status": entry.status.value,
+            "file": entry.where.file,
+            "line": entry.where.line,
+            "column": entry.where.column,
+            "key": entry.key,
+            "target": entry.target or None,
+            "note": entry.note,
+        }
+        for report in reports
+        for entry in report.ordered()
+    ]
+
+
 def _document(request: _Request, imports: list[Imported], landing: Landing) -> dict[str, Any]:
     reports = [each.fidelity for each in imports]
     return {
@@ -247,18 +279,6 @@ def _document(request: _Request, imports: list[Imported], landing: Landing) -> d
         "dry_run": request.dry_run,
         "files": list(landing.files),
         "counts": _counts(reports),
-        "keys": [
-            {
-                "status": entry.status.value,
-                "file": entry.where.file,
-                "line": entry.where.line,
-                "column": entry.where.column,
-                "key": entry.key,
-                "target": entry.target or None,
-                "note": entry.note,
-            }
-            for report in reports
-            for entry in report.ordered()
-        ],
+        "keys": _keys(reports),
         "warnings": [as_json(problem) for problem in landing.warnings],
     }

@@ -78,7 +78,8 @@ class Asserts:
         if kind == "assert-set":
             return self._set(found, scope)
         told = self._one(Given(found, self.source), scope)
-        self._fidelity.say(told.status, found, told.about, told.note)
+        note = told.note if told.part is not None else f"{kind}: {told.note}"
+        self._fidelity.say(told.status, found, told.about, note)
         return [replace(told.part, node=found)] if told.part is not None else []
 
     def _one(self, given: Given, scope: Scope) -> Told:
@@ -145,7 +146,7 @@ class Asserts:
         key = key_of([grader.kind, by, [list(message) for message in messages]])
         part = Part("grader", key, None, arguments, grader, settings, kind == "factuality")
         note = "its own words; the reply must be a score" if own else "a grader in our own words"
-        return Told(part, Status.APPROXIMATED, note, "@experiments judges.graders")
+        return Told(part, Status.APPROXIMATED, note, f"@experiments judges.graders {grader.kind}")
 
     def _own_words(self, given: Given, scope: Scope) -> tuple[Message, ...] | None:
         """Return the grader prompt that the configuration brings along."""

@@ -58,7 +58,7 @@ def test_a_configuration_becomes_a_project_that_runs(edison: Edison, source: Fol
     done = edison(source, "import", "promptfoo", "evals/promptfooconfig.yaml", "--into", "new")
     assert done.code == 0
     assert "mapped (7)" in done.out
-    assert "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: it is code" in done.out
+    assert "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: it is code" in done.out
     assert "wrote experiments/evals.yaml" in done.out
     assert done.err.endswith("edison plan         show what a run would do and cost\n")
     assert edison(source, "-C", "new", "validate").code == 0
@@ -252,12 +252,21 @@ def test_what_cannot_be_imported_ends_with_2(
     assert not (folder.path / "new").exists()
     failed = json.loads(edison(folder, "import", "promptfoo", "pf.yaml", "--json").out)
     assert failed["exit_code"] == 2
+    assert said in failed["error"]["message"]
+    if said.startswith("none of"):
+        assert "unsupported" in {key["status"] for key in failed["keys"]}
 
 
 def test_a_file_that_is_not_there_is_named(edison: Edison, source: Folder) -> None:
     done = edison(source, "import", "promptfoo", "nowhere.yaml")
     assert (done.code, "'nowhere.yaml' is not a file" in done.err) == (2, True)
     assert edison(source, "-C", "evals", "import", "promptfoo", "promptfooconfig.yaml").code == 0
+
+
+def test_a_configuration_that_is_code_is_not_run(edison: Edison, source: Folder) -> None:
+    source.write("promptfooconfig.js", "module.exports = {}")
+    done = edison(source, "import", "promptfoo", "promptfooconfig.js")
+    assert (done.code, "is not run" in done.err) == (2, True)
 
 
 def test_hostile_text_is_harmless_on_the_screen(edison: Edison, folder: Folder) -> None:
