@@ -58,7 +58,9 @@ def test_a_configuration_becomes_a_project_that_runs(edison: Edison, source: Fol
     done = edison(source, "import", "promptfoo", "evals/promptfooconfig.yaml", "--into", "new")
     assert done.code == 0
     assert "mapped (7)" in done.out
-    assert "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: it is code" in done.out
+    assert (
+        "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: it is code" in done.out
+    )
     assert "wrote experiments/evals.yaml" in done.out
     assert done.err.endswith("edison plan         show what a run would do and cost\n")
     assert edison(source, "-C", "new", "validate").code == 0
