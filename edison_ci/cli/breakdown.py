@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import BAD, ODD, Ink, counted
@@ -62,8 +63,9 @@ def _bounds(terminal: Terminal, found: Bounds, *, several: bool) -> None:
 
 def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> None:
     who = f"{found.model}: " if several else ""
+    draws = "both" if found.k == 2 else f"all {found.k}"
     terminal.result(
-        f"  {who}all {found.k} draws pass in "
+        f"  {who}{draws} draws pass in "
         f"{_percent(found.pass_all, found.pass_all_low, found.pass_all_high)} of "
         f"{counted(found.n, 'case')}, at least one in "
         f"{_percent(found.pass_any, found.pass_any_low, found.pass_any_high)}"
@@ -108,6 +110,11 @@ def _points(found: Shown) -> str:
 
 
 # --- the table ------------------------------------------------------------------------------------
+
+
+def without_facets(summary: RunSummary) -> RunSummary:
+    """Return a run without its kinds of cases, where the table of all of them follows."""
+    return replace(summary, breakdown=replace(summary.breakdown, facets=()))
 
 
 def show_facets(terminal: Terminal, summary: RunSummary) -> None:

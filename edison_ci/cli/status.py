@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import times
-from edison_ci.cli.breakdown import show_facets
+from edison_ci.cli.breakdown import show_facets, without_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.run import document, told_of
@@ -69,7 +69,8 @@ def status(state: State, wanted: str | None, facets: bool) -> None:
         if terminal.json:
             terminal.document(document([told], ExitCode.DONE))
         else:
-            show_run(terminal, told.summary, told.rows, weak=told.weak)
+            summary = without_facets(told.summary) if facets else told.summary
+            show_run(terminal, summary, told.rows, weak=told.weak)
             if facets:
                 show_facets(terminal, told.summary)
     elif terminal.json:

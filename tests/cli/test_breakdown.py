@@ -47,13 +47,18 @@ def test_the_screen_names_what_is_weak_and_what_is_missing(edison: Edison, proje
     assert "XS" not in done.out, "what does not stand out is shown on request"
 
 
+def test_draws_that_pass_together_are_told(edison: Edison, project: Folder) -> None:
+    assert "  both draws pass in 66% (" in edison(project, "run", "--draws", "2").out
+    assert "  all 3 draws pass in 66% (" in edison(project, "run", "--draws", "3").out
+
+
 def test_facets_are_a_table_on_request(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
     done = edison(project, "status", "latest", "--facets")
     assert done.code == 0
     (row,) = [line.split() for line in done.out.splitlines() if line.split()[:2] == ["tag", "easy"]]
     assert row[2] == "23" and row[-2:] == ["stands", "out"]
-    assert "after allowing for that" in done.err
+    assert done.err.count("after allowing for that") == 1
     assert edison(project, "status", "--facets").code == 2
 
 
