@@ -41,6 +41,7 @@ CODES: dict[str, tuple[str, str]] = {
         "use one of `at_least`, `at_most`, `no_worse_than`",
     ),
     "grid": ("more than 10 model configurations", "shorten a list in `params`"),
+    "hash": ("a hash is not one, or is that of something else", "put back what it was made of"),
     "header": ("the header of a CSV file is missing, empty or repeated", "name each column once"),
     "holdout": (
         "too few cases are held out to verify an improvement",

@@ -34,10 +34,13 @@ PLACES = {
     "rubric": "rubrics/tone.yaml",
     "dataset": "datasets/names.yaml",
     "quarantine": "quarantine.yaml",
+    "labels": "labels/tone.jsonl",
+    "licences": "licences.yaml",
     "trust": ".edison/trust.yaml",
 }
 """Where in a project a file of each kind stands."""
 
+LABELLED = "calibration: {labels: labels/tone.jsonl}\ncriteria:"
 _EXPECTED = re.compile(r"# [0-9]+:[0-9]+: ")
 
 
@@ -84,7 +87,11 @@ class BadFile:
         place = PLACES[self.kind]
         with tempfile.TemporaryDirectory() as name:
             folder = minimal(Path(name))
-            folder.write(place, self.text)
+            text = self.text
+            if self.kind == "labels":  # JSON has no comments: an empty line in place of each
+                text = "".join("\n" if line.startswith("#") else line for line in _lines(text))
+                folder.edit("rubrics/tone.yaml", "criteria:", LABELLED)
+            folder.write(place, text)
             if self.kind == "dataset":
                 folder.edit("experiments/hello.yaml", "datasets/names.jsonl", place)
             found = [p for p in problems_in(folder) if p.where.file == place]
@@ -102,6 +109,10 @@ class BadFile:
             count = len(found)
         comments = "".join(f"# {said}\n" for said in found)
         self.path.write_text(opening + comments + body, encoding="utf-8")
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
 
 
 def minimal(path: Path) -> Folder:

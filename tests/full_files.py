@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 FULL = {
     "edison": """
 version: 1
@@ -127,6 +130,46 @@ criteria:
 version: 1
 cases:
   - {experiment: a, case: b, reason: flaky, since: 2026-01-01, until: 2026-12-31, owner: ada}
+""",
+    "labels": json.dumps(
+        {
+            "case": "ada",
+            "by": "ann@example.com",
+            "scale": "1-5",
+            "grade": 4,
+            "criteria": {"Warmth": 9.5},
+            "note": "kind",
+            "at": "2026-11-15T08:00:00Z",
+            "answer": hashlib.sha256(b"Hello, Ada!").hexdigest(),
+            "output": "Hello, Ada!",
+            "case_hash": "0123456789abcdef",
+            "experiment": "hello",
+            "run": "20261115T080000-c0ffee",
+            "cell": "0a1b2c3d4e5f",
+        }
+    ),
+    "licences": f"""
+version: 1
+licences:
+  - rubric: tone
+    judges: [judge, judge-b]
+    combine: median
+    models: [sim/judge, sim/judge]
+    models_hash: {"0" * 63}a
+    rubric_hash: {"0" * 63}b
+    instructions_hash: {"0" * 63}c
+    labels_hash: {"0" * 63}d
+    kappa: 0.71
+    n: 64
+    floor: 0.6
+    min_n: 50
+    bias: 0.04
+    passes: 40
+    true_passes: 37
+    fails: 24
+    true_fails: 17
+    simulated: true
+    date: 2026-11-15
 """,
     "trust": """
 version: 1

@@ -43,8 +43,8 @@ def test_the_published_schema_is_the_generated_one(kind: str) -> None:
     assert published == text_of(kind), "run: python -m edison_ci.config.schema schemas"
 
 
-def test_there_is_a_schema_for_each_of_the_eight_kinds_and_no_other(tmp_path: Path) -> None:
-    assert len(KINDS) == 8
+def test_there_is_a_schema_for_each_of_the_ten_kinds_and_no_other(tmp_path: Path) -> None:
+    assert len(KINDS) == 10
     write_schemas(tmp_path / "new")
     written = {path.name for path in (tmp_path / "new").iterdir()}
     assert written == {path.name for path in PUBLISHED.iterdir()} == {file_name(k) for k in KINDS}
@@ -169,7 +169,7 @@ def test_every_example_is_accepted(path: Path, kind: str) -> None:
 
 def test_the_examples_are_of_every_kind_a_template_has() -> None:
     kinds = [kind for _, kind in EXAMPLE_FILES]
-    assert set(kinds) == set(KINDS) - {"quarantine"}
+    assert set(kinds) == set(KINDS) - {"quarantine", "labels", "licences"}
     assert all(kinds.count(kind) >= 4 for kind in set(kinds))
 
 
@@ -181,8 +181,9 @@ def test_a_file_with_every_key_is_accepted(kind: str) -> None:
 
 def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path) -> None:
     folder = minimal(tmp_path)
-    for kind in ("edison", "quarantine", "trust"):
+    for kind in ("edison", "quarantine", "licences", "trust"):
         folder.write(PLACES[kind], FULL[kind])
+    folder.write(PLACES["labels"], FULL["labels"].lstrip())
     folder.write("models.yaml", FULL["models"])
     folder.write("experiments/full.yaml", FULL["experiment"])
     folder.write("rubrics/tone.yaml", FULL["rubric"])
@@ -196,6 +197,8 @@ def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path)
     assert files.experiment("experiments/full.yaml") is not None
     assert files.rubric("rubrics/tone.yaml") is not None
     assert files.prompt("prompts/x.md") is not None
+    assert files.licences().of("tone", ("judge-b", "judge"), "median") is not None
+    assert len(files.labels()["labels/tone.jsonl"].lines) == 1
     assert files.problems == []
 
 
@@ -216,7 +219,8 @@ RULES = {
     "gates-name-what-is-graded": "another part of the file, and the rubric",
     "hosts-have-a-port-there-is": "the size of a number inside a text",
     "keys-go-to-trusted-hosts": "another file",
-    "labels-are-on-the-scale": "keys compared with values",
+    "hashes-are-of-what-they-say": "the hash of another value",
+    "labels-are-on-the-scale": "keys compared with values, or another file",
     "least-is-not-above-most": "one value compared with another",
     "models-are-known": "another file",
     "models-are-whole-after-inheriting": "another entry of the file",

@@ -57,6 +57,8 @@ COMMANDS = {
     "report": Entry(
         "Read", "report:report", "Write what a run found as JUnit, SARIF, Markdown or JSON."
     ),
+    "grade": Entry("Decide", "grade:grade", "Grade answers by hand."),
+    "calibrate": Entry("Decide", "calibrate:calibrate", "Hold judges to what people say."),
     "leaderboard": Entry("Read", "leaderboard:leaderboard", "Rank models and prompt versions."),
     "costs": Entry("Read", "costs:costs", "Show what was spent, and how much of each limit."),
     "recommend": Entry("Read", "recommend:recommend", "Say which model to use, and why."),

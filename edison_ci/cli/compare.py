@@ -19,6 +19,7 @@ from edison_ci.decide.lineup import LINEUP, Choice, line_up
 from edison_ci.decide.operands import Operands
 from edison_ci.decide.verdict import Background, decide
 from edison_ci.errors import ExitCode, UsageError
+from edison_ci.execute.licence import RunLicence
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
@@ -166,8 +167,14 @@ def _decided(
 ) -> RunDecision:
     setting = setting_of(reader, project, run)
     has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
-    background = Background(setting.clusters or {}, setting.quarantined, has_base)
-    gates = project.experiment(run.experiment).file.gates
+    experiment = project.experiment(run.experiment)
+    gates = experiment.file.gates
+    background = Background(
+        setting.clusters or {},
+        setting.quarantined,
+        has_base,
+        unlicensed=RunLicence.of(project, experiment).unlicensed(gates),
+    )
     if base is not None:
         return decide(reader, gates, LINEUP, background)
     with base_beside(project, run, gates, background) as known:
@@ -194,7 +201,7 @@ def _tell_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateR
     for row in rows:
         color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
         about = row.metric + (f" of {row.prompt} with {row.model}" if row.model else "")
-        terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
+        terminal.result("  ", Ink(row.word, color), f"  {about}: {row.sentence}")
     if not rows:
         terminal.note("the experiment has no gates")
 

@@ -36,7 +36,12 @@ def decided(project: Project, connection: sqlite3.Connection, question: Question
         if look.number > 1:
             before = decisions_of(connection, run_id, round=look.number - 2)
     background = Background(
-        question.clusters, question.quarantined, question.has_base, look, before
+        question.clusters,
+        question.quarantined,
+        question.has_base,
+        look,
+        before,
+        unlicensed=question.unlicensed,
     )
     if look is not None:
         return _concluded(decide(connection, question.gates, run_id, background), question)

@@ -10,7 +10,18 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import Terminal, write
 from edison_ci.shipped import shipped
 
-KINDS = ("edison", "models", "experiment", "prompt", "rubric", "dataset", "quarantine", "trust")
+KINDS = (
+    "edison",
+    "models",
+    "experiment",
+    "prompt",
+    "rubric",
+    "dataset",
+    "quarantine",
+    "labels",
+    "licences",
+    "trust",
+)
 
 
 @click.command(cls=EdisonCommand)
@@ -19,8 +30,8 @@ KINDS = ("edison", "models", "experiment", "prompt", "rubric", "dataset", "quara
 def schema(state: State, kind: str | None) -> None:
     """Print the JSON Schema of a file kind.
 
-    KIND is edison, models, experiment, prompt, rubric, dataset, quarantine or trust; without it the
-    kinds are listed. The schemas are draft-07, the one that editors speak.
+    KIND is edison, models, experiment, prompt, rubric, dataset, quarantine, labels, licences or
+    trust; without it the kinds are listed. The schemas are draft-07, the one that editors speak.
 
     Examples:
       edison schema experiment

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.breakdown import show_breakdown, spread_of
 from edison_ci.cli.judges_said import show_judges
+from edison_ci.cli.people import show_people
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
 from edison_ci.decide.rows import stopped_sentence
@@ -52,6 +53,7 @@ def show_run(
     show_breakdown(terminal, summary)
     _change(terminal, summary)
     show_judges(terminal, summary.judges)
+    show_people(terminal, summary.people, points, rate)
     _counts(terminal, summary)
     _gates(terminal, rows, weak)
     for lane, reason in (closed or {}).items():
@@ -76,7 +78,7 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -
         color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
         about = row.metric + (f" of {row.prompt}" if prompts and row.prompt else "")
         about += f" with {row.model}" if models and row.model else ""
-        terminal.result("  ", Ink(row.verdict.upper(), color), f"  {about}: {row.sentence}")
+        terminal.result("  ", Ink(row.word, color), f"  {about}: {row.sentence}")
     if sentence := stopped_sentence(rows):
         terminal.result(f"  {sentence}")
     for rival in weak:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -135,6 +136,8 @@ _METRIC_PATTERN = "^(?:{}|(?:criterion|check|grader)\\..+|safety\\.(?:{}))$".for
 )
 Level = Annotated[float, Field(ge=0, le=1_000_000_000), Percent()]
 Confidence = Annotated[float, Field(ge=0.5, lt=1), Percent(r"0*[5-9][0-9](?:\.[0-9]+)?")]
+_BY_PEOPLE = r"^(?:composite|pass_rate|criterion\..+)$"
+"""Metrics that people grade."""
 _OF_COMPARISONS = ("margin", "fail_rule", "guarantee", "worst_case_drop")
 
 
@@ -166,6 +169,10 @@ class Gate(Shape):
                         "properties": {"if_unclear": {"const": "more_draws"}},
                     },
                     "then": {"required": ["no_worse_than"]},
+                },
+                {
+                    "if": {"required": ["use"], "properties": {"use": {"const": "human"}}},
+                    "then": {"properties": {"metric": {"pattern": _BY_PEOPLE}}},
                 },
             ],
         }
@@ -215,8 +222,13 @@ class Gate(Shape):
             of="a gate",
             add="at_least: 80%, at_most: 5% or no_worse_than: base",
         )
-        report([*self._wrong_levels(), *self._wrong_comparison()])
+        report([*self._wrong_levels(), *self._wrong_comparison(), *self._wrong_use()])
         return self
+
+    def _wrong_use(self) -> Iterator[Exception]:
+        if self.use == "human" and not re.match(_BY_PEOPLE, self.metric):
+            hint = "people grade composite, pass_rate and criterion.NAME"
+            yield wrong("metric", f"people do not grade {self.metric}", hint, at=("use",))
 
     def _wrong_levels(self) -> Iterator[Exception]:
         for name in ("at_least", "at_most"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.experiment_rules import ExperimentRules
+from edison_ci.config.licences import LicencesFile
 from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PriceTable, load_prices
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
     from edison_ci.config.experiment import ExperimentFile
+    from edison_ci.config.labels import Labels
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.prompt import Prompt
     from edison_ci.config.quarantine import QuarantineFile
@@ -112,6 +114,9 @@ class Project:
     trust: TrustFile
     quarantine: QuarantineFile
     prices: PriceTable
+    licences: LicencesFile = field(default_factory=LicencesFile.model_construct)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
+    """Labels of people by the path of their file."""
     warnings: tuple[Problem, ...] = ()
     root: Path = field(default=Path())
 
@@ -213,6 +218,7 @@ def inspect_project(
     rules = RegistryRules(references, trust, prices, day)
     rules.check_models()
     rules.check_quarantine(quarantine, set(experiments))
+    licences, labels = files.licences(), files.labels()
     project = Project(
         tree=tree,
         file=header,
@@ -223,6 +229,8 @@ def inspect_project(
         trust=trust,
         quarantine=quarantine,
         prices=prices,
+        licences=licences,
+        labels=labels,
         warnings=tuple(only_warnings(files.problems)),
         root=root or Path(),
     )

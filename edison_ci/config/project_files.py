@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from edison_ci.config.experiment import ExperimentFile
+from edison_ci.config.labels import Labels, criteria_problems, read_labels
+from edison_ci.config.licences import LICENCES, LicencesFile
 from edison_ci.config.models import Model, RegistryReader
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.project import ProjectFile
@@ -43,6 +45,7 @@ class ProjectFiles:
         self._prompts: dict[str, Prompt | None] = {}
         self._rubrics: dict[str, RubricFile | None] = {}
         self._schemas: dict[str, Json] = {}
+        self._labels: dict[str, Labels] = {}
         self.documents: dict[str, Document] = {}
 
     def project(self) -> ProjectFile | None:
@@ -81,6 +84,25 @@ class ProjectFiles:
         """Return quarantine.yaml, empty if there is none."""
         found = self._shape(QUARANTINE, QuarantineFile) if self.tree.exists(QUARANTINE) else None
         return found or QuarantineFile.model_construct()
+
+    def licences(self) -> LicencesFile:
+        """Return licences.yaml, empty if there is none."""
+        found = self._shape(LICENCES, LicencesFile) if self.tree.exists(LICENCES) else None
+        return found or LicencesFile.model_construct()
+
+    def labels(self) -> dict[str, Labels]:
+        """Return the labels that the rubrics name, by path; a file that is not there is empty."""
+        for rubric in self.known_rubrics().values():
+            if rubric.calibration is None:
+                continue
+            path = rubric.calibration.labels
+            if path not in self._labels:
+                self._labels[path] = Labels(path)
+                if self.tree.exists(path):
+                    self._labels[path], problems = read_labels(self.tree, path)
+                    self.problems += problems
+            self.problems += criteria_problems(self._labels[path], rubric)
+        return self._labels
 
     def experiment(self, path: str) -> tuple[ExperimentFile, Document] | None:
         """Return one experiment, its id checked against the file's name."""

@@ -16,6 +16,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.config.experiment import ExperimentFile
+from edison_ci.config.labels import Label
+from edison_ci.config.licences import LicencesFile
 from edison_ci.config.model_entry import OPTIONS, ModelEntry
 from edison_ci.config.models_schema import conditions
 from edison_ci.config.project import ProjectFile
@@ -31,9 +33,22 @@ _SHAPES: dict[str, type[Shape]] = {
     "prompt": PromptHeader,
     "rubric": RubricFile,
     "quarantine": QuarantineFile,
+    "labels": Label,
+    "licences": LicencesFile,
     "trust": TrustFile,
 }
-KINDS = ("edison", "models", "experiment", "prompt", "rubric", "dataset", "quarantine", "trust")
+KINDS = (
+    "edison",
+    "models",
+    "experiment",
+    "prompt",
+    "rubric",
+    "dataset",
+    "quarantine",
+    "labels",
+    "licences",
+    "trust",
+)
 """The kinds of file a project has."""
 
 _DESCRIPTIONS = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 _YARDSTICK = ("objective", "checks", "rubric", "judges", "safety")
-_NEVER = ("command line", "quarantine.yaml")
+_NEVER = ("command line", "quarantine.yaml", "licences.yaml")
 _NOT_AT_THE_START = ("the price of ", "base: ")
 
 
@@ -49,6 +49,8 @@ def _grading(kept: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(part, str):  # the digest of a file
             if place.startswith("judges/") or any(place in text for text in said):
                 found[place] = part
+        elif isinstance(part, dict) and "criteria" in part:  # a rubric, its licence left out
+            found[place] = {key: value for key, value in part.items() if key != "calibration"}
         else:
             found[place] = part
     return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
 from edison_ci.decide.evidence import SIDES
+from edison_ci.decide.human import electorate, human_metric
 from edison_ci.stats.arrays import TIE, generator_for, seed_of
 from edison_ci.stats.gates import decide, identical_outputs
 from edison_ci.stats.levels import Limit, decide_as_is, decide_pass_level, decide_score_level
@@ -100,11 +101,26 @@ class Finding:
 
 def decide_gate(question: Question) -> Finding:
     """Decide a gate on its own."""
-    gate, kind = question.gate, question.metric.kind
-    if gate.use == "human":
-        nothing = unmeasured(question)
-        return Finding(nothing, lambda _: wording.unmeasured(gate))
-    limit = question.limit
+    if question.gate.use == "human":
+        return _by_people(question)
+    return _measured(question)
+
+
+def _by_people(question: Question) -> Finding:
+    """Decide on the cases that people have graded, as far as they can stand for all."""
+    gate, metric = question.gate, human_metric(question.metric)
+    found = electorate(
+        question.evidence, metric, question.subjects, compared=question.limit is None
+    )
+    if not found.sample.n:
+        picked = found.sample.picked
+        return Finding(unmeasured(question), lambda _: wording.unmeasured(gate, picked=picked))
+    finding = _measured(replace(question, metric=metric, evidence=found.evidence))
+    return replace(finding, say=lambda decision: f"{finding.say(decision)} {found.said}")
+
+
+def _measured(question: Question) -> Finding:
+    kind, limit = question.metric.kind, question.limit
     if limit is None:
         compared = {"amount": _amounts, "latency": _tails, "share": _shares}
         return compared.get(kind, _scores)(question)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 _GRADING = ("checks", "judges", "safety")
-_OTHER = ("command line", "quarantine.yaml", "the price of ")
+_OTHER = ("command line", "quarantine.yaml", "licences.yaml", "the price of ")
 """What a run depends on and its grades do not."""
 
 
@@ -33,7 +33,10 @@ def _material(run: Run) -> dict[str, Any]:
         return {"snapshot": run.id}
     place, written = _experiment(kept, run.experiment)
     rubric = written.get("rubric") or {}
-    subject = {place, rubric.get("path"), *written.get("prompts", ())}
+    scored = dict(kept.get(rubric.get("path")) or {})
+    # Labels say how far a judge can be trusted; its grades are the same with and without them.
+    labels = (scored.pop("calibration", None) or {}).get("labels")
+    subject = {place, labels, rubric.get("path"), *written.get("prompts", ())}
     subject -= {grader["prompt"] for grader in written.get("judges", {}).get("graders", ())}
     told = {
         name: value
@@ -41,7 +44,7 @@ def _material(run: Run) -> dict[str, Any]:
         if name not in subject and not name.startswith((*_OTHER, "base: ")) and not _plays(value)
     }
     graded: dict[str, Any] = {key: written.get(key) for key in _GRADING}
-    graded["rubric"] = [rubric.get("weight"), kept.get(rubric.get("path"))]
+    graded["rubric"] = [rubric.get("weight"), scored]
     return {**graded, **told}
 
 

@@ -55,6 +55,11 @@ class GateRow:
     detail: Mapping[str, Any] = field(default_factory=dict)
     """How the numbers were found: kind, method, level, bounds, missing, seed, notes."""
 
+    @property
+    def word(self) -> str:
+        """The verdict as people see it; what judges without a licence say is advice."""
+        return "ADVISORY" if "advisory" in self.detail else self.verdict.upper()
+
     def as_json(self) -> dict[str, Any]:
         """Return the row as it appears in `--json`."""
         shown = {name: getattr(self, name) for name in SHOWN}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide import wording
+from edison_ci.decide.advice import advised
 from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.gates import Finding, Question
 from edison_ci.decide.looking import carried, goes_on, look_at, settles_later
@@ -43,6 +44,8 @@ class Background:
     """What the look before it said."""
     stored: Stored = field(default_factory=lambda: Stored())
     """What stands in for a base that was not measured with the run."""
+    unlicensed: Mapping[str, str] = field(default_factory=dict)
+    """Metrics that judges may not decide, and why: their gates are advisory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +105,19 @@ def decide(
         old or (_waiting(row) if settles_later(row.gate, look) and row.question else None)
         for old, row in zip(kept, asked, strict=True)
     ]
-    rows = _together(asked, first, look)
+    rows = _together(asked, first, background)
     if look is None or goes_on(rows, look):
         return RunDecision.of(rows)
     # Sampling has stopped: now those are decided that waited for it, the others stay.
     done = [None if row.detail.get("waiting") else row for row in rows]
-    return RunDecision.of(_together(asked, done, look) if None in done else rows)
+    return RunDecision.of(_together(asked, done, background) if None in done else rows)
 
 
 def _together(
-    asked: Sequence[_Asked], kept: Sequence[GateRow | None], look: Look | None
+    asked: Sequence[_Asked], kept: Sequence[GateRow | None], background: Background
 ) -> list[GateRow]:
     """Decide the rows that are not kept, allowing for all."""
+    look = background.look
     findings = [
         look_at(row.question, look) if row.question is not None and old is None else None
         for row, old in zip(asked, kept, strict=True)
@@ -128,7 +132,8 @@ def _together(
         elif finding is None:
             rows.append(_skipped(row))
         else:
-            rows.append(_decided(row, finding, next(decided), look))
+            said = _decided(row, finding, next(decided), look)
+            rows.append(advised(said, background.unlicensed))
     return rows
 
 

@@ -190,10 +190,13 @@ def win_level(decision: GateDecision, rate: WinRate, names: tuple[str, str], lim
     return _noted(said, decision)
 
 
-def unmeasured(gate: Gate) -> str:
+def unmeasured(gate: Gate, *, picked: int = 0) -> str:
     """Say that a run does not have what a gate asks for."""
     if gate.use == "human":
-        return "No answer of this run was graded by a person."
+        said = "No answer of this run was graded by a person"
+        if picked:
+            said = f"People graded {cases(picked)} that were picked, and no random sample"
+        return f"{said}: run `edison grade`, then `edison gate`."
     return "No answers of this run were compared head to head."
 
 

@@ -144,7 +144,8 @@ def explain(connection: sqlite3.Connection, project: Project, run: Run, cell: Ce
     answer = answer_at(connection, cell.address, cell.take)
     output = None
     if answer is not None and cell.status != "blocked":
-        output = parse_output(answer.completion.text, _expected_form(run, experiment, cell))
+        form = expected_form(run, experiment, cell.side, cell.version)
+        output = parse_output(answer.completion.text, form)
     judged = connection.execute(
         "select model, address, take from judgment where cell_id = ? order by model, address",
         (cell.id,),
@@ -190,14 +191,14 @@ def _case(project: Project, experiment: Experiment | None, cell: CellRow) -> Cas
     return found
 
 
-def _expected_form(run: Run, experiment: Experiment | None, cell: CellRow) -> str:
-    """Return what the prompt expected of an answer when the run was planned."""
-    mark = "" if cell.side == "head" else f"{cell.side}: "
+def expected_form(run: Run, experiment: Experiment | None, side: str, version: str) -> str:
+    """Return what a prompt expected of an answer when the run was planned."""
+    mark = "" if side == "head" else f"{side}: "
     for place, value in kept_snapshot(run).items():
-        if place.startswith(mark) and isinstance(value, list) and value[:1] == [cell.version]:
+        if place.startswith(mark) and isinstance(value, list) and value[:1] == [version]:
             return str(value[1])
     prompts = experiment.prompts if experiment is not None else ()
-    return next((p.expect for p in prompts if p.version == cell.version), "none")
+    return next((p.expect for p in prompts if p.version == version), "none")
 
 
 # --- thresholds -----------------------------------------------------------------------------------

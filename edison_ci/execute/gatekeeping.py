@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.orders import Question
 from edison_ci.execute.work import BASE
 from edison_ci.plan.looks import kind_of_looks
@@ -59,6 +60,7 @@ class Gates:
         """Return what asks the gates at a look, or in the end; None if nobody decides."""
         aside = work.project.quarantine.cases
         quarantined = frozenset(e.case for e in aside if e.experiment == self.experiment.id)
+        licence = RunLicence.of(work.project, self.experiment)
 
         def asked(look: Look | None = None) -> Conclusion | None:
             if self.tools.decide is None or not self.all:
@@ -71,6 +73,7 @@ class Gates:
                 BASE in work.sides,
                 now(),
                 look,
+                licence.unlicensed(self.all),
             )
             return self.tools.decide(reader, question)
 

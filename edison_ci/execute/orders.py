@@ -92,6 +92,8 @@ class Question:
     now: str
     look: Look | None = None
     """Which of several looks this is; None for the only one."""
+    unlicensed: Mapping[str, str] = field(default_factory=dict)
+    """Metrics that judges without a licence would decide, and why they may not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from edison_ci.execute.ending import ending, steps, verdict_without_gates
 from edison_ci.execute.gatekeeping import Gates
 from edison_ci.execute.head_to_head import HeadToHead
 from edison_ci.execute.lanes import Lanes, LaneSettings
+from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.looks import Desk, Looks, Rules
 from edison_ci.execute.money import caps_of
 from edison_ci.execute.orders import Against, Ended, RunOptions, Tools
@@ -350,6 +351,8 @@ class Session:
                     await held.writer.write(rollups_of(held.reader, held.run_id))
                 verdict = verdict_without_gates(status, progress)
                 if status == "COMPLETED":
+                    licence = RunLicence.of(held.project, self._experiment)
+                    await held.writer.write(licence.note(held.run_id))
                     change["cells_planned"] = progress.total
                     found = decided() if verdict is None else None
                     if found is not None:

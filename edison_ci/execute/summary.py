@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edison_ci.plugins import later
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 from edison_ci.store.breakdown import Breakdown, breakdown_of
+from edison_ci.store.grades import held_to_people
 from edison_ci.store.rollups import typical
 from edison_ci.store.runs import Run, cell_statuses
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.execute.comparing import Compared
+    from edison_ci.execute.people import People
 
 
 class Row(Protocol):
@@ -31,6 +33,7 @@ class Row(Protocol):
 STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 # Loaded late: only a comparison needs more of the statistics than intervals.
 _compared = later("edison_ci.execute.comparing:compared")
+_people_of = later("edison_ci.execute.people:people_of")
 _clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
 LISTED = 5
 
@@ -87,6 +90,7 @@ class RunSummary:
     """Seconds that its sessions took, by a clock that nobody sets."""
     judges: Any = None
     """What its judges say beside the scores, where somebody has worked it out."""
+    people: People | None = None  # what people said of its answers, if anybody did
 
     @property
     def wall_s(self) -> float | None:
@@ -133,6 +137,7 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         skips=_skips(connection, run.id),
         against=_compared(connection, run.id) if run.base_commit else None,
         breakdown=breakdown_of(connection, run.id),
+        people=_people_of(connection, run) if held_to_people(connection, run) else None,
     )
 
 
@@ -330,6 +335,7 @@ def as_json(summary: RunSummary, rows: Sequence[Row] = ()) -> dict[str, Any]:
         "pass_rate": interval_json(summary.overall.pass_rate),
         "against": _against(summary),
         "gates": [row.as_json() for row in rows],
+        "human": summary.people.as_json() if summary.people is not None else None,
         "cells": summary.cells,
         "errors": summary.error_kinds,
         "calls": summary.calls,

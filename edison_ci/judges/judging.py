@@ -96,7 +96,7 @@ class Judging:
     @classmethod
     def of(cls, project: Project, experiment: Experiment, ask: Ask) -> Judging | None:
         """Return the judging of an experiment; None if it has neither rubric nor graders."""
-        panel, graders = _panel(project, experiment), _graders(project, experiment)
+        panel, graders = panel_of(project, experiment), _graders(project, experiment)
         return cls(ask, panel, graders) if panel or graders else None
 
     @property
@@ -178,7 +178,8 @@ def _criterion_part(criterion: CriterionGrade) -> JudgedPart:
 # --- from the files of a project ------------------------------------------------------------------
 
 
-def _panel(project: Project, experiment: Experiment) -> Panel | None:
+def panel_of(project: Project, experiment: Experiment) -> Panel | None:
+    """Return the rubric of an experiment with its judges; None without a rubric."""
     use, rubric = experiment.file.rubric, experiment.rubric
     if use is None or rubric is None:
         return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from edison_ci.config.licences import LICENCES
 from edison_ci.documents.marks import Fault
 from edison_ci.templating import Template
 
@@ -86,6 +87,11 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
         parts[f"the price of {name}"] = plain(project.prices.price_of(model))
     for path in sorted(project.raw_files_of(experiment)):
         parts[path] = file_digest(project.tree, path)
+    rubric = experiment.rubric
+    if rubric is not None and rubric.calibration is not None:
+        # A licence decides whether a judge may decide a gate.
+        own = [entry for entry in project.licences.licences if entry.rubric == rubric.rubric]
+        parts[LICENCES] = plain(own)
     settings = {key: getattr(project.file.settings, key) for key in _MATERIAL_SETTINGS}
     aside = {entry.case for entry in project.quarantine.cases if entry.experiment == experiment.id}
     return {**parts, "edison.yaml: settings": settings, "quarantine.yaml": sorted(aside)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -106,6 +106,31 @@ def cohen(
         "Cohen's kappa" if weights == "none" else "Cohen's kappa, quadratic weights",
         _Settings(rng, level, float(np.mean(np.abs(a - b) <= TIE)) if a.size else None),
     )
+
+
+def cohen_of_cases(
+    first: Floats, second: Floats, cases: Sequence[str], *, rng: np.random.Generator
+) -> Agreement:
+    """Return Cohen's kappa with quadratic weights where a case may have several judgments.
+
+    `cases` names the case of each pair: the interval is that of resampled cases.
+    """
+    a, b = finite(first, "judgments"), finite(second, "judgments")
+    if not a.size == b.size == len(cases):
+        raise ValueError(f"{a.size} and {b.size} judgments of {len(cases)} cases")
+    places: dict[str, list[int]] = {}
+    for place, case in enumerate(cases):
+        places.setdefault(case, []).append(place)
+    groups = [np.asarray(places[case], dtype=np.intp) for case in sorted(places)]
+    found = _with_interval(
+        lambda chosen: _kappa(
+            *(x[np.concatenate([groups[i] for i in chosen])] for x in (a, b)), quadratic=True
+        ),
+        len(groups),
+        "Cohen's kappa, quadratic weights",
+        _Settings(rng, 0.95, float(np.mean(np.abs(a - b) <= TIE)) if a.size else None),
+    )
+    return replace(found, n=int(a.size))
 
 
 def fleiss(table: Table, *, rng: np.random.Generator, level: float = 0.95) -> Agreement:

@@ -18,14 +18,13 @@ from edison_ci.stats.arrays import TIE, Range, bounded
 from edison_ci.stats.intervals import mean_interval
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.sampling import FEWEST_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.stats.arrays import Array, Floats
 
-FEWEST_LABELS = 20
-"""Below so many labels the mean of the labels stands alone."""
 _FEWEST_OF_A_KIND = 10
 _LEAST_YOUDEN = 0.1
 

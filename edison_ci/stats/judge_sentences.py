@@ -90,8 +90,8 @@ def ranking_sentence(ranking: Ranking) -> str:
     return ". ".join([listed or "nothing to rank", *map(_capital, ranking.notes)])
 
 
-def correction_sentence(corrected: CorrectedMean) -> str:
-    """Say what people would have said (STATS 14)."""
+def correction_sentence(corrected: CorrectedMean, *, who: str = "Judge says") -> str:
+    """Say what people would have said (STATS 14); `who` gave the grades that are corrected."""
     if corrected.value is None:
         return "No human labels."
     likely = ""
@@ -106,7 +106,7 @@ def correction_sentence(corrected: CorrectedMean) -> str:
     how = "generous" if gap > 0 else "strict"
     bias = f"it is {100 * abs(gap):.0f} too {how}" if round(100 * abs(gap)) else "it is about right"
     return (
-        f"Judge says {100 * says:.0f}. Checked against {corrected.n} human labels "
+        f"{who} {100 * says:.0f}. Checked against {corrected.n} human labels "
         f"{bias}: corrected {value}{likely}."
     )
 

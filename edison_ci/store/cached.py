@@ -51,7 +51,7 @@ def cache_stats(connection: sqlite3.Connection) -> list[ModelCache]:
         f"""
         with used as (
           select address, take, count(*) as uses
-          from ({pointing(connection)}) group by address, take
+          from ({pointing(connection, remarks=False)}) group by address, take
         )
         select t.model, count(*), count(x.address),
           coalesce(sum(length(cast(x.text as blob))

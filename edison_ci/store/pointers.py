@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 _ANSWERS = ("answer", "answer_text")
+_REMARKS = ("manual_grade",)
 
 
 def columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
@@ -26,14 +27,19 @@ def columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
     return found
 
 
-def pointing(connection: sqlite3.Connection, *, cells: str | None = None) -> str:
+def pointing(
+    connection: sqlite3.Connection, *, cells: str | None = None, remarks: bool = True
+) -> str:
     """Return SQL for (address, take) of every answer in use.
 
-    `cells` is SQL for a set of cell ids: then only what these cells use counts.
+    `cells` is SQL for a set of cell ids: then only what these cells use counts. Without `remarks`
+    what people said of an answer is no use of it: they saw it, and nobody paid for it twice.
     """
     parts = []
     for table, names in sorted(columns(connection).items()):
         if table in _ANSWERS or not {"address", "take"} <= names:
+            continue
+        if table in _REMARKS and not remarks:
             continue
         key = "id" if table == "cell" else "cell_id"
         if cells is not None and key not in names:

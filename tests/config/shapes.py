@@ -155,6 +155,17 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "Gate": {"metric": "composite", "at_least": 0.5},
     "Grader": {"prompt": "prompts/tone.md"},
     "Input": {"type": "string"},
+    "Licence": {
+        "rubric": "tone",
+        "judges": ["judge"],
+        **dict.fromkeys(
+            ("models_hash", "rubric_hash", "instructions_hash", "labels_hash"), "0" * 64
+        ),
+        "n": 60,
+        "floor": 0.6,
+        "min_n": 50,
+        "date": "2026-11-15",
+    },
     "Member": {"github": "ada", "role": "owner"},
     "ModelUse": {"use": "small"},
     "Notification": {"on": ["alert"], "webhook_env": "HOOK"},
@@ -241,5 +252,7 @@ _ROOTS = {
     "prompt": "PromptHeader",
     "rubric": "RubricFile",
     "quarantine": "QuarantineFile",
+    "labels": "Label",
+    "licences": "LicencesFile",
     "trust": "TrustFile",
 }

@@ -173,6 +173,7 @@ def test_every_view_can_be_read(db: sqlite3.Connection) -> None:
         "failed_checks",
         "head_to_head",
         "opinions",
+        "human_grades",
     }
     assert [len(db.execute(f"select * from {view}").fetchall()) for view in sorted(views)] == [
         4,

@@ -239,6 +239,41 @@ create table decision (                     -- what a gate said; a decision made
 create trigger decision_is_kept before update on decision
 begin select raise(abort, 'decisions are not rewritten'); end;
 
+create table manual_grade (                 -- what people said of answers; only ever added to
+  id         integer primary key,           -- of a person's grades of an answer the highest counts
+  cell_id    text not null references cell (id), -- where it was graded
+  experiment text not null,
+  case_id    text not null,
+  address    text not null,                 -- with take: the answer, whichever runs it is in
+  take       integer not null,
+  actor      text not null,                 -- who graded
+  scale      text not null check (scale in ('', 'thumbs', '1-5', '0-1')), -- '': a flag alone
+  score      real,                          -- 0-1; null for a flag alone
+  passed     integer,                       -- 1 or 0; null for a flag alone
+  criteria   text not null default '{}',    -- JSON: criterion to score, 0-1
+  note       text not null default '',
+  flagged    integer not null check (flagged in (0, 1)), -- 1: wants a second look
+  seed       integer not null,              -- of the random order of cases that was gone through
+  graded_at  text not null
+) strict;
+create index manual_grade_by_answer on manual_grade (experiment, case_id, address, take);
+create trigger manual_grade_is_kept before update on manual_grade
+begin select raise(abort, 'grades are only added to'); end;
+
+create table licence (                      -- what the judges of a run were allowed to decide
+  run_id      text primary key references run (id),
+  judges      text not null,                -- JSON: names of the models that judge
+  licensed    integer not null check (licensed in (0, 1)),
+  reason      text not null,                -- why not, in words
+  kappa       real,                         -- agreement with people; null if never measured
+  n           integer not null,             -- labels it rests on
+  floor       real not null,
+  passes      integer not null,             -- labels: answers that people let pass
+  true_passes integer not null,             -- of these, passed by the judges
+  fails       integer not null,
+  true_fails  integer not null
+) strict, without rowid;
+
 -- Sums of finished runs, so that no page has to add up cells. Written again when a run ends again.
 
 create table rollup_run (                   -- a side of a run, over all prompts and models
@@ -450,3 +485,11 @@ select r.experiment, c.run_id, r.simulated, c.side, c.prompt, c.model, c.case_id
 from opinion o
 join cell c on c.id = o.cell_id
 join run r on r.id = c.run_id;
+
+create view human_grades as                 -- answers that people graded: the mean over people
+select experiment, case_id, address, take, count(score) as people, avg(score) as score,
+  avg(case when scale <> 'thumbs' then score end) as rating, avg(passed) as passed,
+  max(flagged) as flagged, min(seed) as seed
+from manual_grade
+where id in (select max(id) from manual_grade group by experiment, case_id, address, take, actor)
+group by experiment, case_id, address, take;

@@ -1,0 +1,312 @@
+"""edison grade: what people think of answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from edison_ci.cli.booth import Booth, Given, show_cell
+from edison_ci.cli.grading_walk import Walk
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.config.labels import ScaleName
+from edison_ci.config.load import find_root, load_project
+from edison_ci.documents.secret_text import redacted
+from edison_ci.errors import UsageError
+from edison_ci.names import did_you_mean
+from edison_ci.operate.gradebook import GradeBook
+from edison_ci.operate.site import Site
+from edison_ci.stats.sampling import FEWEST_LABELS
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_cell, find_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edison_ci.config.load import Experiment
+    from edison_ci.execute.ballot import Candidate
+    from edison_ci.stats.sampling import RandomSample
+
+_LISTED = 10
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.option("--scale", type=click.Choice(get_args(ScaleName)), help="How to grade; thumbs.")
+@click.option("--cell", metavar="CELL", help="Grade this one: 12 hex digits, or CASE@MODEL#DRAW.")
+@click.option("--next", "following", is_flag=True, help="Grade the next one of the random order.")
+@click.option("--grade", "value", metavar="VALUE", help="With --cell or --next: up, down, 4, 0.7.")
+@click.option(
+    "--criterion", "criteria", multiple=True, metavar="NAME=SCORE", help="A criterion; again."
+)
+@click.option("--note", metavar="TEXT", default="", help="Why.")
+@click.option("--flag", is_flag=True, help="Flag it for a second look.")
+@click.option("--list", "listing", is_flag=True, help="Show what is to be graded next.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option("--model", metavar="NAME", help="Only answers of this model.")
+@click.option("--failed", is_flag=True, help="Only answers that did not pass.")
+@click.option("--flagged", is_flag=True, help="Only answers flagged for a second look.")
+@click.option("--again", is_flag=True, help="Also what you have graded already.")
+@click.option("--reveal", is_flag=True, help="Show models and automatic grades.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of the order.")
+@click.pass_obj
+def grade(state: State, /, wanted: str, **given: Any) -> None:
+    """Grade answers by hand.
+
+    On a terminal it walks through the answers of a run that you have not graded yet: cases in a
+    random order, without models and automatic grades unless you ask for them. Every grade is kept
+    at once, so you can stop at any time. A scale is thumbs (up, down), 1-5 or 0-1. With --cell or
+    --next it grades one answer without asking. RUN is an id, `latest` or the name of an experiment.
+
+    Your last grade of an answer counts, and over people the mean. Where the rubric has
+    `calibration`, grades are also added to its file of labels: see `edison calibrate`.
+
+    Examples:
+      edison grade
+      edison grade support-reply --scale 1-5 --limit 20
+      edison grade latest --next --grade up --note "answers the question"
+      edison grade latest --cell return-how@small#0 --grade 4 --criterion Empathy=3
+      edison grade latest --list --json
+    """
+    terminal = Terminal(state)
+    project = load_project(state.entered(find_root(state.folder)))
+    reader = open_reader(project.root / project.file.results)
+    try:
+        run = find_run(reader, wanted)
+        experiment = project.experiment(run.experiment)
+        labels = None
+        if experiment.rubric is not None and experiment.rubric.calibration is not None:
+            labels = experiment.rubric.calibration.labels
+        book = GradeBook.of(Site(project.root, project.file), labels)
+        booth = Booth(project, run, reader, book, seed=given["seed"])
+        _serve(terminal, booth, given)
+    finally:
+        reader.close()
+
+
+def _serve(terminal: Terminal, booth: Booth, given: dict[str, Any]) -> None:
+    chosen = _chosen(booth, given)
+    if given["listing"]:
+        _list(terminal, booth, chosen, given)
+        return
+    if given["cell"] is not None or given["following"]:
+        _grade_one(terminal, booth, chosen, given)
+        return
+    needless = [name for name in ("value", "criteria", "note", "flag") if given[name]]
+    if needless:
+        said = "--grade, --criterion, --note and --flag say something of one answer"
+        raise UsageError(said, hint="add --cell CELL, or --next")
+    if terminal.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "grading one by one needs a terminal",
+            hint="grade one with --next --grade VALUE, or see --list --json",
+        )
+    if not chosen:
+        terminal.result(_nothing_left(given))
+        return
+    scale: ScaleName = given["scale"] or "thumbs"
+    walk = Walk(terminal, booth, scale, reveal=given["reveal"])
+    interrupted = walk.go(chosen[: given["limit"]])
+    _tell_sample(terminal, booth)
+    if interrupted:
+        raise click.exceptions.Exit(130)
+
+
+def _nothing_left(given: dict[str, Any]) -> str:
+    if given["failed"] or given["flagged"] or given["model"]:
+        return "nothing of that kind is left to grade"
+    return "you have graded every answer of this run; --again goes through them once more"
+
+
+# --- which cells ----------------------------------------------------------------------------------
+
+
+def _chosen(booth: Booth, given: dict[str, Any]) -> list[Candidate]:
+    """Return the answers to go through, in their order."""
+    models = {cell.model for cell in booth.cells}
+    if given["model"] is not None and given["model"] not in models:
+        hint = did_you_mean(given["model"], models, label="there are")
+        raise UsageError(f"the run has no answers of {given['model']!r}", hint=hint)
+    mine, flagged = booth.mine, booth.flagged
+    wanted: list[Callable[[Candidate], bool]] = []
+    if given["model"] is not None:
+        wanted.append(lambda cell: cell.model == given["model"])
+    if given["failed"]:
+        wanted.append(lambda cell: cell.passed == 0)
+    if given["flagged"]:
+        wanted.append(lambda cell: cell.key in flagged)
+    elif not given["again"]:
+        wanted.append(lambda cell: cell.key not in mine)
+    return [cell for cell in booth.cells if all(keeps(cell) for keeps in wanted)]
+
+
+def _list(terminal: Terminal, booth: Booth, chosen: list[Candidate], given: dict[str, Any]) -> None:
+    shown = chosen[: given["limit"] or _LISTED]
+    if terminal.json:
+        cells = [_told(booth, cell, reveal=given["reveal"]) for cell in shown]
+        terminal.document({**_about(booth), "left": len(chosen), "cells": cells})
+        return
+    if not shown:
+        terminal.result(_nothing_left(given))
+    booth.load(shown)
+    for number, cell in enumerate(shown, 1):
+        show_cell(terminal, booth, cell, f"{number} of {len(chosen):,}", reveal=given["reveal"])
+    _tell_sample(terminal, booth)
+
+
+def _told(booth: Booth, cell: Candidate, *, reveal: bool) -> dict[str, Any]:
+    seen = booth.seen(cell)
+    about: dict[str, Any] = {
+        "cell": cell.id[:12],
+        "case": cell.case_id,
+        "input": None if seen.case is None else dict(seen.case.inputs),
+        "expected": None if seen.case is None else seen.case.expected,
+        "output": None if seen.output is None else redacted(seen.output.text),
+    }
+    if reveal:
+        automatic = {"composite": cell.composite, "passed": cell.passed and bool(cell.passed)}
+        about |= {"prompt": cell.prompt, "model": cell.model, "side": cell.side, **automatic}
+    return about
+
+
+# --- one by flags ---------------------------------------------------------------------------------
+
+
+def _grade_one(
+    terminal: Terminal, booth: Booth, chosen: list[Candidate], given: dict[str, Any]
+) -> None:
+    cell = _one(booth, chosen, given)
+    value = given["value"]
+    if value is None and not given["flag"]:
+        raise UsageError("no grade is given", hint="add --grade up, --grade 4, or --flag")
+    criteria = _criteria(booth.experiment, given["criteria"])
+    said = Given(note=given["note"], flag=given["flag"], criteria=criteria)
+    if value is not None:
+        said = dataclasses.replace(said, **_value(value, given["scale"]))
+    entered = booth.enter(cell, said)
+    sample = booth.sample()
+    if terminal.json:
+        told = {
+            "cell": cell.id[:12],
+            "case": cell.case_id,
+            "by": booth.book.actor.name,
+            "score": entered.score,
+            "scale": entered.scale or None,
+            "passed": entered.passed,
+            "criteria": dict(entered.criteria),
+            "note": entered.note,
+            "flagged": entered.flagged,
+        }
+        terminal.document({**_about(booth), "graded": told})
+        return
+    score = "flagged for a second look"
+    if entered.score is not None:
+        score = f"{100 * entered.score:.0f} out of 100{', flagged' if entered.flagged else ''}"
+    mark = (Ink("  simulated", ODD),) if booth.run.simulated else ()
+    terminal.result(f"{cell.case_id}  {cell.id[:12]}: {score}", *mark)
+    terminal.note(_sampled(sample))
+
+
+def _one(booth: Booth, chosen: list[Candidate], given: dict[str, Any]) -> Candidate:
+    if given["cell"] is not None and given["following"]:
+        raise UsageError("--cell and --next exclude each other", hint="leave one of them out")
+    if given["cell"] is None:
+        if not chosen:
+            raise UsageError(_nothing_left(given), hint="choose one with --cell")
+        return chosen[0]
+    row = find_cell(booth.reader, booth.run.id, given["cell"])
+    key = (row.case_id, row.address, row.take)
+    found = next((cell for cell in booth.cells if cell.key == key), None)
+    if found is None:
+        hint = "only answers that are there and not blocked can be graded"
+        raise UsageError(f"{row.case_id}@{row.model}#{row.draw} is {row.status}", hint=hint)
+    return found
+
+
+def _value(text: str, scale: ScaleName | None) -> dict[str, Any]:
+    """Return a grade and its scale; without one it is told by how the grade is written."""
+    thumbs = {"up": 1.0, "down": 0.0}
+    if text in thumbs:
+        if scale not in (None, "thumbs"):
+            hint = f"write a number, or leave --scale {scale} out"
+            raise UsageError(f"{text!r} is a thumb", hint=hint)
+        return {"scale": "thumbs", "grade": thumbs[text]}
+    try:
+        number = float(text)
+    except ValueError:
+        hint = "write up, down, 1 to 5, or a number such as 0.7"
+        raise UsageError(f"{text!r} is not a grade", hint=hint) from None
+    if scale is None:
+        # 1 is the worst of one scale and the best of the other: nobody should have to guess.
+        if text == "1" or not (0 <= number <= 1 or number in (2, 3, 4, 5)):
+            what = "could be the worst or the best" if text == "1" else "is on no scale"
+            raise UsageError(f"{text} {what}", hint="add --scale 1-5 or --scale 0-1")
+        scale = "0-1" if number <= 1 else "1-5"
+    return {"scale": scale, "grade": number}
+
+
+def _criteria(experiment: Experiment, given: tuple[str, ...]) -> dict[str, float]:
+    """Return scores by criterion, each on the scale of the rubric."""
+    found: dict[str, float] = {}
+    known = experiment.rubric.criteria if experiment.rubric is not None else ()
+    for entry in given:
+        name, sign, text = entry.partition("=")
+        criterion = next((c for c in known if name in (c.name, c.slug)), None)
+        if not sign or criterion is None:
+            names = [c.name for c in known]
+            hint = did_you_mean(name, names, label="criteria") or "the experiment has no rubric"
+            raise UsageError(f"{entry!r} is not CRITERION=SCORE", hint=hint)
+        scale = criterion.scale
+        try:
+            score = float(text)
+        except ValueError:
+            score = float("nan")
+        if not scale.min <= score <= scale.max:
+            hint = f"write a number from {scale.min:g} to {scale.max:g}"
+            raise UsageError(f"{text!r} is not on the scale of {criterion.name}", hint=hint)
+        found[criterion.name] = score
+    return found
+
+
+# --- how far it is --------------------------------------------------------------------------------
+
+
+def _about(booth: Booth) -> dict[str, Any]:
+    sample = booth.sample()
+    return {
+        "run_id": booth.run.id,
+        "experiment": booth.experiment.id,
+        "simulated": booth.run.simulated,
+        "labels": booth.book.labels,
+        "answers": {"all": len(booth.cells), "graded": len(booth.graded)},
+        "sample": {
+            "cases": sample.n,
+            "of": sample.of,
+            "picked": sample.picked,
+            "left_out": sample.left_out,
+            "needed": FEWEST_LABELS,
+        },
+    }
+
+
+def _sampled(sample: RandomSample) -> str:
+    said = f"A random sample so far: {sample.n:,} of {counted(sample.of, 'case')}"
+    if sample.picked:
+        said += f"; {sample.picked:,} more were picked by hand"
+    if sample.n < min(FEWEST_LABELS, sample.of):
+        said += f"; {FEWEST_LABELS} are needed to correct a score"
+    return f"{said}."
+
+
+def _tell_sample(terminal: Terminal, booth: Booth) -> None:
+    """Say how far the grades are a random sample, and what they are good for."""
+    terminal.result(_sampled(booth.sample()))
+    if booth.book.labels is None:
+        hint = "add calibration: {labels: labels/NAME.jsonl} to the rubric"
+        terminal.note(f"Grades are in the results only; {hint} to hold judges to them.")
+    elif booth.added:
+        lines = counted(booth.added, "line")
+        terminal.note(f"{lines} added to {booth.book.labels}: commit it, then `edison calibrate`.")

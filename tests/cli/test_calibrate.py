@@ -1,0 +1,350 @@
+"""edison calibrate and the judge's licence, from labels to gates."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.documents.yaml_text import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+CASES = 30
+LABELS = "labels/tone.jsonl"
+GATES = "gates:\n  - {metric: composite, at_least: 99%}\n  - {metric: errors, at_most: 5%}\n"
+
+
+@pytest.fixture
+def project(mini: Folder) -> Folder:
+    """A project of 30 cases with a floor that nothing reaches, in Git, before any run."""
+    rows = ({"id": f"c{i}", "input": {"name": f"P{i}"}, "expected": f"P{i}"} for i in range(CASES))
+    mini.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    rubric = mini.read("rubrics/tone.yaml")
+    mini.write(
+        "rubrics/tone.yaml",
+        rubric + f"calibration: {{labels: {LABELS}, min_n: 25}}\npass_at: 0.8\n",
+    )
+    text = mini.read("experiments/hello.yaml")
+    mini.write("experiments/hello.yaml", text[: text.index("gates:")] + GATES)
+    mini.git("init", "-q")
+    mini.git("config", "user.email", "ann@example.com")
+    return mini
+
+
+def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def label_all(
+    folder: Folder, said: Callable[[float], float] = lambda score: score, count: int = CASES
+) -> None:
+    """Write a label for each answer of the last run: what a person makes of the judge's score."""
+    rows = ask(
+        folder,
+        "select c.case_id, c.case_hash, p.score, t.text from cell c join part p on "
+        "p.cell_id = c.id and p.kind = 'rubric' join answer_text t using (address, take) "
+        "where c.run_id = (select max(id) from run) and c.side = 'head' order by c.case_id",
+    )
+    lines = [
+        {"case": case, "by": "ann@example.com", "scale": "0-1", "grade": round(said(score), 6),
+         "output": text, "case_hash": case_hash, "criteria": {"Warmth": 5}}
+        for case, case_hash, score, text in rows[:count]
+    ]  # fmt: skip
+    folder.write(LABELS, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def run(edison: Edison, folder: Folder, *args: str) -> tuple[int, dict[str, Any]]:
+    done = edison(folder, "run", "--json", *args)
+    (told,) = json.loads(done.out)["runs"]
+    return done.code, told
+
+
+def calibrated(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
+    done = edison(folder, "calibrate", "--json", *args)
+    assert done.code == 0, done.all
+    (found,) = json.loads(done.out)["experiments"]
+    assert isinstance(found, dict)
+    return found
+
+
+def licence(folder: Folder) -> dict[str, Any]:
+    value = read_yaml(folder.read("licences.yaml"), "licences.yaml").value
+    assert isinstance(value, dict)
+    (entry,) = value["licences"]  # type: ignore[misc]  # one rubric, one panel
+    assert isinstance(entry, dict)
+    return entry
+
+
+@pytest.fixture
+def licensed(edison: Edison, project: Folder) -> Folder:
+    """The project after a run whose judge agrees with its labels, and was licensed."""
+    run(edison, project)
+    label_all(project)
+    assert calibrated(edison, project)["licence"]["licensed"]
+    return project
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+def test_without_a_licence_the_gates_of_a_judge_are_advisory(
+    edison: Edison, project: Folder
+) -> None:
+    code, told = run(edison, project)
+    composite, errors = told["gates"]
+    assert (code, told["verdict"], errors["verdict"]) == (0, "pass", "pass")
+    assert composite["verdict"] == "skipped"
+    assert composite["detail"]["advisory"]["would_be"] == "fail"
+    assert composite["sentence"].startswith("Advisory only, would be fail: ")
+    assert composite["sentence"].endswith(
+        "The judge 'judge' may not decide (no licence yet: edison calibrate hello)."
+    )
+    shown = edison(project, "status", "latest").out
+    assert "  ADVISORY  composite: " in shown
+    done = edison(project, "gate", "--json")
+    assert (done.code, json.loads(done.out)["verdict"]) == (0, "pass")
+
+
+def test_with_a_licence_a_judge_decides(edison: Edison, licensed: Folder) -> None:
+    code, told = run(edison, licensed)
+    assert (code, told["verdict"]) == (1, "fail")
+    assert told["gates"][0]["verdict"] == "fail"
+    assert "advisory" not in told["gates"][0]["detail"]
+    assert edison(licensed, "gate").code == 1
+    assert ask(licensed, "select licensed, kappa, n from licence order by run_id") == [
+        (0, None, 0), (1, 1.0, CASES),
+    ]  # fmt: skip
+
+
+def change_rubric(folder: Folder) -> None:
+    folder.edit("rubrics/tone.yaml", "Sounds friendly and warm.", "Sounds like a good friend.")
+
+
+def change_instructions(folder: Folder) -> None:
+    folder.write("judges/pointwise.md", "Judge like a strict headmaster, and give reasons.\n")
+
+
+def change_model(folder: Folder) -> None:
+    folder.edit("models.yaml", "model: judge}", "model: judge, params: {temperature: 0.9}}")
+
+
+def change_labels(folder: Folder) -> None:
+    line = {"case": "c1", "by": "bo", "scale": "thumbs", "grade": 0, "output": "Hello!"}
+    folder.write(LABELS, folder.read(LABELS) + json.dumps(line) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (change_rubric, "the rubric"),
+        (change_instructions, "the judge's instructions"),
+        (change_model, "the judge's model or parameters"),
+        (change_labels, "the labels"),
+    ],
+)
+def test_a_licence_is_stale_once_something_it_rests_on_changed(
+    edison: Edison, licensed: Folder, change: Callable[[Folder], None], what: str
+) -> None:
+    change(licensed)
+    code, told = run(edison, licensed)
+    assert (code, told["verdict"], told["gates"][0]["verdict"]) == (0, "pass", "skipped")
+    reason = told["gates"][0]["detail"]["advisory"]["reason"]
+    day = licence(licensed)["date"]
+    assert f"(stale licence, {what} changed since {day}: edison calibrate hello)" in reason
+    calibrated(edison, licensed, "--ask")
+    after = run(edison, licensed)[1]["gates"][0]
+    assert "stale" not in json.dumps(after)
+
+
+def test_what_does_not_reach_the_judge_leaves_the_licence_as_it_is(
+    edison: Edison, licensed: Folder
+) -> None:
+    licensed.edit("rubrics/tone.yaml", "min_n: 25", "min_n: 26")
+    licensed.write(LABELS, licensed.read(LABELS).replace("\n", "\r\n") + "\n")
+    assert run(edison, licensed)[1]["gates"][0]["verdict"] == "fail"
+    licensed.edit("rubrics/tone.yaml", "min_n: 26", "min_n: 31")
+    reason = run(edison, licensed)[1]["gates"][0]["detail"]["advisory"]["reason"]
+    assert reason == "judge 'judge' may not decide (30 labels, 31 are needed)"
+
+
+def test_a_judge_that_disagrees_with_people_only_advises(edison: Edison, project: Folder) -> None:
+    run(edison, project)
+    label_all(project, said=lambda score: 1 - score)
+    found = calibrated(edison, project)
+    assert not found["licence"]["licensed"]
+    assert found["licence"]["reason"].endswith("the floor is 0.6")
+    assert found["reports"][0]["kappa"]["estimate"] < 0
+    code, told = run(edison, project)
+    assert (code, told["gates"][0]["verdict"]) == (0, "skipped")
+
+
+def test_a_change_cannot_take_a_judge_s_licence_away_to_pass(
+    edison: Edison, licensed: Folder
+) -> None:
+    licensed.edit("experiments/hello.yaml", "composite, at_least: 99%", "composite, at_least: 1%")
+    licensed.write(".gitignore", ".edison/results.db*\n.edison/locks\n")
+    licensed.git("add", "-A")
+    licensed.git("commit", "-q", "-m", "licensed")
+    licensed.edit("experiments/hello.yaml", "composite, at_least: 1%", "composite, at_least: 99%")
+    licensed.git("commit", "-qam", "stricter")
+    (licensed.path / "licences.yaml").unlink()
+    done = edison(licensed, "run", "--against", "HEAD", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["verdict"]) == (1, "fail")
+    verdicts = [run["gates"][0]["verdict"] for run in told["runs"]]
+    assert verdicts == ["fail", "skipped"], "on the base's material its licence counts"
+
+
+def test_labels_and_licences_do_not_make_runs_incomparable(
+    edison: Edison, licensed: Folder
+) -> None:
+    first = ask(licensed, "select id from run")[0][0]
+    change_labels(licensed)
+    run(edison, licensed)
+    assert edison(licensed, "compare", first, "latest").code == 0
+    board = edison(licensed, "leaderboard", "--json")
+    assert board.code == 0, board.all
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def test_the_report_says_how_the_judge_does_and_writes_the_licence(
+    edison: Edison, project: Folder
+) -> None:
+    run(edison, project)
+    label_all(project, said=lambda score: max(0.0, score - 0.1))
+    found = calibrated(edison, project)
+    (report,) = found["reports"]
+    assert report["n"] == report["cases"] == CASES
+    assert report["bias"]["estimate"] == pytest.approx(0.1, abs=0.02)
+    assert report["bias"]["low"] <= report["bias"]["estimate"] <= report["bias"]["high"]
+    assert report["correlation"] > 0.9
+    assert report["passes"] + report["fails"] == CASES
+    assert found["criteria"][0]["name"] == "Warmth"
+    assert found["labels"] == {
+        "file": LABELS, "counted": CASES, "people": 1,
+        "left_out": {"changed": 0, "gone": 0, "not_asked": 0, "failed": 0},
+    }  # fmt: skip
+    kept = licence(project)
+    assert (kept["rubric"], kept["judges"], kept["models"]) == ("tone", ["judge"], ["sim/judge"])
+    assert (kept["n"], kept["floor"], kept["simulated"]) == (CASES, 0.6, True)
+    assert kept["kappa"] <= report["kappa"]["estimate"]
+    assert edison(project, "validate").code == 0
+    audit = ask(project, "select actor, entity from audit where action = 'calibrate'")
+    assert audit == [("ann@example.com", "tone by judge")]
+    shown = edison(project, "calibrate", "--dry-run").out
+    assert "simulated" in shown
+    assert "agreement (kappa)" in shown
+
+
+def test_a_dry_run_writes_nothing(edison: Edison, project: Folder) -> None:
+    run(edison, project)
+    label_all(project)
+    assert not calibrated(edison, project, "--dry-run")["licence"]["written"]
+    assert not (project.path / "licences.yaml").exists()
+
+
+def test_few_labels_say_what_to_do(edison: Edison, project: Folder) -> None:
+    run(edison, project)
+    label_all(project, count=12)
+    shown = edison(project, "calibrate").out
+    assert "12 labels say little of a judge: 20 are needed to correct a score, 25 for a" in shown
+    assert "Go on with: edison grade hello --limit 13" in shown
+    assert "ADVISORY  12 labels, 25 are needed" in shown
+
+
+def test_only_what_judges_never_said_is_bought_and_only_when_asked(
+    edison: Edison, licensed: Folder
+) -> None:
+    before = calls(licensed)
+    calibrated(edison, licensed)
+    assert calls(licensed) == before
+    change_rubric(licensed)
+    found = calibrated(edison, licensed)
+    assert found["labels"]["left_out"]["not_asked"] == CASES
+    assert "add --ask" in edison(licensed, "calibrate").out
+    assert calls(licensed) == before
+    assert calibrated(edison, licensed, "--ask")["reports"][0]["n"] == CASES
+    assert calls(licensed) == before + CASES
+
+
+def calls(folder: Folder) -> int:
+    return int(ask(folder, "select count(*) from attempt where phase = 'judge'")[0][0])
+
+
+def test_labels_with_texts_work_without_the_results_they_came_from(
+    edison: Edison, licensed: Folder
+) -> None:
+    for path in (licensed.path / ".edison").glob("results.db*"):
+        path.unlink()
+    assert calibrated(edison, licensed, "--ask")["licence"]["licensed"]
+    assert ask(licensed, "select count(*) from run") == [(0,)]
+
+
+def test_a_case_that_changed_no_longer_counts(edison: Edison, licensed: Folder) -> None:
+    text = licensed.read("datasets/names.jsonl").replace('"name": "P7"', '"name": "Pip"')
+    licensed.write("datasets/names.jsonl", text)
+    assert calibrated(edison, licensed)["labels"]["left_out"]["changed"] == 1
+
+
+def test_answers_known_by_their_hash_are_found_in_the_results(
+    edison: Edison, licensed: Folder
+) -> None:
+    for path in (licensed.path / "labels").iterdir():
+        path.unlink()
+    licensed.write("edison.yaml", licensed.read("edison.yaml") + "settings: {private: true}\n")
+    assert edison(licensed, "grade", "--next", "--grade", "up").code == 0
+    assert calibrated(edison, licensed)["reports"][0]["n"] == 1
+
+
+def test_an_editor_is_needed_to_write_a_licence(edison: Edison, project: Folder) -> None:
+    run(edison, project)
+    label_all(project)
+    members = "members: [{email: ann@example.com, role: reviewer}]\n"
+    project.write("edison.yaml", project.read("edison.yaml") + members)
+    assert edison(project, "calibrate", "--dry-run").code == 0
+    done = edison(project, "calibrate")
+    assert (done.code, "calibrate needs an editor" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "said"),
+    [
+        ("", "the rubric of hello has no calibration"),
+        (f"calibration: {{labels: {LABELS}}}\n", f"there are no labels in {LABELS}"),
+    ],
+)
+def test_without_labels_there_is_nothing_to_hold_judges_to(
+    edison: Edison, mini: Folder, calibration: str, said: str
+) -> None:
+    mini.write("rubrics/tone.yaml", mini.read("rubrics/tone.yaml") + calibration)
+    done = edison(mini, "calibrate", "hello")
+    assert (done.code, said in done.err) == (2, True), done.all
+
+
+def test_several_judges_are_reported_one_by_one_and_licensed_together(
+    edison: Edison, project: Folder
+) -> None:
+    project.write(
+        "models.yaml",
+        project.read("models.yaml")
+        + "other: {provider: sim, model: judge, options: {noise: 0.3}, params: {seed: 7}}\n",
+    )
+    project.edit("experiments/hello.yaml", "[judge]", "[judge, other]")
+    run(edison, project)
+    label_all(project)
+    found = calibrated(edison, project)
+    assert [report["judge"] for report in found["reports"]] == ["judge", "other", None]
+    assert found["reports"][2]["kappa"]["estimate"] == pytest.approx(1, abs=1e-4)
+    assert licence(project)["judges"] == ["judge", "other"]
+    assert "together" in edison(project, "calibrate", "--dry-run").out
+    assert run(edison, project)[1]["gates"][0]["verdict"] == "fail"
