@@ -17,6 +17,7 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.calibrating import Calibrating, Checked, asked_now, stored_only
 from edison_ci.execute.desk import NotAnswered
+from edison_ci.execute.people import people_of
 from edison_ci.judges.judging import panel_of
 from edison_ci.judges.licensing import standing_of, terms_of
 from edison_ci.operate.actors import Role
@@ -25,12 +26,15 @@ from edison_ci.operate.site import Site
 from edison_ci.stats.judge_check import Graded, check_criteria, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.database import open_database, open_reader
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.calibrating import Judged, Said
+    from edison_ci.execute.people import People
     from edison_ci.judges.judging import Panel
     from edison_ci.judges.licensing import Standing
     from edison_ci.stats.agreement import Agreement
@@ -53,7 +57,9 @@ class _Report:
     criteria: Mapping[str, JudgeTrust]
     """Of all judges together, worst first."""
     standing: Standing
-    written: bool
+    latest: tuple[str, People | None]
+    """The newest run of the experiment, and what people said of it; '' without a run."""
+    written: bool = False
 
     @property
     def together(self) -> JudgeCheck:
@@ -139,6 +145,7 @@ def _report(state: State, project: Project, experiment: Experiment, *, ask: bool
                 checked = asked_now(work, tools_for(state, project))
             except NotAnswered as error:
                 raise CallFailed(f"the judges could not be asked: {error}") from None
+        latest = _latest(reader, experiment.id)
     finally:
         reader.close()
     judges = {one.judge.name: _check(checked.answers, one.judge.name) for one in panel.judges}
@@ -148,7 +155,15 @@ def _report(state: State, project: Project, experiment: Experiment, *, ask: bool
         [one.human_criteria for one in checked.answers],
         [one.panel.criteria for one in checked.answers],
     )
-    return _Report(experiment, panel, checked, judges, criteria, standing, written=False)
+    return _Report(experiment, panel, checked, judges, criteria, standing, latest)
+
+
+def _latest(reader: sqlite3.Connection, experiment: str) -> tuple[str, People | None]:
+    try:
+        run = find_run(reader, experiment)
+    except UsageError:
+        return "", None  # labels may come from elsewhere
+    return run.id, people_of(reader, run)
 
 
 def _check(answers: Sequence[Judged], judge: str) -> JudgeCheck:
@@ -221,6 +236,10 @@ def _document(report: _Report) -> dict[str, Any]:
             }
             for name, trust in report.criteria.items()
         ],
+        "latest_run": {
+            "run_id": report.latest[0] or None,
+            "human": None if report.latest[1] is None else report.latest[1].as_json(),
+        },
         "licence": {
             "licensed": standing.licensed,
             "reason": standing.reason or None,
@@ -279,6 +298,10 @@ def _show(terminal: Terminal, report: _Report) -> None:
         for row in aligned(rows):
             terminal.result(f"  {row}")
         _criteria(terminal, report)
+    run_id, people = report.latest
+    for score in people.scores if people is not None else ():
+        for found in score.corrections:
+            terminal.result(f"  run {run_id}, {score.prompt} with {score.model}: {found.sentence}")
     _tell_standing(terminal, report)
 
 

@@ -22,6 +22,7 @@ from edison_ci.store.runs import find_cell, find_run, run_of_cell
 if TYPE_CHECKING:
     from edison_ci.plan.looks import Look
     from edison_ci.records import Json
+    from edison_ci.store.grades import ManualGrade
     from edison_ci.store.runs import Part
 
 _ID = re.compile("[0-9a-f]{12,24}")
@@ -110,6 +111,7 @@ def _document(found: Explained) -> dict[str, Any]:
             for opinion in found.opinions
         ],
         "head_to_head": [_rival(rival) for rival in found.rivals],
+        "people": [_person(grade) for grade in found.people],
         "take": cell.take,
         "takes": [_take(take) for take in found.takes],
     }
@@ -172,6 +174,19 @@ def _rival(rival: Rival) -> dict[str, Any]:
     }
 
 
+def _person(grade: ManualGrade) -> dict[str, Any]:
+    return {
+        "by": grade.actor,
+        "at": grade.graded_at,
+        "score": grade.score,
+        "scale": grade.scale or None,
+        "passed": grade.passed,
+        "criteria": dict(grade.criteria),
+        "note": redacted(grade.note),
+        "flagged": grade.flagged,
+    }
+
+
 def _take(take: Take) -> dict[str, Any]:
     return {
         "take": take.number,
@@ -216,6 +231,7 @@ def _show(terminal: Terminal, found: Explained) -> None:
     _grade(terminal, found)
     _judges(terminal, found)
     _rivals(terminal, found)
+    _people(terminal, found)
     _takes(terminal, found)
 
 
@@ -305,6 +321,16 @@ def _rivals(terminal: Terminal, found: Explained) -> None:
             named = {"this": "this one", "other": "the other", "tie": "a tie"}.get(winner, winner)
             where = f"shown {shown}: " if rival.asked else "nobody was asked: "
             terminal.result(f"  {where}{named}; {redacted(reason)}")
+
+
+def _people(terminal: Terminal, found: Explained) -> None:
+    if found.people:
+        terminal.result(Ink("--- people", bold=True))
+    for grade in found.people:
+        said = "no grade" if grade.score is None else f"{100 * grade.score:.0f}"
+        flag = ", flagged for a second look" if grade.flagged else ""
+        note = f": {redacted(grade.note)}" if grade.note else ""
+        terminal.result(f"{grade.actor}  {said}{flag}{note}")
 
 
 def _takes(terminal: Terminal, found: Explained) -> None:

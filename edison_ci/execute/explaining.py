@@ -20,6 +20,7 @@ from edison_ci.execute.output import parse_output
 from edison_ci.plan.fingerprint import plain
 from edison_ci.store.answers import answer_at
 from edison_ci.store.comparisons import comparisons_of
+from edison_ci.store.grades import last_grades
 from edison_ci.store.opinions import opinions_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
     from edison_ci.store.answers import Stored
     from edison_ci.store.comparisons import ComparisonRow
+    from edison_ci.store.grades import ManualGrade
     from edison_ci.store.opinions import OpinionRow
     from edison_ci.store.runs import CellRow, Part, Run
 
@@ -94,6 +96,8 @@ class Explained:
     """What each judge of the rubric said, by criterion."""
     rivals: tuple[Rival, ...] = ()
     """The answers that it was compared with."""
+    people: tuple[ManualGrade, ...] = ()
+    """What people said of the answer, each person's last word."""
 
     @property
     def counted(self) -> tuple[Part, ...]:
@@ -165,6 +169,11 @@ def explain(connection: sqlite3.Connection, project: Project, run: Run, cell: Ce
         opinions=opinions_of(connection, cell.id),
         rivals=tuple(
             _rival(connection, cell.id, row) for row in comparisons_of(connection, cell.id)
+        ),
+        people=tuple(
+            grade
+            for grade in last_grades(connection, run.experiment)
+            if grade.key == (cell.case_id, cell.address, cell.take)
         ),
     )
 

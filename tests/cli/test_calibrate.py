@@ -246,6 +246,18 @@ def test_the_report_says_how_the_judge_does_and_writes_the_licence(
     assert "agreement (kappa)" in shown
 
 
+def test_the_report_corrects_the_score_of_the_latest_run(edison: Edison, project: Folder) -> None:
+    run(edison, project)
+    for _ in range(20):
+        assert edison(project, "grade", "--next", "--grade", "0.1", "-q").code == 0
+    found = calibrated(edison, project)
+    (correction,) = found["latest_run"]["human"]["models"][0]["corrections"]
+    assert (correction["n"], correction["estimate"]) == (20, pytest.approx(0.1))
+    shown = edison(project, "calibrate").out
+    assert f"run {found['latest_run']['run_id']}, hello with small: Judge says " in shown
+    assert "Checked against 20 human labels it is " in shown
+
+
 def test_a_dry_run_writes_nothing(edison: Edison, project: Folder) -> None:
     run(edison, project)
     label_all(project)

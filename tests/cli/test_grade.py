@@ -157,6 +157,17 @@ def test_a_flag_is_no_grade_and_keeps_what_was_said(edison: Edison, ran: Folder)
     assert graded(edison, ran, "--list", "--flagged")["left"] == 1
 
 
+def test_explain_shows_what_people_said_beside_the_automatic_grade(
+    edison: Edison, ran: Folder
+) -> None:
+    graded(edison, ran, "--cell", "c1@small", "--grade", "2", "--note", "too short", "--flag")
+    shown = edison(ran, "explain", "c1@small").out
+    assert "--- people\nann@example.com  25, flagged for a second look: too short\n" in shown
+    (said,) = json.loads(edison(ran, "explain", "c1@small", "--json").out)["people"]
+    assert (said["by"], said["score"], said["flagged"]) == ("ann@example.com", 0.25, True)
+    assert json.loads(edison(ran, "explain", "c2@small", "--json").out)["people"] == []
+
+
 def test_a_grade_holds_in_every_run_that_has_the_same_answer(edison: Edison, ran: Folder) -> None:
     graded(edison, ran, "--cell", "c1@small", "--grade", "up")
     assert edison(ran, "run", "-q").code == 0
