@@ -69,18 +69,15 @@ def score_of(
     sample: RandomSample,
     *,
     who: str,
-    clustered: bool,
+    clusters: Mapping[str, str],
 ) -> Correction:
     """Correct the mean of automatic values by what people said of a random sample of the cases."""
     of = "pass_rate" if who.startswith("Pass rate") else "score"
     refused = _refused(of, sample, said)
     if refused is not None:
         return refused
-    found = corrected_mean(_labelled(scored, said, sample))
-    sentence = correction_sentence(found, who=who)
-    if clustered and found.interval is not None:
-        sentence += " Cases of one cluster were taken for independent: the margin is too narrow."
-    return _corrected(of, found, sentence)
+    found = corrected_mean(_labelled(scored, said, sample, clusters))
+    return _corrected(of, found, correction_sentence(found, who=who))
 
 
 def _refused(of: str, sample: RandomSample, said: Mapping[str, float]) -> Correction | None:
@@ -100,11 +97,12 @@ def change_of(
     sample: RandomSample,
     *,
     who: str,
+    clusters: Mapping[str, str],
 ) -> Iterator[Correction]:
     """Correct the change from the base by what people said of both sides (paired differences)."""
     if sample.n < FEWEST_LABELS:
         return
-    found = corrected_mean(_labelled(differences, said, sample), differences=True)
+    found = corrected_mean(_labelled(differences, said, sample, clusters), differences=True)
     if found.value is None or found.judge_mean is None:
         return
     likely = ""
@@ -168,13 +166,22 @@ def rate_of(counts: LabelCounts, passes: Mapping[str, float]) -> Iterator[Correc
 
 
 def _labelled(
-    everything: Mapping[str, float], said: Mapping[str, float], sample: RandomSample
+    everything: Mapping[str, float],
+    said: Mapping[str, float],
+    sample: RandomSample,
+    clusters: Mapping[str, str],
 ) -> Labelled:
     cases = sorted(sample.cases)
+    others = [case for case in everything if case not in sample.cases]
+    groups = None
+    if clusters:  # a case without one stands for itself
+        named = [[clusters.get(c, f"\0alone {c}") for c in some] for some in (cases, others)]
+        groups = (named[0], named[1])
     return Labelled(
         human=[said[case] for case in cases],
         judge=[everything[case] for case in cases],
-        unlabelled=[value for case, value in everything.items() if case not in sample.cases],
+        unlabelled=[everything[case] for case in others],
+        clusters=groups,
     )
 
 

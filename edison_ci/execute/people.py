@@ -241,10 +241,10 @@ def _scored(prompt: str, model: str, cases: _Cases, reading: _Reading) -> HumanS
     passed, voted = _values(cases, "passed", "human_pass")
     sample = _best(scored, rated or _values(cases, "composite", "score")[1], reading.seeds)
     corrections: list[Correction] = []
-    clustered = any(case.cluster is not None for case in cases.values())
+    clusters = _clusters(cases)
     if rated:
         sampled = _best(scored, rated, reading.seeds)
-        corrections.append(score_of(scored, rated, sampled, who=reading.who, clustered=clustered))
+        corrections.append(score_of(scored, rated, sampled, who=reading.who, clusters=clusters))
     if len(voted) > len(rated):  # somebody said up or down
         sampled = _best(passed, voted, reading.seeds)
         corrections.append(
@@ -253,7 +253,7 @@ def _scored(prompt: str, model: str, cases: _Cases, reading: _Reading) -> HumanS
                 voted,
                 sampled,
                 who=f"Pass rate: {reading.who[:1].lower()}{reading.who[1:]}",
-                clustered=clustered,
+                clusters=clusters,
             )
         )
     if reading.rubric is not None and not any(found.applies for found in corrections):
@@ -268,6 +268,10 @@ def _scored(prompt: str, model: str, cases: _Cases, reading: _Reading) -> HumanS
         sample,
         tuple(corrections),
     )
+
+
+def _clusters(cases: _Cases) -> dict[str, str]:
+    return {name: case.cluster for name, case in cases.items() if case.cluster is not None}
 
 
 def _values(cases: _Cases, automatic: str, human: str) -> tuple[dict[str, float], dict[str, float]]:
@@ -325,7 +329,8 @@ def _changes(
             found += sides_of(judged, graded, sorted(seen), f"{prompt} with {model}")
             differences = {case: judged[1][case] - judged[0][case] for case in both}
             said = {case: graded[1][case] - graded[0][case] for case in seen}
-            found += change_of(differences, said, _best(both, said, seeds), who=who)
+            sample, clusters = _best(both, said, seeds), _clusters(head)
+            found += change_of(differences, said, sample, who=who, clusters=clusters)
             break
     return tuple(found)
 

@@ -8,6 +8,7 @@ from elsewhere, with believable error rates, for `corrected_rate`.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from edison_ci.stats.arrays import TIE, Range, bounded
-from edison_ci.stats.intervals import mean_interval
+from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
 from edison_ci.stats.sampling import FEWEST_LABELS
@@ -56,6 +57,8 @@ class Labelled:
     judge: Floats
     unlabelled: Floats
     """The judge's scores of the cases without a label."""
+    clusters: tuple[Sequence[str], Sequence[str]] | None = None
+    """The cluster of each case with and without a label; None when cases are independent."""
 
 
 def corrected_mean(
@@ -82,7 +85,7 @@ def corrected_mean(
     says = float(everything.mean()) if everything.size else None
     if n < FEWEST_LABELS or others < 2:
         why = f"fewer than {FEWEST_LABELS} labels" if n < FEWEST_LABELS else "all cases labelled"
-        value, interval = _people_only(human, differences, level)
+        value, interval = _people_only(human, data.clusters, differences, level)
         return CorrectedMean(value, n, f"labels alone: {why}", interval, level, others, says, 0.0)
     variance = float(everything.var(ddof=1))
     trust = 0.0
@@ -92,11 +95,14 @@ def corrected_mean(
     gap = human - trust * judge
     mean = trust * float(rest.mean()) + float(gap.mean())
     se = math.sqrt(trust**2 * float(rest.var(ddof=1)) / others + float(gap.var(ddof=1)) / n)
-    method = "prediction-powered mean"
-    if se < TIE:
-        _, interval = _people_only(human, differences, level)
+    method, df = "prediction-powered mean", n - 1
+    if data.clusters is not None:
+        method, df = f"{method}, clustered", len(set(data.clusters[0])) - 1
+        se = _clustered_error(gap, trust * rest, data.clusters)
+    if se < TIE or df < 1:
+        _, interval = _people_only(human, data.clusters, differences, level)
         return CorrectedMean(mean, n, method, interval, level, others, says, trust)
-    reach = float(stdtrit(n - 1, 0.5 + level / 2)) * se
+    reach = float(stdtrit(df, 0.5 + level / 2)) * se
     value = min(1.0, max(low, mean))
     interval = Range(max(low, mean - reach), min(1.0, mean + reach))
     return CorrectedMean(value, n, method, interval, level, others, says, trust)
@@ -246,13 +252,36 @@ def side_bias(
     return SideBias(2 * found.value, found.n, found.method, interval, level, p)
 
 
+def _clustered_error(
+    gap: Array, scaled: Array, clusters: tuple[Sequence[str], Sequence[str]]
+) -> float:
+    """Return the standard error when cases of a cluster, labelled or not, move together.
+
+    Each cluster's share in the estimate is added up first; the sandwich is over clusters.
+    """
+    shares: dict[str, float] = defaultdict(float)
+    for values, groups in ((gap, clusters[0]), (scaled, clusters[1])):
+        moved = (values - values.mean()) / values.size
+        for group, share in zip(groups, moved.tolist(), strict=True):
+            shares[group] += share
+    count = len(shares)
+    return math.sqrt(count / (count - 1) * math.fsum(x * x for x in shares.values()))
+
+
 def _people_only(
-    human: Array, differences: bool, level: float
+    human: Array,
+    clusters: tuple[Sequence[str], Sequence[str]] | None,
+    differences: bool,
+    level: float,
 ) -> tuple[float | None, Range | None]:
+    groups = None if clusters is None else clusters[0]
     if differences:
-        found = paired_difference(human, level=level)
+        found = paired_difference(human, clusters=groups, level=level)
         return (None, None) if found is None else (found.value, found.interval)
-    shown = mean_interval(human, level=level)
+    if groups is None:
+        shown = mean_interval(human, level=level)
+    else:
+        shown = clustered_interval(human, groups, level=level)
     return (None, None) if shown is None else (shown.estimate, shown.interval)
 
 

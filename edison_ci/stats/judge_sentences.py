@@ -104,7 +104,10 @@ def correction_sentence(corrected: CorrectedMean, *, who: str = "Judge says") ->
     says = corrected.judge_mean or 0.0
     gap = says - corrected.value
     how = "generous" if gap > 0 else "strict"
-    bias = f"it is {100 * abs(gap):.0f} too {how}" if round(100 * abs(gap)) else "it is about right"
+    they = "it is" if "judge" in who.lower() else "they are"
+    bias = f"{they} {100 * abs(gap):.0f} too {how}"
+    if not round(100 * abs(gap)):
+        bias = f"{they} about right"
     return (
         f"{who} {100 * says:.0f}. Checked against {corrected.n} human labels "
         f"{bias}: corrected {value}{likely}."

@@ -206,3 +206,49 @@ def test_a_judge_that_favours_one_side_is_noticed() -> None:
     assert side_bias([], [], rng=rng) is None
     with pytest.raises(ValueError, match="head"):
         side_bias(base, [], rng=rng)
+
+
+# --- clusters -------------------------------------------------------------------------------------
+
+
+def test_every_case_for_itself_is_nearly_the_same_as_no_clusters() -> None:
+    draw = np.random.default_rng(5)
+    people, judge, rest = (draw.uniform(0, 1, n) for n in (40, 40, 200))
+    judge = 0.5 * judge + 0.5 * people
+    alone = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
+    plain = corrected_mean(Labelled(people, judge, rest))
+    clustered = corrected_mean(Labelled(people, judge, rest, alone))
+    assert plain.value == clustered.value
+    assert plain.interval is not None
+    assert clustered.interval is not None
+    assert clustered.method == "prediction-powered mean, clustered"
+    assert clustered.interval.low == pytest.approx(plain.interval.low, abs=0.003)
+
+
+def test_cases_that_are_copies_of_each_other_count_once() -> None:
+    draw = np.random.default_rng(5)
+    people, judge, rest = (draw.uniform(0, 1, n) for n in (40, 40, 200))
+    names = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
+    twice = (names[0] * 2, names[1] * 2)
+    once = corrected_mean(Labelled(people, judge, rest, names))
+    doubled = corrected_mean(
+        Labelled(*(np.concatenate((x, x)) for x in (people, judge, rest)), clusters=twice)
+    )
+    careless = corrected_mean(Labelled(*(np.concatenate((x, x)) for x in (people, judge, rest))))
+    widths = [
+        found.interval.high - found.interval.low
+        for found in (once, doubled, careless)
+        if found.interval is not None
+    ]
+    assert widths[1] == pytest.approx(widths[0], rel=0.05)
+    assert widths[2] < 0.8 * widths[0]
+
+
+def test_few_labels_of_clusters_stand_alone_with_the_interval_of_clusters() -> None:
+    found = corrected_mean(
+        Labelled([1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5, (["a", "a", "b", "b"], list("vwxyz")))
+    )
+    plain = corrected_mean(Labelled([1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5))
+    assert found.interval is not None
+    assert plain.interval is not None
+    assert found.interval.high - found.interval.low > plain.interval.high - plain.interval.low
