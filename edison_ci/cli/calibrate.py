@@ -298,8 +298,8 @@ def _show(terminal: Terminal, report: _Report) -> None:
         for row in aligned(rows):
             terminal.result(f"  {row}")
         _criteria(terminal, report)
-    run_id, people = report.latest
-    for score in people.scores if people is not None else ():
+    run_id, said = report.latest
+    for score in said.scores if said is not None else ():
         for found in score.corrections:
             terminal.result(f"  run {run_id}, {score.prompt} with {score.model}: {found.sentence}")
     _tell_standing(terminal, report)

@@ -86,5 +86,5 @@ class Keys:
             tty.setcbreak(sys.stdin, termios.TCSADRAIN)
 
     def _as_usual(self) -> None:
-        if termios is not None and self._usual is not None:
+        if self._usual is not None:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._usual)

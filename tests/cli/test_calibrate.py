@@ -76,9 +76,8 @@ def calibrated(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
 
 
 def licence(folder: Folder) -> dict[str, Any]:
-    value = read_yaml(folder.read("licences.yaml"), "licences.yaml").value
-    assert isinstance(value, dict)
-    (entry,) = value["licences"]  # type: ignore[misc]  # one rubric, one panel
+    value: Any = read_yaml(folder.read("licences.yaml"), "licences.yaml").value
+    (entry,) = value["licences"]
     assert isinstance(entry, dict)
     return entry
 

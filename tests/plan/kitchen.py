@@ -49,7 +49,17 @@ FILES = {
         "  - {name: Brevity, description: One short sentence only., weight: 0.5}\n"
         "calibration: {labels: labels/tone.jsonl}\n"
     ),
-    "labels/tone.jsonl": '{"case": "ada", "score": 1}\n',
+    "labels/tone.jsonl": (
+        '{"case": "ada", "by": "ann", "scale": "thumbs", "grade": 1, "output": "Hi"}\n'
+    ),
+    "licences.yaml": (
+        "licences:\n  - rubric: tone\n    judges: [judge]\n"
+        + "".join(
+            f"    {name}_hash: {'0' * 64}\n"
+            for name in ("models", "rubric", "instructions", "labels")
+        )
+        + "    n: 60\n    floor: 0.6\n    min_n: 50\n    date: 2026-11-15\n"
+    ),
     "datasets/names.jsonl": (
         '{"id": "ada", "input": {"name": "Ada"}, "expected": "Ada", "metadata": {"by": "me"}}\n'
         '{"id": "bo", "input": {"name": "Bo"}, "expected": "Bo", "tags": ["short"]}\n'
@@ -135,6 +145,7 @@ CHANGES = {
         "rubrics/tone.yaml", "weight: 0.5}\ncal", "weight: 0.5, required: true}\ncal", "hello"
     ),
     "labels of a rubric": Change("labels/tone.jsonl", "1", "0", "hello"),
+    "licence of a judge": Change("licences.yaml", "n: 60", "n: 61", "hello"),
     "schema of a check": Change("shapes/check.json", '"text"', '"reply"', "bye"),
     "code of a check": Change("checks/tone.py", "True", "False", "hello"),
     "program of a check": Change("checks/grade.sh", "echo 1", "echo 0", "bye"),

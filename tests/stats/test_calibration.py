@@ -231,10 +231,9 @@ def test_cases_that_are_copies_of_each_other_count_once() -> None:
     names = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
     twice = (names[0] * 2, names[1] * 2)
     once = corrected_mean(Labelled(people, judge, rest, names))
-    doubled = corrected_mean(
-        Labelled(*(np.concatenate((x, x)) for x in (people, judge, rest)), clusters=twice)
-    )
-    careless = corrected_mean(Labelled(*(np.concatenate((x, x)) for x in (people, judge, rest))))
+    more = [np.concatenate((x, x)) for x in (people, judge, rest)]
+    doubled = corrected_mean(Labelled(more[0], more[1], more[2], twice))
+    careless = corrected_mean(Labelled(more[0], more[1], more[2]))
     widths = [
         found.interval.high - found.interval.low
         for found in (once, doubled, careless)
