@@ -20,6 +20,7 @@ from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
+from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.decide.decisions import decisions_of
 from edison_ci.decide.rows import GateRow, looks_json
@@ -325,7 +326,8 @@ class Table:
             on_look=display.look,
         )
         try:
-            yield Session(match.project, match.experiment, tools, against=match.against)
+            project = on_terms_of_base(match.project)
+            yield Session(project, match.experiment, tools, against=match.against)
         finally:
             display.clear()
 

@@ -6,6 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.orders import Tools
 from edison_ci.operate.actors import Role
@@ -15,7 +16,8 @@ from edison_ci.providers.adapters import provider_for
 
 if TYPE_CHECKING:
     from edison_ci.cli.options import State
-    from edison_ci.config.load import Project
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.lanes import Lanes
 
 
 def require(project: Project, action: str) -> None:
@@ -25,14 +27,19 @@ def require(project: Project, action: str) -> None:
 
 def tools_for(state: State, project: Project) -> Tools:
     """Return the real providers, with keys from the environment, and the experiment's graders."""
+    trust = on_terms_of_base(project).trust
     provider = partial(
         provider_for,
         environ=os.environ,
         offline=state.offline,
         tree=project.tree,
-        trust=project.trust,
+        trust=trust,
     )
-    return Tools(provider, CellGrader.of, decide=partial(_decide, project))
+    return Tools(provider, _grading, decide=partial(_decide, project))
+
+
+def _grading(project: Project, experiment: Experiment, lanes: Lanes) -> CellGrader:
+    return CellGrader.of(on_terms_of_base(project), experiment, lanes)
 
 
 # Loaded late: a run without gates needs no statistics but its intervals.

@@ -49,6 +49,11 @@ class CommitTree:
         rest = (path[len(start) :] for path in self._paths if path.startswith(start))
         return sorted({path.partition("/")[0] for path in rest})
 
+    def under(self, path: str) -> list[str]:
+        """Return the files that are at a path or below it, sorted."""
+        wanted = inside(path)
+        return sorted(p for p in self._paths if p == wanted or p.startswith(f"{wanted}/"))
+
     def exists(self, path: str) -> bool:
         """Whether the commit has this file."""
         try:

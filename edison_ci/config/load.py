@@ -119,6 +119,10 @@ class Project:
     """Labels of people by the path of their file."""
     warnings: tuple[Problem, ...] = ()
     root: Path = field(default=Path())
+    proposed: bool = False
+    """Whether somebody proposes these files in a pull request: then `trust` is the base's, and
+    code comes from `code_root` only."""
+    code_root: Path | None = None
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name, or say which there are."""

@@ -80,7 +80,7 @@ class CheckGrader:
             (name, check, default if check.weight is None else check.weight)
             for name, check in file.named_checks().items()
         )
-        root = project.root if file_allows_code(project) else None
+        root = code_folder(project)
         return cls(tuple(checks), experiment.schemas, root)
 
     async def parts(self, case: Case, output: Output, paid: Paid) -> list[Part]:
@@ -102,9 +102,11 @@ class CheckGrader:
         return found
 
 
-def file_allows_code(project: Project) -> bool:
-    """Whether checks may run code of the repository."""
-    return project.file.settings.allow_code
+def code_folder(project: Project) -> Path | None:
+    """Return where checks find their code; None if they may not run any."""
+    if not project.file.settings.allow_code:
+        return None
+    return project.code_root if project.proposed else project.root
 
 
 def _part(name: str, check: Check, weight: float, answered: Answered) -> Part:

@@ -29,6 +29,9 @@ def caps_of(
     if experiment is not None and stop is not None and stop.daily_budget_usd is not None:
         day, limit = f"experiment:{experiment.id}", _microusd(stop.daily_budget_usd)
         caps.append(Cap(day, 1, microusd=limit, name="stop.daily_budget_usd"))
+    most = project.trust.budget_usd_max
+    if project.proposed and most is not None:
+        caps.append(Cap(run, None, microusd=_microusd(most), name="budget_usd_max of the base"))
     if monthly is not None:
         limit = _microusd(monthly)
         caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))

@@ -1,0 +1,151 @@
+"""A pull request decides neither where keys go, nor which code runs, nor how much is spent."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.loopback.fixture import loopback
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+    from tests.loopback.server import LoopbackServer
+
+__all__ = ["loopback"]
+
+KEY = "sk-canary-0123456789abcdef"
+EXPERIMENT = """\
+experiment: hello
+objective: Greet people by their name in a friendly way.
+prompts: [prompts/hello.md]
+models: [small]
+dataset: datasets/names.jsonl
+checks:
+  - {check}
+"""
+TRUST = "version: 1\nkeys:\n  - {{env: VENDOR_KEY, hosts: ['{host}']}}\n"
+CODE = "code: {allow: true, paths: [checks]}\n"
+
+
+def commit(project: Folder, message: str) -> None:
+    project.git("add", "--all", "--force")
+    project.git("commit", "--quiet", "--message", message)
+
+
+def laid_out(project: Folder, host: str, *, check: str = "contains: '{{ expected }}'") -> None:
+    model = f"provider: openai_compatible, model: m, base_url: {host}/v1, key_env: VENDOR_KEY"
+    project.write("models.yaml", f"small: {{{model}, price: {{in: 1, out: 2}}}}\n")
+    project.write("experiments/hello.yaml", EXPERIMENT.replace("{check}", check))
+    project.write(".edison/trust.yaml", TRUST.format(host=host))
+
+
+@pytest.fixture
+def proposal(mini: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Folder:
+    """A repository whose base trusts one host, with a branch checked out in a job for it."""
+    (mini.path / "rubrics/tone.yaml").unlink()
+    mini.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
+    laid_out(mini, "http://127.0.0.1:9")
+    mini.git("init", "--quiet", "--initial-branch=main")
+    commit(mini, "start")
+    base = mini.git("rev-parse", "HEAD")
+    mini.git("checkout", "--quiet", "-b", "change")
+    owner = {"login": "o"}
+    repository = {"id": 1, "full_name": "o/r", "owner": owner, "default_branch": "main"}
+    side = {"repo": {**repository, "fork": False}, "user": owner}
+    pull = {
+        "number": 7,
+        "draft": False,
+        "head": {**side, "ref": "change", "sha": base},
+        "base": {**side, "ref": "main", "sha": base},
+    }
+    event = {"number": 7, "pull_request": pull, "repository": repository}
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(tmp_path / "event.json"))
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    monkeypatch.setenv("GITHUB_ACTOR", "somebody")
+    monkeypatch.setenv("VENDOR_KEY", KEY)
+    return mini
+
+
+def test_a_key_goes_only_where_the_base_lets_it_go(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out(proposal, loopback.url)
+    commit(proposal, "send the key here")
+    done = edison(proposal, "run", "--yes")
+    assert done.code == 2, done.all
+    assert "would send VENDOR_KEY to" in done.all
+    assert loopback.requests == []
+    monkeypatch.delenv("GITHUB_EVENT_NAME")  # at home it is the owner who wrote it
+    assert edison(proposal, "run", "--yes").code == 0
+    assert KEY in str(loopback.requests[0].headers)
+
+
+def test_code_that_the_base_does_not_allow_does_not_run(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer
+) -> None:
+    laid_out(proposal, "http://127.0.0.1:9", check="python: checks/mine.py:check")
+    proposal.write("models.yaml", "small: {provider: sim, model: echo}\n")
+    proposal.write(".edison/trust.yaml", TRUST.format(host=loopback.url) + CODE)
+    marker = proposal.path / "PWNED"
+    proposal.write("checks/mine.py", f"open({str(marker)!r}, 'w')\ncheck = lambda *a: False\n")
+    commit(proposal, "run my code")
+    assert edison(proposal, "run", "--yes", "--allow-code").code == 0
+    assert not marker.exists()
+    with sqlite3.connect(proposal.path / ".edison/results.db") as connection:
+        (said,) = connection.execute("select distinct reason from part").fetchall()
+    assert "code of the repository is not allowed" in said[0]
+
+
+def test_code_of_the_base_runs_where_the_base_allows_it(
+    edison: Edison,
+    proposal: Folder,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    laid_out(proposal, loopback.url, check="python: checks/mine.py:check")
+    proposal.write(".edison/trust.yaml", TRUST.format(host=loopback.url) + CODE)
+    proposal.write("checks/mine.py", "def check(output, expected, case):\n    return True\n")
+    commit(proposal, "the base")
+    event = json.loads((tmp_path / "event.json").read_text())
+    event["pull_request"]["base"]["sha"] = proposal.git("rev-parse", "HEAD")
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    proposal.write("checks/mine.py", "def check(output, expected, case):\n    return False\n")
+    commit(proposal, "other code")
+    done = edison(proposal, "run", "--yes", "--allow-code", "--json")
+    assert done.code == 0, done.all
+    (run,) = json.loads(done.out)["runs"]
+    assert run["pass_rate"]["estimate"] == 1
+
+
+def test_the_base_limits_what_may_be_spent(
+    edison: Edison,
+    proposal: Folder,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    laid_out(proposal, loopback.url)
+    limited = TRUST.format(host=loopback.url) + "budget_usd_max: 0.000001\n"
+    proposal.write(".edison/trust.yaml", limited)
+    commit(proposal, "the base")
+    event = json.loads((tmp_path / "event.json").read_text())
+    event["pull_request"]["base"]["sha"] = proposal.git("rev-parse", "HEAD")
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "3")
+    proposal.write(".edison/trust.yaml", TRUST.format(host=loopback.url))
+    commit(proposal, "spend more")
+    done = edison(proposal, "run", "--yes")
+    assert done.code == 4, done.all
+    assert "budget_usd_max of the base" in done.all
+    with sqlite3.connect(proposal.path / ".edison/results.db") as connection:
+        assert connection.execute("select count(*) from answer").fetchone() == (0,)
