@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.decide.rows import looks_json
+from edison_ci.execute.detailing import detailed
 from edison_ci.execute.summary import as_json, interval_json
 from edison_ci.harmless import json_text
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from edison_ci.report.view import Report, RunView
 
 SCHEMA_VERSION = 1
+_NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -38,7 +41,10 @@ def document_text(report: Report) -> str:
 
 def _run(view: RunView) -> dict[str, Any]:
     return {
-        **as_json(view.summary, view.gates),
+        **detailed(as_json(view.summary, view.gates), view.summary.breakdown),
+        "looks": looks_json(view.gates),
+        "weak_prompts": [rival.as_json() for rival in view.weak],
+        **(_NO_JUDGES if view.summary.judges is None else view.summary.judges.as_json()),
         "labels": [*view.labels],
         "on": view.on,
         "material": [change._asdict() for change in view.material],

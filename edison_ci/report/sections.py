@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from edison_ci.decide.measured import Standing as Measured
     from edison_ci.execute.summary import PartScore
     from edison_ci.report.view import Change, Report, RunView
+    from edison_ci.store.breakdown import Facet
 
 ICONS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "⚠️", "skipped": "⏭️"}
 WORDS = {
@@ -91,6 +92,8 @@ def _run(view: RunView) -> Iterator[Section]:
     yield Section("", (), _scores(view))
     if view.changes:
         yield Section("", (), _changes(view))
+    if view.weak:
+        yield Section("", tuple(f"⚠️ {prose(rival.sentence)}" for rival in view.weak))
     if view.on == "head":
         yield from _details(view)
     if view.missing:
@@ -101,6 +104,10 @@ def _run(view: RunView) -> Iterator[Section]:
 def _details(view: RunView) -> Iterator[Section]:
     """Yield what the run on the base's material need not repeat."""
     yield from _moved(view)
+    kinds = tuple(_kind(facet) for facet in view.summary.breakdown.facets if facet.stands_out)
+    if kinds:
+        table = Table(("kind of case", "prompt", "model", "cases", "score", "than others"), kinds)
+        yield Section("", (), table, fold="Kinds of cases that stand out")
     parts = tuple(_part(part) for part in view.summary.parts if _tells(part))
     if parts:
         table = Table(("part", "mean", "fails", "no grade"), parts)
@@ -208,6 +215,17 @@ def _case(one: Change, moved: Moved) -> tuple[str, ...]:
     passes = before if before == after else f"{before} to {after}"
     names = (code(moved.case), code(one.prompt), code(one.model))
     return (*names, score(moved.a), score(moved.b), passes)
+
+
+def _kind(facet: Facet) -> tuple[str, ...]:
+    return (
+        f"{facet.facet} {code(facet.value)}",
+        code(facet.prompt) if facet.prompt else "all",
+        code(facet.model) if facet.model else "all",
+        f"{facet.cases:,}",
+        score(facet.composite.estimate),
+        change(facet.difference, None, None),
+    )
 
 
 def _tells(part: PartScore) -> bool:

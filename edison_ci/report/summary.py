@@ -6,14 +6,17 @@ decisions that were stored, and comparisons from `decide`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.decisions import Gate
 from edison_ci.decide.comparison import Setting, stand
 from edison_ci.decide.decisions import decisions_of
+from edison_ci.decide.judges_said import judges_said
 from edison_ci.decide.lineup import Choice
 from edison_ci.decide.measured import Place, standing_of
+from edison_ci.decide.pruning import weak_prompts
 from edison_ci.decide.roll import Roll
 from edison_ci.errors import UsageError
 from edison_ci.execute.changes import kept_snapshot
@@ -22,6 +25,8 @@ from edison_ci.report.material import material_changes, material_of
 from edison_ci.report.numbers import counted
 from edison_ci.report.together import companion_of
 from edison_ci.report.view import Change, Files, Finding, Report, RunView
+from edison_ci.store.comparisons import any_comparison
+from edison_ci.store.opinions import several_judges
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,13 +56,14 @@ def view_of(connection: sqlite3.Connection, run: Run, companion: Run | None = No
     """Return the picture of one run; `companion` is the same on the base's material."""
     snapshot = kept_snapshot(run)
     aside = frozenset(str(case) for case in snapshot.get("quarantine.yaml") or ())
-    summary, gates = summarize(connection, run), decisions_of(connection, run.id)
+    summary, gates = _summary(connection, run), decisions_of(connection, run.id)
     clusters = _clusters(connection, run)
     on = material_of(run)
     changed = material_changes(connection, run, companion) if on == "head" else ()
     scores = tuple(_scores(connection, run, Roll(clusters)))
     findings = tuple(_findings(connection, run))
     missing = tuple(_missing(summary, gates, aside))
+    weak = weak_prompts(connection, run) if len(summary.prompts) > 1 else ()
     # Comparing sets a table before the stored cells, so it comes after all that reads them.
     setting = Setting(tuple(_gates(gates)), clusters, aside)
     return RunView(
@@ -65,6 +71,7 @@ def view_of(connection: sqlite3.Connection, run: Run, companion: Run | None = No
         gates=gates,
         scores=scores,
         changes=tuple(_changes(connection, run, scores, setting)),
+        weak=weak,
         findings=findings,
         missing=missing,
         on=on,
@@ -73,6 +80,14 @@ def view_of(connection: sqlite3.Connection, run: Run, companion: Run | None = No
         quarantined=aside,
         files=_files(run, snapshot),
     )
+
+
+def _summary(connection: sqlite3.Connection, run: Run) -> RunSummary:
+    """Return the numbers of a run, with what its judges say beside the scores, if anything."""
+    summary = summarize(connection, run)
+    if any_comparison(connection, run.id) or several_judges(connection, run.id):
+        return replace(summary, judges=judges_said(connection, run.id))
+    return summary
 
 
 def _clusters(connection: sqlite3.Connection, run: Run) -> dict[str, str]:
@@ -173,6 +188,7 @@ def _missing(summary: RunSummary, gates: Sequence[GateRow], aside: frozenset[str
     if cells["error"]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.error_kinds.items())
         yield f"{cells['error']:,} of {cells['total']:,} cells ended in an error ({kinds})."
+    yield from _bounds(summary)
     for part in summary.parts:
         if part.errors:
             yield f"No grade by {part.kind} {part.name}: {counted(part.errors, 'answer')}."
@@ -190,3 +206,15 @@ def _missing(summary: RunSummary, gates: Sequence[GateRow], aside: frozenset[str
         yield f"Of unknown fate, and counted at the most they can cost: {lost}."
     if run.status == "COMPLETED" and not gates:
         yield "The experiment has no gates, so nothing was decided."
+
+
+def _bounds(summary: RunSummary) -> Iterator[str]:
+    """Say where scores lie, whatever the answers that are missing are worth."""
+    several = len(summary.by_model) > 1
+    for found in summary.breakdown.bounds:
+        worst, best = found.composite_worst, found.composite_best
+        if worst is None or best is None or several != bool(found.model):
+            continue
+        who = f"the score of {found.prompt} with {found.model}" if several else "the score"
+        without = counted(found.missing, "answer")
+        yield f"With {without} missing, {who} lies between {100 * worst:.1f} and {100 * best:.1f}."

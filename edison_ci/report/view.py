@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from edison_ci.decide.comparison import Standing
     from edison_ci.decide.measured import Standing as Measured
+    from edison_ci.decide.pruning import Rival
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.summary import RunSummary
     from edison_ci.store.runs import Run
@@ -73,6 +74,8 @@ class RunView:
     """Every prompt version with every model, head before base."""
     changes: tuple[Change, ...] = ()
     """Against the base, for each prompt with a model that both sides have."""
+    weak: tuple[Rival, ...] = ()
+    """Prompts that are shown to be worse than the best one of the run."""
     findings: tuple[Finding, ...] = ()
     missing: tuple[str, ...] = ()
     """What the numbers do not tell, in sentences."""

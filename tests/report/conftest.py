@@ -13,8 +13,10 @@ import pytest
 
 from docs.gates import Graded, Results
 from edison_ci.decide.decisions import write_decisions
+from edison_ci.decide.pruning import Rival
 from edison_ci.report.summary import report_of
 from edison_ci.report.view import Change, Files, Finding, MaterialChange, Report
+from edison_ci.store.breakdown import Facet, Shown
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.rollups import write_rollups
 from edison_ci.store.runs import NewRun, Part, find_run, move_run, start_run
@@ -240,12 +242,18 @@ def poisoned(report: Report, text: str) -> Report:
     return Report(views, failure=text or "(empty)")
 
 
+def _facet(text: str) -> Facet:
+    shown = Shown(0.5, 0.4, 0.6, 9, "sample")
+    return Facet(text, text, "tag", text, 9, shown, shown, -0.2, 0.001, 0.01, 3, stands_out=True)
+
+
 def _poisoned(view: RunView, text: str) -> RunView:
     summary = replace(
         view.summary,
         run=replace(view.run, experiment=text, base_ref=text, stopped_by=text),
         parts=tuple(replace(part, name=text) for part in view.summary.parts),
         prompts=((text, "b7c1e290"),),
+        breakdown=replace(view.summary.breakdown, facets=(_facet(text),)),
     )
     gates = tuple(
         replace(row, metric=text, prompt=text, model=text, sentence=f"Quality of {text} fell.")
@@ -273,6 +281,7 @@ def _poisoned(view: RunView, text: str) -> RunView:
         gates=gates,
         scores=scores,
         changes=changes,
+        weak=(Rival(text, text, 9, -0.2, 0.001, 0.05, "exact"),),
         findings=tuple(Finding(text, "safety", "flag", text, text, text) for _ in view.findings),
         missing=(text, *view.missing),
         material=tuple(MaterialChange(text, text, text) for _ in view.material),

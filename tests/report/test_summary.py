@@ -134,6 +134,7 @@ def test_what_is_missing_is_said(shelf: Shelf) -> None:
     assert view.missing == (
         "The run is PAUSED, stopped by budget: run: 20 of 80 cells are done.",
         "1 of 80 cells ended in an error (1 TIMEOUT).",
+        "With 1 answer missing, the score lies between 68.3 and 78.3.",
         "1 case is in quarantine: run and shown, but never gating.",
     )
 
