@@ -57,7 +57,7 @@ def base_beside(
     """Yield the background with a stored base, where a run has none and gates ask for one."""
     asked = any(gate.no_worse_than is not None for gate in gates)
     if background.has_base or run.base_commit is not None or not asked:
-        yield background
+        yield replace(background, asked=run.base_ref)
         return
     with stored_base(project, run, frozenset(background.quarantined)) as stored:
         yield replace(background, stored=stored)

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from edison_ci.cli.terminal import ODD, Ink
+from edison_ci.cli.terminal import ODD, Ink, counted
 
 if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
@@ -104,9 +104,10 @@ class Display:
 def _told(progress: Progress) -> str:
     spent = progress.tally.cost_microusd
     cost = f", {dollars(spent)}" if spent else ""
-    errors = f", {progress.cells['error']:,} errors" if progress.cells["error"] else ""
-    most = f"at most {progress.most:,}" if progress.most else f"{progress.total:,}"
-    return f"{progress.done:,} of {most} cells{errors}{cost}"
+    wrong = progress.cells["error"]
+    errors = f", {counted(wrong, 'error')}" if wrong else ""
+    most = f"at most {progress.most:,} cells" if progress.most else counted(progress.total, "cell")
+    return f"{progress.done:,} of {most}{errors}{cost}"
 
 
 def _most(progress: Progress) -> int:

@@ -13,10 +13,11 @@ from edison_ci.cli.breakdown import show_facets, without_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.run import document, told_of
-from edison_ci.cli.summary import STATUS_COLORS, points, show_run
-from edison_ci.cli.terminal import ODD, Ink, Terminal
+from edison_ci.cli.summary import STATUS_COLORS, points, show_run, spent
+from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
+from edison_ci.execute.changes import material_of
 from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
@@ -93,7 +94,7 @@ def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
             s.run.verdict or "-",
             points(s.overall.composite),
             f"{sum(s.cells.values()) - s.cells['total']:,}/{s.cells['total']:,}",
-            dollars(s.cost_microusd),
+            spent(s),
         )
         for s in summaries
     ]
@@ -103,6 +104,8 @@ def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
 def _marks(run: Run) -> str:
     """Return what keeps a run from being evidence."""
     marks = [word for word, on in (("simulated", run.simulated), ("part", run.partial)) if on]
+    if material_of(run) == "base":
+        marks.append(f"material of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""
 
 
@@ -165,7 +168,8 @@ def _tell(terminal: Terminal, event: Event) -> None:
     if event.type == "run:progress":
         share = 100 * data["done"] // max(data["total"], 1)
         cost = f", {dollars(data['cost_microusd'])}" if data["cost_microusd"] else ""
-        terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {data['total']:,} cells{cost}")
+        cells = counted(data["total"], "cell")
+        terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {cells}{cost}")
     elif event.type == "status:changed":
         color = STATUS_COLORS.get(data["to"], ODD)
         terminal.result(f"{clock}  {data['from']} -> ", Ink(data["to"], color))

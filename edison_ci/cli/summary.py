@@ -8,8 +8,9 @@ from edison_ci.cli.breakdown import show_breakdown, spread_of
 from edison_ci.cli.judges_said import show_judges
 from edison_ci.cli.people import show_people
 from edison_ci.cli.progress import dollars, span
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned
+from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
 from edison_ci.decide.rows import stopped_sentence
+from edison_ci.execute.changes import material_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.summary import PartScore, RunSummary, Scored
     from edison_ci.stats.intervals import Interval
+    from edison_ci.store.runs import Run
 
 STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
 
@@ -32,20 +34,7 @@ def show_run(
 ) -> None:
     """Print what a run found, and what to type next."""
     run = summary.run
-    head: list[str | Ink] = [
-        Ink(run.experiment, bold=True),
-        "  ",
-        Ink(run.status, STATUS_COLORS.get(run.status, ODD)),
-    ]
-    if run.stopped_by and run.status != "COMPLETED":
-        head.append(f" ({run.stopped_by})")
-    if run.simulated:
-        head.append(Ink("  simulated", ODD))
-    if run.trigger == "replay":
-        head.append(Ink("  replayed", ODD))
-    if run.partial:
-        head.append(Ink("  part of the cases", ODD))
-    terminal.result(*head)
+    _headline(terminal, run)
     _prompts(terminal, summary)
     for row in aligned(_score_rows(summary), right=frozenset({3})):
         terminal.result("  " + row)
@@ -68,6 +57,24 @@ def show_run(
         terminal.result(f"  skipped {case}: {reason}")
     if run.status in ("PAUSED", "FAILED"):
         terminal.note(f"Go on with: edison resume {run.id}")
+
+
+def _headline(terminal: Terminal, run: Run) -> None:
+    """Print what ran, how it ended, and what keeps it from being evidence."""
+    stopped = f" ({run.stopped_by})" if run.stopped_by and run.status != "COMPLETED" else ""
+    marks = {
+        "simulated": run.simulated,
+        "replayed": run.trigger == "replay",
+        "part of the cases": run.partial,
+        f"on the material of {run.base_ref}": material_of(run) == "base",
+    }
+    terminal.result(
+        Ink(run.experiment, bold=True),
+        "  ",
+        Ink(run.status, STATUS_COLORS.get(run.status, ODD)),
+        stopped,
+        *(Ink(f"  {mark}", ODD) for mark, on in marks.items() if on),
+    )
 
 
 def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -> None:
@@ -99,7 +106,8 @@ def _change(terminal: Terminal, summary: RunSummary) -> None:
     elif found.low is not None and found.high is not None:
         change += f" ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
     terminal.result(
-        f"  {change} against {at}, which has {points(found.composite)}; {found.n:,} cases in common"
+        f"  {change} against {at}, which has {points(found.composite)}; "
+        f"{counted(found.n, 'case')} in common"
     )
 
 
@@ -119,17 +127,24 @@ def _score_rows(summary: RunSummary) -> list[tuple[str, ...]]:
         name = f"{scored.prompt} with {scored.model}" if several else scored.model
         rows.append((name, *_numbers(scored)))
     if len(summary.by_model) > 1:
-        rows.append(("all", *_numbers(summary.overall)))
+        rows.append(("all", *_numbers(summary.overall, cost=spent(summary))))
     return rows if len(rows) > 1 else [("nothing was graded",)]
 
 
-def _numbers(scored: Scored) -> tuple[str, ...]:
+def _numbers(scored: Scored, *, cost: str = "") -> tuple[str, ...]:
     return (
         points(scored.composite),
         rate(scored.pass_rate),
-        dollars(scored.cost_microusd),
+        cost or dollars(scored.cost_microusd),
         _latency(scored),
     )
+
+
+def spent(summary: RunSummary) -> str:
+    """Return what a run cost, marked where some of it is not known for sure."""
+    calls = summary.calls
+    about = "~" if calls["unknown"] or calls["estimated"] or summary.run.moving else ""
+    return f"{about}{dollars(summary.cost_microusd)}"
 
 
 def _latency(scored: Scored) -> str:
@@ -160,7 +175,9 @@ def _parts(terminal: Terminal, summary: RunSummary) -> None:
 def _part_row(part: PartScore) -> tuple[str, ...]:
     failed = f"{part.graded - part.passed:,} of {part.graded:,} fail"
     if part.kind in ("safety", "flag"):
-        failed = f"{part.graded:,} flagged"
+        flagged = part.graded - part.blocked
+        told = ((flagged, "flagged"), (part.blocked, "blocked"))
+        failed = ", ".join(f"{count:,} {word}" for count, word in told if count)
     return (f"{part.kind} {part.name}", failed, "", _errors(part))
 
 
@@ -178,15 +195,15 @@ def _counts(terminal: Terminal, summary: RunSummary) -> None:
     )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.error_kinds.items())
     errors = f" ({kinds})" if kinds else ""
-    terminal.result(f"  {summary.cells['total']:,} cells: {counts or 'none done'}{errors}")
+    cells = counted(summary.cells["total"], "cell")
+    terminal.result(f"  {cells}: {counts or 'none done'}{errors}")
     calls = summary.calls
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
     unknown = f", {calls['unknown']:,} of unknown fate" if calls["unknown"] else ""
     seconds = f" in {span(summary.wall_s)}" if summary.wall_s is not None else ""
-    about = "~" if calls["unknown"] or summary.run.moving else ""
     terminal.result(
-        f"  {calls['made']:,} calls made, {calls['reused']:,} reused{retried}{unknown}; "
-        f"{about}{dollars(summary.cost_microusd)}{seconds}"
+        f"  {counted(calls['made'], 'call')} made, {calls['reused']:,} reused{retried}{unknown}; "
+        f"{spent(summary)}{seconds}"
     )
 
 

@@ -21,7 +21,7 @@ from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.other_metrics import points_margin
 from edison_ci.stats.paired import Pairs, unpaired_difference
-from edison_ci.stats.sentences import cases, chance, points, signed
+from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _notes(found: Paired, lineup: Lineup) -> list[str]:
     notes, matching = [], lineup.matching
     total = len(found.cases) + found.missing
     if found.missing > WARN_MISSING * total:
-        notes.append(f"{found.missing:,} of {total:,} cases are missing on one side")
+        notes.append(f"{found.missing:,} of {cases(total)} are missing on one side")
     if 0 < len(found.cases) < _FEW:
         notes.append("very few cases")
     for what, names in (
@@ -329,7 +329,7 @@ def _sentence(outcome: Outcome, found: Comparison) -> str:
         )
     more = ""
     if found.n_more is not None:
-        more = f" About {found.n_more:,} more cases would settle it if nothing really changed."
+        more = f" About {more_cases(found.n_more)} would settle it if nothing really changed."
     return f"Not yet known: from A to B {change} {on}.{more}"
 
 

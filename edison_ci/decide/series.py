@@ -155,8 +155,9 @@ def drift_of(
     if not series:
         return None
     if len(series) <= REFERENCE_RUNS:
+        runs = f"{len(series)} run{'' if len(series) == 1 else 's'}"
         need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
-        return Drift(len(series), None, None, f"{len(series)} runs since the last change: {need}.")
+        return Drift(len(series), None, None, f"{runs} since the last change: {need}.")
     times = _increasing([point.day for point in series])
     means = [point.composite.estimate for point in series if point.composite is not None]
     scores = [{"all cases": mean} for mean in means]

@@ -46,6 +46,8 @@ class Background:
     """What stands in for a base that was not measured with the run."""
     unlicensed: Mapping[str, str] = field(default_factory=dict)
     """Metrics that judges may not decide, and why: their gates are advisory."""
+    asked: str | None = None
+    """The commit that it was to be compared with, as it was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ def _asked(gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
         groups = [(subject, (subject,)) for subject in heads]
     evidence = sides.compared if comparing else sides.alone
     if evidence is None:
-        reason = background.stored.told or wording.NO_BASE
+        reason = background.stored.told or wording.no_base(background.asked)
         return [_Asked(gate, subject, None, reason) for subject, _ in groups]
     bases = sides.bases if comparing else frozenset(heads)
     stored = background.stored if comparing and not background.has_base else None

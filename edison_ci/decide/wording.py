@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.stats.judge_sentences import win_sentence
-from edison_ci.stats.sentences import cases, chance, gate_sentence, signed
+from edison_ci.stats.sentences import cases, chance, gate_sentence, more_cases, signed
 from edison_ci.stats.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision
 
-NO_BASE = "No base to compare with: get one with `edison run --against REF`, such as main."
 MORE_DRAWS = "More draws need both sides in one run: `edison run --against REF`."
 WAITING = "Decided when sampling stops."
 NEAR = "perhaps a real drop close to your tolerance"
 IDENTICAL = "nothing to compare: identical outputs by construction"
+
+
+def no_base(asked: str | None) -> str:
+    """Say that there is no base, and how to get one unless that has been done."""
+    if asked is not None:
+        return f"Nothing to compare with: {asked} has no such experiment."
+    return "No base to compare with: get one with `edison run --against REF`, such as main."
 
 
 def no_base_of(subject: Subject | None) -> str:
@@ -45,7 +51,7 @@ def comparison(decision: GateDecision, metric: Metric) -> str:
     if NEAR in decision.notes and decision.value is not None and decision.interval is not None:
         low, high = (signed(end) for end in decision.interval)
         more = decision.n_more
-        further = f" About {more:,} more cases would settle it if it stays so." if more else ""
+        further = f" About {more_cases(more)} would settle it if it stays so." if more else ""
         said = f"Changed by {signed(decision.value)} (likely {low} to {high}): {NEAR}.{further}"
         return _noted(said, decision)
     if decision.kind == "relative" and decision.value is None:
@@ -217,8 +223,11 @@ def amount(metric: Metric, value: float) -> str:
 
 
 def _counted(metric: Metric, share: Share) -> str:
-    done = "calls ended in an error" if metric.name == "errors" else f"answers show {metric.said}"
-    return f"{share.hits:,} of {share.of:,} {done} ({_percent(share.value or 0.0)})"
+    noun, done = "answer", f"show{'s' if share.hits == 1 else ''} {metric.said}"
+    if metric.name == "errors":
+        noun, done = "cell", "ended in an error"
+    of = f"{share.of:,} {noun}{'' if share.of == 1 else 's'}"
+    return f"{share.hits:,} of {of} {done} ({_percent(share.value or 0.0)})"
 
 
 def _from_nothing(decision: GateDecision, metric: Metric) -> str:
@@ -239,7 +248,7 @@ def _keeps(decision: GateDecision) -> str:
 def _further(decision: GateDecision) -> str:
     if decision.n_more is None:
         return ""
-    return f" About {decision.n_more:,} more cases like these would settle it."
+    return f" About {more_cases(decision.n_more)} like these would settle it."
 
 
 def _gone(decision: GateDecision) -> str:

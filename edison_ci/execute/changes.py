@@ -31,6 +31,12 @@ def kept_snapshot(run: Run) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def material_of(run: Run) -> str | None:
+    """Return whose material a comparison was made on: `head`, `base`; None without a base."""
+    against = kept_snapshot(run).get("command line", {}).get("against")
+    return None if not against else str(against.get("material", "head"))
+
+
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the places whose content is not what it was."""
     return [key for key in {**now, **before} if before.get(key) != now.get(key)]

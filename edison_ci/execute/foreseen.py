@@ -56,7 +56,8 @@ def with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
 def _reason(reused: int, project: Project) -> str:
     days = project.file.settings.reuse_days
     if reused:
-        return f"{reused:,} calls are answered by what is stored and not older than {days} days"
+        calls = "1 call is" if reused == 1 else f"{reused:,} calls are"
+        return f"{calls} answered by what is stored and not older than {days} days"
     return f"what is stored is of other prompts, models or cases, or older than {days} days"
 
 

@@ -174,7 +174,7 @@ class CellGrader:
         safety = self.experiment.file.safety
         screened = screen(output.raw, safety)
         found = [
-            Part(kind, "safety", 0.0, None, 0.0, "ok", screened.status)
+            Part(kind, "safety", 0.0, None, 0.0, "ok", getattr(safety, kind))
             for kind in sorted(screened.kinds)
         ]
         if screened.status == "block":  # what is blocked is not shown to anybody, judges included

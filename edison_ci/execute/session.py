@@ -44,7 +44,15 @@ from edison_ci.providers.budgeting import Purse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim, spent
 from edison_ci.store.owners import Owner, only_one
-from edison_ci.store.runs import NewRun, done_statuses, find_run, move_run, start_run, wanted
+from edison_ci.store.runs import (
+    NewRun,
+    done_statuses,
+    find_run,
+    move_run,
+    reused_answers,
+    start_run,
+    wanted,
+)
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -213,7 +221,7 @@ class Session:
             labels={p.id: label_of(p, self._project.root) for p in self._experiment.prompts},
             cells_planned=plan.cells + plan.skipped,
             simulated=plan.simulated,
-            partial=options.selection.partial,
+            partial=plan.partial,
             owner=owner,
             base_ref=self._against.ref if self._against is not None else None,
             base_commit=self._against.commit if self._against is not None else None,
@@ -361,8 +369,7 @@ class Session:
                     verdict = verdict or "skipped"
                 change |= {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
                 change["verdict"] = verdict
-                before = held.resumed.reused if held.resumed is not None else 0
-                change["reused"] = before + progress.tally.reused
+                change["reused"] = reused_answers(held.reader, held.run_id)
             await held.writer.write(move_run(held.run_id, step, self._now(), **change))
         await bulletin.end(status, progress)
         return Ended(held.run_id, status, code, progress, held.kept)

@@ -7,12 +7,14 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from edison_ci.execute.changes import material_of
 from edison_ci.plugins import later
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 from edison_ci.store.breakdown import Breakdown, breakdown_of
 from edison_ci.store.grades import held_to_people
 from edison_ci.store.rollups import typical
 from edison_ci.store.runs import Run, cell_statuses
+from edison_ci.store.spending import calls_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,6 +64,8 @@ class PartScore:
     passed: int
     mean: float | None
     errors: int
+    blocked: int = 0
+    """Answers that a screen kept back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         overall=_overall(connection, run.id, sum(costs.values())),
         by_model=tuple(_by_model(connection, run.id, costs)),
         parts=tuple(_parts(connection, run.id)),
-        calls=_calls(connection, run),
+        calls=calls_of(connection, run),
         cost_microusd=sum(costs.values()),
         tokens_in=used[0],
         tokens_out=used[1],
@@ -244,7 +248,8 @@ def _latencies(
 def _parts(connection: sqlite3.Connection, run_id: str) -> list[PartScore]:
     rows = connection.execute(
         "select p.name, p.kind, count(p.score), coalesce(sum(p.passed), 0), avg(p.score), "
-        "sum(p.status = 'error') from cell c join part p on p.cell_id = c.id "
+        "sum(p.status = 'error'), sum(p.kind = 'safety' and c.status = 'blocked' "
+        "and p.reason <> 'flag') from cell c join part p on p.cell_id = c.id "
         "where c.run_id = ? and c.side = 'head' group by p.name, p.kind order by min(c.rowid)",
         (run_id,),
     )
@@ -262,25 +267,6 @@ def _costs(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
         (run_id,),
     )
     return dict(rows.fetchall())
-
-
-def _calls(connection: sqlite3.Connection, run: Run) -> dict[str, int]:
-    states = dict(
-        connection.execute(
-            "select state, count(*) from attempt where run_id = ? and phase <> 'replay' "
-            "group by state",
-            (run.id,),
-        ).fetchall()
-    )
-    (attempts, addresses) = connection.execute(
-        "select count(*), count(distinct address) from attempt where run_id = ?", (run.id,)
-    ).fetchone()
-    return {
-        "made": states.get("settled", 0),
-        "reused": run.reused,
-        "retried": attempts - addresses,
-        "unknown": states.get("unknown", 0),
-    }
 
 
 def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
@@ -353,6 +339,7 @@ def as_json(summary: RunSummary, rows: Sequence[Row] = ()) -> dict[str, Any]:
                 "passed": part.passed,
                 "mean": part.mean,
                 "errors": part.errors,
+                "blocked": part.blocked,
             }
             for part in summary.parts
         ],
@@ -366,6 +353,7 @@ def _against(summary: RunSummary) -> dict[str, Any] | None:
     return {
         "ref": run.base_ref,
         "commit": run.base_commit,
+        "material": material_of(run),
         "composite": interval_json(found.composite) if found else None,
         "difference": found.as_json() if found else None,
     }

@@ -60,6 +60,8 @@ class Plan:
     """Cases in each shard, when shards were asked for."""
     looks: Kind | None = None
     """How a comparison would be looked at; None if once, at the end."""
+    partial: bool = False
+    """Whether cases of the dataset are left out."""
     warnings: list[Problem] = field(default_factory=list)
 
     @property
@@ -175,6 +177,7 @@ def bare_plan(
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
         looks=kind_of_looks(experiment.file.gates, experiment.file.stop),
+        partial=survey.seen < check.cases,
         warnings=only_warnings(check.problems),
     )
 

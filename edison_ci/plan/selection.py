@@ -29,11 +29,6 @@ class Selection:
     draws: int | None = None
     shard: Shard | None = None
 
-    @property
-    def partial(self) -> bool:
-        """Whether cases are left out."""
-        return bool(self.cases or self.tags or self.limit is not None or self.shard)
-
     def narrow(self, experiment: Experiment) -> Experiment:
         """Return the experiment with the chosen models and number of draws only."""
         models = experiment.models

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edison_ci.stats.ab import Outcome
 from edison_ci.stats.convergence import verified
 from edison_ci.stats.drift import REFERENCE_RUNS
-from edison_ci.stats.sentences import cases, chance, points, signed
+from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ def comparison_sentence(comparison: Comparison, *, a: str = "A", b: str = "B") -
         Outcome.UNCLEAR: f"Not enough data: {change}.",
     }[comparison.outcome]
     if comparison.n_more is not None:
-        said += f" About {comparison.n_more:,} more cases would show if they are the same."
-    said += f" {len(comparison.fixed)} cases fixed, {len(comparison.broken)} broken."
+        said += f" About {more_cases(comparison.n_more)} would show if they are the same."
+    said += f" {cases(len(comparison.fixed))} fixed, {len(comparison.broken)} broken."
     return " ".join([said, *(note[:1].upper() + note[1:] + "." for note in comparison.notes)])
 
 

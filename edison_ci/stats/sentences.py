@@ -52,6 +52,11 @@ def cases(n: int) -> str:
     return f"{n:,} case" if n == 1 else f"{n:,} cases"
 
 
+def more_cases(n: int) -> str:
+    """Return a number of further cases: 1 more case, 50 more cases."""
+    return f"{n:,} more case" if n == 1 else f"{n:,} more cases"
+
+
 def score_sentence(score: Interval | None) -> str:
     """Say a score with its error bar (STATS 4)."""
     if score is None:
@@ -220,7 +225,7 @@ def _level(decision: GateDecision, what: str) -> str:
     said = f"{what} {value}: not clear whether it keeps the limit of {asked}."
     if decision.n_more is None:
         return said
-    return f"{said} About {decision.n_more:,} more cases like these would settle it."
+    return f"{said} About {more_cases(decision.n_more)} like these would settle it."
 
 
 def _relative(decision: GateDecision, what: str) -> str:

@@ -201,3 +201,26 @@ def test_a_prompt_is_compared_on_a_model_that_the_base_only_lists(
     assert run["against"]["difference"]["estimate"] > 0
     composite = next(row for row in run["gates"] if row["metric"] == "composite")
     assert (composite["model"], composite["verdict"]) == ("large", "pass")
+
+
+def test_a_base_without_the_experiment_is_not_asked_for_again(edison: Edison, shop: Folder) -> None:
+    shop.git("rm", "--quiet", "--cached", "experiments/support-reply.yaml")
+    shop.git("commit", "--quiet", "--message", "without it")
+    for command in (("run", "--against", "main"), ("gate",)):
+        said = edison(shop, *command).out
+        assert "SKIPPED  composite" in said
+        assert "Nothing to compare with: main has no such experiment." in said
+        assert "get one with" not in said
+
+
+def test_both_summaries_say_on_which_material_they_are(edison: Edison, shop: Folder) -> None:
+    improve(shop)
+    shop.edit("experiments/support-reply.yaml", "words: {max: 120", "words: {max: 121")
+    done = edison(shop, "run", "--against", "main")
+    first, second = (s for s in done.out.splitlines() if s.startswith("support-reply  "))
+    assert first.endswith("  on the material of main")
+    assert "material" not in second
+    listed = edison(shop, "status").out.splitlines()
+    assert [("material of main" in row) for row in listed[1:]] == [False, True]
+    found = json.loads(edison(shop, "status", "--json").out)["runs"]
+    assert [run["against"]["material"] for run in found] == ["head", "base"]

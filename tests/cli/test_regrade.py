@@ -61,7 +61,13 @@ def test_changed_checks_make_a_new_run_of_the_same_answers(edison: Edison, proje
     told = regraded(edison, project)
     (run,) = told["runs"]
     assert (run["trigger"], run["status"], run["simulated"]) == ("regrade", "COMPLETED", True)
-    assert run["calls"] == {"made": 0, "reused": 2 * CASES, "retried": 0, "unknown": 0}
+    assert run["calls"] == {
+        "made": 0,
+        "reused": 2 * CASES,
+        "retried": 0,
+        "unknown": 0,
+        "estimated": 0,
+    }
     assert (run["pass_rate"]["estimate"], run["partial"]) == (0.0, False)
     assert told["regraded"]["run_id"] == first
     assert ask(project, cells.format(first)) == before, "what was found stays as it was"

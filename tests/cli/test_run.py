@@ -81,7 +81,7 @@ def test_the_document_has_the_promised_keys(edison: Edison, project: Folder) -> 
     assert run["cells"] == {
         "total": CASES, "ok": CASES, "malformed": 0, "error": 0, "blocked": 0, "skipped": 0,
     }  # fmt: skip
-    assert run["calls"] == {"made": CASES, "reused": 0, "retried": 0, "unknown": 0}
+    assert run["calls"] == {"made": CASES, "reused": 0, "retried": 0, "unknown": 0, "estimated": 0}
     assert run["models"][0]["latency_ms"]["p95"] is None, (
         "40 calls say nothing of a 95th percentile"
     )
@@ -93,7 +93,13 @@ def test_the_document_has_the_promised_keys(edison: Edison, project: Folder) -> 
 def test_a_second_run_costs_nothing_and_says_the_same(edison: Edison, project: Folder) -> None:
     first = document(edison(project, "run", "--json").out)["runs"][0]
     again = document(edison(project, "run", "--json").out)["runs"][0]
-    assert again["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0}
+    assert again["calls"] == {
+        "made": 0,
+        "reused": CASES,
+        "retried": 0,
+        "unknown": 0,
+        "estimated": 0,
+    }
     assert again["composite"] == first["composite"]
     fresh = document(edison(project, "run", "--no-cache", "--json").out)["runs"][0]
     assert fresh["calls"]["made"] == CASES
@@ -438,7 +444,7 @@ def test_a_replay_costs_nothing_names_what_it_lacks_and_leaves_the_books_in_orde
     assert "@small: the recording has no answer to call" in done.out
     assert edison(project, "db", "check").code == 0
     (live,) = document(edison(project, "run", "--json").out)["runs"]
-    assert live["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0}
+    assert live["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0, "estimated": 0}
     assert rows(project, "select count(*) from cell c join answer a using (address, take) where "
                 f"run_id = '{live['run_id']}' and cost_kind = 'replayed'") == [(0,)]  # fmt: skip
 

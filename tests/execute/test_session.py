@@ -208,7 +208,13 @@ def test_the_summary_has_intervals_and_counts(project: Folder) -> None:
         "total": CASES, "ok": CASES, "malformed": 0, "error": 0, "blocked": 0, "skipped": 0,
     }  # fmt: skip
     assert found["simulated"] is True
-    assert found["calls"] == {"made": CASES, "reused": 0, "retried": 0, "unknown": 0}
+    assert found["calls"] == {
+        "made": CASES,
+        "reused": 0,
+        "retried": 0,
+        "unknown": 0,
+        "estimated": 0,
+    }
     composite = found["composite"]
     assert composite["low"] < composite["estimate"] < composite["high"]
     assert found["cost_microusd"] > 0

@@ -1,0 +1,129 @@
+"""How a run is summed up: which words, which marks, and what to type next."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6"
+
+
+@pytest.fixture
+def one(mini: Folder) -> Folder:
+    """A project of one case that one check grades, answered by its own words."""
+    mini.write("models.yaml", "small: {provider: sim, model: echo}\n")
+    mini.write("datasets/names.jsonl", '{"id": "ada", "input": {"name": "Ada"}}\n')
+    mini.edit("experiments/hello.yaml", "rubric: rubrics/tone.yaml\n", "")
+    mini.edit("experiments/hello.yaml", "judges: {pointwise: [judge]}\n", "")
+    mini.edit("experiments/hello.yaml", '- contains: "{{ expected }}"', "- contains: Ada")
+    return mini
+
+
+def told(text: str) -> dict[str, Any]:
+    (run,) = json.loads(text)["runs"]
+    assert isinstance(run, dict)
+    return run
+
+
+def change(folder: Folder, sql: str) -> None:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        connection.execute(sql)
+
+
+def test_one_of_anything_is_said_in_the_singular(edison: Edison, one: Folder) -> None:
+    done = edison(one, "run")
+    assert "  1 cell: 1 ok" in done.out
+    assert "  1 call made, 0 reused" in done.out
+    assert "1 of 1 cell" in done.err
+    assert "hello: 1 case, 1 cell" in done.err
+    assert "1 call is answered by what is stored" in edison(one, "plan").out
+
+
+def test_errors_are_counted_in_cells(edison: Edison, one: Folder) -> None:
+    one.edit(
+        "experiments/hello.yaml",
+        "{metric: composite, no_worse_than: base, margin: 10pp}",
+        "{metric: errors, at_most: 5%}",
+    )
+    assert "errors: 0 of 1 cell ended in an error (0%)" in edison(one, "run").out
+
+
+def test_what_a_screen_kept_back_is_called_blocked(edison: Edison, one: Folder) -> None:
+    rows = (
+        {"id": "key", "input": {"name": KEY}},
+        {"id": "mail", "input": {"name": "ada@corp.com"}},
+        {"id": "both", "input": {"name": f"bo@corp.com {KEY}"}},
+    )
+    one.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    one.edit("experiments/hello.yaml", "checks:", "safety: {secrets: block, pii: flag}\nchecks:")
+    done = edison(one, "run")
+    lines = {
+        line.split("  ")[2].strip(): line for line in done.out.splitlines() if "safety" in line
+    }
+    assert lines["safety secrets"].endswith("2 blocked")
+    assert lines["safety pii"].endswith("2 flagged")
+    parts = told(edison(one, "status", "latest", "--json").out)["parts"]
+    assert {p["name"]: p["blocked"] for p in parts if p["kind"] == "safety"} == {
+        "pii": 0,
+        "secrets": 2,
+    }
+
+
+def test_what_a_run_bought_itself_is_not_reused_when_it_goes_on(
+    edison: Edison, mini: Folder
+) -> None:
+    assert told(edison(mini, "run", "--json").out)["calls"]["made"] == 4
+    # As a process leaves it that was killed between an answer and its grade.
+    for table, column in (("part", "cell_id"), ("judgment", "cell_id"), ("cell", "id")):
+        change(
+            mini,
+            f"delete from {table} where {column} in (select id from cell where case_id = 'ada')",
+        )
+    change(mini, "update run set status = 'PAUSED', complete = 0")
+    change(
+        mini,
+        "insert into attempt (address, run_id, model, phase, state, est_microusd, est_tokens, "
+        "owner, sent_at) select address, run_id, model, phase, 'unknown', est_microusd, "
+        "est_tokens, 'another process', sent_at from attempt where id = 1",
+    )
+    calls = told(edison(mini, "resume", "--json").out)["calls"]
+    assert calls == {"made": 4, "reused": 0, "retried": 0, "unknown": 1, "estimated": 0}
+    assert told(edison(mini, "run", "--json").out)["calls"]["reused"] == 4
+
+
+def test_a_limit_that_leaves_nothing_out_makes_no_part(edison: Edison, mini: Folder) -> None:
+    assert told(edison(mini, "run", "--limit", "9999", "--json").out)["partial"] is False
+    assert told(edison(mini, "run", "--limit", "2", "--json").out)["partial"] is False
+    assert told(edison(mini, "run", "--limit", "1", "--json").out)["partial"] is True
+    assert told(edison(mini, "run", "--case", "ada", "--json").out)["partial"] is True
+
+
+def test_a_cost_that_is_not_known_for_sure_is_marked_everywhere(
+    edison: Edison, mini: Folder
+) -> None:
+    mini.write(
+        "models.yaml",
+        "small: {provider: sim, model: small, price: {in: 100, out: 200}}\n"
+        "large: {provider: sim, model: large, price: {in: 100, out: 200}}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    mini.edit("experiments/hello.yaml", "[small]", "[small, large]")
+    sure = edison(mini, "run").out
+    assert "~" not in sure
+    assert "~" not in edison(mini, "status").out
+    change(mini, "update attempt set state = 'unknown' where id = 1")
+    (row,) = (s for s in edison(mini, "status", "latest").out.splitlines() if s[2:5] == "all")
+    assert "  ~$0." in row
+    assert "~$0." in edison(mini, "status").out
+    change(mini, "update attempt set state = 'settled'")
+    change(mini, "drop trigger answer_is_kept")
+    change(mini, "update answer set cost_kind = 'estimated' where attempt = 1")
+    assert "~$0." in edison(mini, "status").out
+    assert told(edison(mini, "status", "latest", "--json").out)["calls"]["estimated"] == 1
