@@ -20,6 +20,8 @@ from edison_ci.decide.operands import Operands
 from edison_ci.decide.verdict import Background, decide
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.licence import RunLicence
+from edison_ci.stats.ab import BROKEN
+from edison_ci.stats.arrays import TIE
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
@@ -237,7 +239,7 @@ def _tell(terminal: Terminal, found: Standing) -> None:
     for word, cases in (("fixed", found.fixed), ("broken", found.broken)):
         if cases:
             more = ", ..." if len(cases) > _LISTED else ""
-            listed = ", ".join(map(_moved, cases[:_LISTED]))
+            listed = ", ".join(_moved(case, word) for case in cases[:_LISTED])
             terminal.result(f"{len(cases):,} {word}: {listed}{more}")
     for note in found.notes:
         terminal.note(note)
@@ -252,5 +254,10 @@ def _chosen(choice: Choice) -> str:
     return f"{choice.told} ({', '.join(about)})" if about else choice.told
 
 
-def _moved(moved: Moved) -> str:
-    return f"{moved.case} {100 * moved.a:.0f} to {100 * moved.b:.0f}"
+def _moved(moved: Moved, word: str) -> str:
+    """Return a case with its scores; where they do not tell why it is listed, say it passes."""
+    gain = moved.b - moved.a if word == "fixed" else moved.a - moved.b
+    said = ""
+    if gain < BROKEN - TIE:
+        said = " (passes now)" if word == "fixed" else " (fails now)"
+    return f"{moved.case} {100 * moved.a:.0f} to {100 * moved.b:.0f}{said}"

@@ -19,9 +19,10 @@ from edison_ci.cli.reading import (
 from edison_ci.cli.summary import points
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.prompt import read_prompt
-from edison_ci.decide.lineage import History, Version, named, results_by_version, with_measured
+from edison_ci.decide.lineage import History, Version, named
 from edison_ci.decide.roll import roll_of
 from edison_ci.decide.two_versions import Versus, versus
+from edison_ci.decide.version_results import results_by_version, with_measured
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.decide.lineage import Result
+    from edison_ci.decide.version_results import Result
 
 _LISTED = 10
+_NAMED = 2
 
 
 @click.command(cls=EdisonCommand)
@@ -51,7 +53,8 @@ def history(state: State, prompt: str) -> None:
 
     PROMPT is a path or an id. Newest first: what is merged, what is on this branch, and the file as
     it is, each with who wrote it and when, and the score, its interval and the cost of an answer in
-    the newest complete run that has it.
+    the newest complete run that has it. What was not measured like the newest version, with other
+    models, cases or grading, says so and is left out of the line of scores.
 
     Examples:
       edison history support-reply
@@ -60,8 +63,9 @@ def history(state: State, prompt: str) -> None:
     terminal, project = Terminal(state), project_at(state)
     found = prompt_named(project, prompt, state.folder)
     lineage = History.of(found, project)
-    results = _results(project, found.id)
-    versions = with_measured(lineage.versions(), results, found.id)[::-1]
+    known = lineage.versions()
+    results = _results(project, found.id, [version.hash for version in reversed(known)])
+    versions = with_measured(known, results, found.id)[::-1]
     if terminal.json:
         terminal.document(
             {
@@ -73,26 +77,32 @@ def history(state: State, prompt: str) -> None:
         return
     terminal.result(Ink(found.id, bold=True), f"  {found.path}")
     table: list[tuple[str, ...]] = [
-        ("version", "hash", "date", "author", "score", "cost/answer", "what", "")
+        ("version", "hash", "date", "author", "score", "cost/answer", "with", "what", "")
     ]
     table += [_row(version, results.get(version.hash), found) for version in versions]
     terminal.table(table, right=(5,))
     scores = [_score(results.get(version.hash)) for version in versions[::-1]]
     if sum(score is not None for score in scores) > 1:
         terminal.result(f"score, oldest to newest  {sparkline(scores)}")
+    if any(result.differs for result in results.values()):
+        terminal.note("scores that were not measured alike say nothing about each other; on the")
+        terminal.note(f"same models and cases: edison diff {found.id}@A {found.id}@B")
     if lineage.cut_off:
         terminal.note("a shallow clone: older versions are not known here")
 
 
-def _results(project: Project, prompt: str) -> dict[str, Result]:
+def _results(project: Project, prompt: str, newest_first: list[str]) -> dict[str, Result]:
     if not (project.root / project.file.results).exists():
         return {}
     with results_of(project) as connection:
-        return results_by_version(connection, prompt)
+        return results_by_version(connection, prompt, newest_first)
 
 
 def _score(result: Result | None) -> float | None:
-    return None if result is None or result.composite is None else result.composite.estimate
+    """Return a score that can stand beside that of the newest version."""
+    if result is None or result.composite is None or result.differs:
+        return None
+    return result.composite.estimate
 
 
 def _row(version: Version, result: Result | None, prompt: Prompt) -> tuple[str, ...]:
@@ -102,6 +112,8 @@ def _row(version: Version, result: Result | None, prompt: Prompt) -> tuple[str, 
         marks.append("simulated")
     if result is not None and result.run.partial:
         marks.append("part of the cases")
+    if result is not None and result.differs:
+        marks.append(f"other {' and '.join(result.differs)}")
     return (
         version.label,
         short(version.hash),
@@ -109,9 +121,14 @@ def _row(version: Version, result: Result | None, prompt: Prompt) -> tuple[str, 
         version.author or "-",
         points(result.composite) if result is not None else "-",
         price(result.answer_cost_microusd) if result is not None else "-",
+        _models(result.models) if result is not None else "-",
         _short(version.subject) if version.commit else uncommitted,
         ", ".join(marks),
     )
+
+
+def _models(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} models"
 
 
 def _short(text: str | None) -> str:
@@ -134,7 +151,9 @@ def _version(version: Version, result: Result | None, prompt: Prompt) -> dict[st
         "experiment": None if run is None else run.experiment,
         "simulated": None if run is None else run.simulated,
         "partial": None if run is None else run.partial,
-        "models": None if result is None else result.models,
+        "models": None if result is None else len(result.models),
+        "model_names": None if result is None else list(result.models),
+        "differs": None if result is None else list(result.differs),
         "composite": None if result is None else interval_json(result.composite),
         "answers": None if result is None else result.answers,
         "answer_cost_microusd": None if result is None else result.answer_cost_microusd,

@@ -15,6 +15,7 @@ from edison_ci.decide.head_to_head import seen_head_to_head
 from edison_ci.decide.lineup import LINEUP, line_up
 from edison_ci.decide.material import differing_material
 from edison_ci.decide.metrics import metric_of
+from edison_ci.decide.passing import flips, marks, passing
 from edison_ci.errors import UsageError
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
@@ -162,12 +163,15 @@ def _paired(
         grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
     pairs = Pairs(tuple(found.base), tuple(found.head), grouped)
     rule = GateRule(margin=_margin(setting.gates, pairs))
-    passes = _passes(evidence, found)
-    marks = [(bool(a), bool(b)) if None not in (a, b) else (True, True) for a, b in passes]
+    sides = (
+        passing(evidence.connection, "temp.cell where side = ?", (side,))
+        for side in ("base", "head")
+    )
+    passes = flips(found.cases, *sides)
     seen = seen_head_to_head(evidence, clusters)
     wins = None if seen is None else ab.HeadToHead(seen.rate)
     rng = generator_for(found.cases)
-    compared = compare(pairs, rule, rng=rng, passed=marks, head_to_head=wins)
+    compared = compare(pairs, rule, rng=rng, passed=marks(passes), head_to_head=wins)
     same = bool(found.cases) and found.same_answers
     outcome = Outcome.SAME if same else compared.outcome
     notes = [*compared.notes, *_doubts(*choices), *_notes(found, lineup)]
@@ -210,16 +214,6 @@ def _margin(gates: Sequence[Gate], pairs: Pairs) -> float:
                 value = points_margin(margin.value, pairs.means("base"))
             return min(max(value, _SMALLEST_MARGIN), 1 - _SMALLEST_MARGIN)
     return GateRule().margin
-
-
-def _passes(evidence: Evidence, found: Paired) -> list[tuple[bool | None, bool | None]]:
-    """Return of each case whether A and B pass all its draws."""
-    rows = evidence.connection.execute(
-        "select case_id, side, min(case status when 'ok' then passed when 'malformed' then 0 end) "
-        "from temp.cell where status in ('ok', 'malformed') group by case_id, side"
-    )
-    known = {(case, side): None if passed is None else bool(passed) for case, side, passed in rows}
-    return [(known.get((case, "base")), known.get((case, "head"))) for case in found.cases]
 
 
 def _doubts(*choices: Choice) -> list[str]:

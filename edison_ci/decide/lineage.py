@@ -1,11 +1,11 @@
-"""Which versions has a prompt had, who wrote them, and how did each do?"""
+"""Which versions has a prompt had, and who wrote them?"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.prompt import read_prompt
@@ -14,19 +14,14 @@ from edison_ci.documents.json_text import read_json
 from edison_ci.git import run_git, text
 from edison_ci.plan.versions import label_of, past_versions, short
 from edison_ci.repository import Repository
-from edison_ci.stats.intervals import mean_interval
-from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
-    from edison_ci.stats.intervals import Interval
-    from edison_ci.store.runs import Run
 
 _HASH = re.compile(r"[0-9a-f]{6,64}")
 
@@ -44,17 +39,6 @@ class Version:
     date: str | None = None
     """When it was written, with the author's time zone."""
     subject: str | None = None
-
-
-class Result(NamedTuple):
-    """How a version did in the newest complete run that has it, over its models."""
-
-    run: Run
-    side: str
-    composite: Interval | None
-    models: int
-    answers: int
-    answer_cost_microusd: float | None
 
 
 # --- what Git knows -------------------------------------------------------------------------------
@@ -177,52 +161,3 @@ def named(versions: list[Version], wanted: str) -> Version | None:
     if _HASH.fullmatch(digits):
         return next((version for version in versions if version.hash.startswith(digits)), None)
     return None
-
-
-# --- what the results know ------------------------------------------------------------------------
-
-
-def results_by_version(connection: sqlite3.Connection, prompt: str) -> dict[str, Result]:
-    """Return the newest complete result of each version of a prompt, whole runs first."""
-    rows = connection.execute(
-        "select m.version, m.run_id, m.side, count(*), sum(m.answers), "
-        "sum(m.cost_microusd + m.saved_microusd) from rollup_model m join run r on r.id = m.run_id "
-        "where m.prompt = ? and r.complete = 1 and r.status = 'COMPLETED' "
-        "group by m.version, m.run_id, m.side "
-        "order by r.partial, r.created_at desc, r.rowid desc, m.side desc",
-        (prompt,),
-    )
-    found: dict[str, Result] = {}
-    for version, run_id, side, models, answers, cost in rows.fetchall():
-        if version in found:
-            continue
-        scores = connection.execute(
-            "select avg(composite) from cell where run_id = ? and side = ? and prompt = ? "
-            "and version = ? and status in ('ok', 'malformed') and composite is not null "
-            "group by case_id",
-            (run_id, side, prompt, version),
-        )
-        composite = mean_interval([score for (score,) in scores])
-        price = cost / answers if answers else None
-        run = find_run(connection, run_id)
-        found[version] = Result(run, side, composite, models, answers, price)
-    return found
-
-
-def with_measured(
-    versions: list[Version], results: dict[str, Result], prompt: str
-) -> list[Version]:
-    """Add the versions that only results tell of, oldest first, before the others."""
-    known = {version.hash for version in versions}
-    alone = [
-        Version(version, _told(result, prompt, version), None, date=result.run.created_at)
-        for version, result in results.items()
-        if version not in known
-    ]
-    return [*sorted(alone, key=lambda version: version.date or ""), *versions]
-
-
-def _told(result: Result, prompt: str, version: str) -> str:
-    label = result.run.labels.get(prompt) if result.side == "head" else None
-    # A label from before a merge may by now be that of another text.
-    return label if label and short(version) in label else f"?+{short(version)}"

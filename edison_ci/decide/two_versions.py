@@ -11,9 +11,9 @@ from edison_ci.decide.comparable import yardstick
 from edison_ci.decide.complete import MOST_RUNS, complete_runs, measured_experiments
 from edison_ci.decide.evidence import Sample
 from edison_ci.decide.measured import newest_places, standing_of
+from edison_ci.decide.passing import flips, marks, passing, together
 from edison_ci.decide.standings import Contrast, Scores, common_cases, contrast_of
-from edison_ci.stats.ab import BROKEN
-from edison_ci.stats.arrays import TIE
+from edison_ci.stats.ab import moved
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,7 +32,7 @@ class Versus:
     runs: tuple[str, str]
     contrast: Contrast
     fixed: tuple[str, ...]
-    """Cases that B made better by 25 points."""
+    """Cases that B made better by 25 points, or from fail to pass (STATS 15)."""
     broken: tuple[str, ...]
     simulated: bool
 
@@ -89,16 +89,29 @@ def _compared(
     contrast = contrast_of(before, after, roll)
     if contrast is None:
         return None
-    moved = dict(_moves(before, after))
-    first = pairs[0]
+    changes = dict(_moves(before, after))
+    passes = marks(flips(changes, *(_passing(connection, pairs, side) for side in (0, 1))))
+    cases, moves, first = [*changes], [*changes.values()], pairs[0]
     return Versus(
         experiment=experiment,
         models=tuple(place.model for place, _ in pairs),
         runs=(first[0].run.id, first[1].run.id),
         contrast=contrast,
-        fixed=tuple(case for case, change in moved.items() if change >= BROKEN - TIE),
-        broken=tuple(case for case, change in moved.items() if change <= TIE - BROKEN),
+        fixed=tuple(cases[i] for i in moved(moves, passes, +1)),
+        broken=tuple(cases[i] for i in moved(moves, passes, -1)),
         simulated=any(place.run.simulated for pair in pairs for place in pair),
+    )
+
+
+def _passing(
+    connection: sqlite3.Connection, pairs: Sequence[tuple[Place, Place]], side: int
+) -> dict[str, bool | None]:
+    """Return of each case whether a version passes it with all models."""
+    where = "cell where run_id = ? and side = ? and prompt = ? and model = ?"
+    places = (pair[side] for pair in pairs)
+    return together(
+        passing(connection, where, (place.run.id, place.side, place.prompt, place.model))
+        for place in places
     )
 
 

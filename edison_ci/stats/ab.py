@@ -105,8 +105,8 @@ def compare(
         margin=rule.margin,
         p=p,
         same_within=within,
-        fixed=_moved(d.tolist(), passed, +1),
-        broken=_moved(d.tolist(), passed, -1),
+        fixed=moved(d.tolist(), passed, +1),
+        broken=moved(d.tolist(), passed, -1),
         n_needed=needed,
         n_more=max(1, (needed or 0) - pairs.n) if unclear else None,
         notes=notes,
@@ -162,9 +162,13 @@ def _needed(found: Difference | None, rule: GateRule) -> int | None:
     ).value
 
 
-def _moved(
+def moved(
     d: Sequence[float], passed: Sequence[tuple[bool, bool]] | None, sign: int
 ) -> tuple[int, ...]:
+    """Return the cases, by position, that are fixed (`sign` 1) or broken (-1) (STATS 15).
+
+    They moved by 25 points, or from fail to pass or back.
+    """
     flip = (False, True) if sign > 0 else (True, False)
     return tuple(
         index

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +104,49 @@ def test_the_newest_complete_run_counts(edison: Edison, told: Folder) -> None:
     assert versions(edison, told)[1]["run_id"] == "r3"
 
 
+def test_a_score_with_other_models_is_not_set_beside_the_newest(
+    edison: Edison, told: Folder
+) -> None:
+    second = versions(edison, told)[1]["version"]
+    plant(told, Planted("r3", "2026-11-15T09:00:00Z", {"large": HIGH}, version=second, label="v2"))
+    _, newer, older = versions(edison, told)
+    assert (newer["run_id"], newer["model_names"], newer["differs"]) == ("r3", ["large"], [])
+    assert (older["run_id"], older["model_names"], older["differs"]) == (
+        "r1",
+        ["small"],
+        ["models"],
+    )
+    done = edison(told, "history", "hello")
+    assert done.out.splitlines()[4].endswith("other models")
+    assert "score, oldest to newest" not in done.out
+    assert "edison diff hello@A hello@B" in done.err
+    first = older["version"]
+    plant(told, Planted("r0", "2026-11-12T09:00:00Z", {"large": LOW}, version=first))
+    older = versions(edison, told)[2]
+    assert (older["run_id"], older["differs"]) == ("r0", [])
+    done = edison(told, "history", "hello")
+    assert "score, oldest to newest  ▁█" in done.out
+    assert "say nothing" not in done.err
+
+
+def test_other_cases_and_grading_are_told_too(edison: Edison, told: Folder) -> None:
+    second = versions(edison, told)[1]["version"]
+    other = Planted("r3", "2026-11-15T09:00:00Z", {"small": HIGH}, version=second, label="v2")
+    plant(told, replace(other, content="another text", snapshot='{"datasets/x": {"a": 1}}'))
+    assert versions(edison, told)[2]["differs"] == ["grading", "cases"]
+
+
+def test_the_interval_of_a_version_allows_for_clusters(edison: Edison, told: Folder) -> None:
+    before = versions(edison, told)[1]["composite"]
+    with sqlite3.connect(told.path / ".edison/results.db") as connection:
+        connection.execute("update cell set cluster = 'k' || (substr(case_id, 2) / 5)")
+    after = versions(edison, told)[1]["composite"]
+    assert after["estimate"] == pytest.approx(before["estimate"])
+    assert after["low"] != before["low"]
+    (run,) = json.loads(edison(told, "status", "r2", "--json").out)["runs"]
+    assert after == run["composite"]
+
+
 def test_a_version_on_a_branch_has_its_author(edison: Edison, told: Folder) -> None:
     told.git("switch", "--quiet", "--create", "work")
     commit(told, "Only one")
@@ -177,6 +222,25 @@ def test_versions_go_by_label_and_ref(
     assert scores["difference"]["estimate"] == pytest.approx(sign * 0.35)
     assert (scores["n"], scores["shown"]) == (CASES, True)
     assert len(scores["fixed" if sign > 0 else "broken"]) == 25
+
+
+def test_fixed_and_broken_are_the_same_cases_in_diff_and_compare(
+    edison: Edison, told: Folder
+) -> None:
+    _, second, first = versions(edison, told)
+    plant(
+        told,
+        Planted("r3", "2026-11-15T09:00:00Z", {"small": [0.45] * CASES}, version=first["version"]),
+        Planted("r4", "2026-11-15T10:00:00Z", {"small": [0.55] * CASES}, version=second["version"]),
+    )
+    (scores,) = difference(edison, told, "v1", "v2")["scores"]
+    assert (len(scores["fixed"]), scores["broken"]) == (CASES, [])
+    names = f"hello@{first['hash']}", f"hello@{second['hash']}"
+    compared = json.loads(edison(told, "compare", *names, "--json").out)
+    assert [case["case"] for case in compared["fixed"]] == scores["fixed"]
+    assert "30 fixed: c0 45 to 55 (passes now), " in edison(told, "compare", *names).out
+    back = edison(told, "compare", *reversed(names)).out
+    assert "30 broken: c0 55 to 45 (fails now), " in back
 
 
 def test_versions_go_by_hash_file_and_id(edison: Edison, told: Folder) -> None:
