@@ -18,6 +18,8 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.bisecting import Search, prompt_diff
+from edison_ci.plan.plan import bare_plan
+from edison_ci.plan.selection import Selection
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.repository import Repository
 
@@ -59,6 +61,8 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
         hint = "run git init, then commit"
         raise UsageError("this project is not in a Git repository", hint=hint)
     require(project, "bisect")
+    only = Selection(given["models"], (case.id,))
+    simulated = bare_plan(project, chosen, selection=only).simulated
     search = Search(
         project,
         chosen,
@@ -82,9 +86,10 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
         name = exhausted.refused.cap.name
         terminal.note(f"{name} has no room for the next call; what was asked is kept")
         if terminal.json:
-            terminal.document({"verdict": "unfinished", "tried": _tried(search.tried.values())})
+            tried = _tried(search.tried.values())
+            terminal.document({"verdict": "unfinished", "simulated": simulated, "tried": tried})
         raise click.exceptions.Exit(int(ExitCode.BUDGET)) from None
-    _tell(terminal, project, repository, (case.id, found))
+    _tell(terminal, project, repository, (case.id, simulated, found))
 
 
 def _step(terminal: Terminal, tried: Tried) -> None:
@@ -97,9 +102,12 @@ def _step(terminal: Terminal, tried: Tried) -> None:
 
 
 def _tell(
-    terminal: Terminal, project: Project, repository: Repository, what: tuple[str, Culprit]
+    terminal: Terminal,
+    project: Project,
+    repository: Repository,
+    what: tuple[str, bool, Culprit],
 ) -> None:
-    case, found = what
+    case, simulated, found = what
     failing = {cell.prompt for cell in found.failing}
     diffs = {}
     if found.kind == "found":
@@ -114,6 +122,7 @@ def _tell(
         terminal.document(
             {
                 "verdict": found.kind,
+                "simulated": simulated,
                 "case": case,
                 "commits": [_commit(commit) for commit in found.commits],
                 "failing": [{"prompt": c.prompt, "model": c.model} for c in sorted(found.failing)],
@@ -122,7 +131,8 @@ def _tell(
             }
         )
         return
-    terminal.result(_sentence(case, found))
+    mark = [Ink("  simulated", ODD)] if simulated else []
+    terminal.result(_sentence(case, found), *mark)
     for commit in found.commits if found.kind in ("found", "between") else ():
         about = f"{commit.date}  {commit.author}  {commit.subject}"
         terminal.result(Ink(commit.id, bold=True), f"  {about}")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.terminal import Terminal, counted
+from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import simulated_mark
+from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
 from edison_ci.operate.exporting import export_recording
@@ -58,13 +60,17 @@ def stats(state: State) -> None:
         terminal.note("no answers are stored yet")
         return
     rows: list[tuple[str, ...]] = [
-        ("model", "answers", "with text", "size", "oldest", "newest", "cost", "uses", "saved")
+        ("model", "answers", "with text", "size", "oldest", "newest", "cost", "uses", "saved", "")
     ]
     rows += [_row(one) for one in models]
     terminal.table(rows, right=(1, 2, 3, 6, 7, 8))
     total = _total(models)
     used = f"{counted(total['answers'], 'answer')}, {counted(total['uses'], 'use')}"
-    terminal.result(f"{used}: reuse saved {_dollars(total['saved_microusd'])}")
+    mark = simulated_mark(total["simulated"], total["answers"])
+    terminal.result(
+        f"{used}: reuse saved {dollars(total['saved_microusd'])}",
+        *([Ink(f"  {mark}", ODD)] if mark else []),
+    )
 
 
 @cache.command("clear", cls=EdisonCommand)
@@ -146,16 +152,16 @@ def _row(one: ModelCache) -> tuple[str, ...]:
         f"{one.size_bytes:,}",
         one.oldest[:10],
         one.newest[:10],
-        _dollars(one.cost_microusd),
+        dollars(one.cost_microusd),
         f"{one.uses:,}",
-        _dollars(one.saved_microusd),
+        dollars(one.saved_microusd),
+        simulated_mark(one.simulated, one.answers),
     )
 
 
 def _total(models: Sequence[ModelCache]) -> dict[str, int]:
-    names = ("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd")
+    names = (
+        *("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd"),
+        "simulated",
+    )
     return {name: sum(getattr(one, name) for one in models) for name in names}
-
-
-def _dollars(microusd: int) -> str:
-    return f"${microusd / 1_000_000:,.4f}"

@@ -141,6 +141,7 @@ def gate(state: State, wanted: str, against: str | None) -> None:
                 "exit_code": code,
                 "run_id": run.id,
                 "experiment": run.experiment,
+                "simulated": run.simulated or (base is not None and base.run.simulated),
                 "against": base.as_json() if base else None,
                 "decided": run.verdict,
                 "gates": [row.as_json() for row in decided.rows],

@@ -11,7 +11,7 @@ import click
 from edison_ci import times
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import project_at, results_of, sparkline
+from edison_ci.cli.reading import readable_at, results_of, simulated_mark, sparkline
 from edison_ci.cli.terminal import BAD, ODD, Ink, Terminal, counted
 from edison_ci.execute.money import caps_of
 from edison_ci.store.ledger import booked
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NEARLY = 0.8
 _SUMS = (
     *("calls", "replayed", "failed", "unknown", "billed_microusd", "estimated_microusd"),
-    *("unknown_microusd", "tokens_in", "tokens_out"),
+    *("unknown_microusd", "tokens_in", "tokens_out", "simulated", "simulated_microusd"),
 )
 
 
@@ -75,7 +75,8 @@ def costs(state: State, since: int, by: By) -> None:
       edison costs --by model --since 7
       edison costs --by experiment --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal = Terminal(state)
+    project = readable_at(state, terminal)
     today = times.now()
     first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
     with results_of(project) as connection:
@@ -111,7 +112,16 @@ def _total(days: Sequence[Spent]) -> Spent:
 def _table(terminal: Terminal, by: By, rows: Sequence[Spent]) -> None:
     saved = by != "phase"
     table: list[tuple[str, ...]] = [
-        (by, "cost", "calls", "failed", "tokens in", "tokens out", *(["saved"] if saved else []))
+        (
+            by,
+            "cost",
+            "calls",
+            "failed",
+            "tokens in",
+            "tokens out",
+            *(["saved"] if saved else []),
+            "",
+        )
     ]
     for row in rows:
         amount = dollars(row.total_microusd)
@@ -125,9 +135,11 @@ def _table(terminal: Terminal, by: By, rows: Sequence[Spent]) -> None:
             f"{row.tokens_out:,}",
         )
         more = (dollars(row.saved_microusd or 0),) if saved else ()
-        table.append((*cells, *more))
-    terminal.table(table, right=range(1, 7))
+        table.append((*cells, *more, simulated_mark(row.simulated, row.calls)))
+    terminal.table(table, right=range(1, 7 if saved else 6))
     total = rows[-1]
+    if total.simulated_microusd:
+        terminal.result(f"{dollars(total.simulated_microusd)} of it is simulated: nobody was paid")
     if total.estimated_microusd:
         terminal.result(f"~ {dollars(total.estimated_microusd)} of it is estimated")
     if total.unknown:

@@ -11,8 +11,8 @@ import click
 
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import readable_at
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
-from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
 from edison_ci.execute.explaining import Explained, Rival, Said, Take, explain
 from edison_ci.plugins import later
@@ -47,7 +47,7 @@ def explain_cell(state: State, cell: str, wanted: str | None) -> None:
       edison explain 0a1b2c3d4e5f --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = readable_at(state, terminal)
     reader = open_reader(project.root / project.file.results)
     try:
         run_id = run_of_cell(reader, cell) if wanted is None and _ID.fullmatch(cell) else None

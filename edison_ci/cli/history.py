@@ -12,7 +12,7 @@ from edison_ci.cli.choosing import prompt_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import (
     price,
-    project_at,
+    readable_at,
     results_of,
     sparkline,
 )
@@ -60,7 +60,8 @@ def history(state: State, prompt: str) -> None:
       edison history support-reply
       edison history prompts/support-reply.md --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal = Terminal(state)
+    project = readable_at(state, terminal)
     found = prompt_named(project, prompt, state.folder)
     lineage = History.of(found, project)
     known = lineage.versions()
@@ -194,7 +195,8 @@ def diff(state: State, a: str, b: str, prompt: str | None) -> None:
       edison diff support-reply@main support-reply
       edison diff HEAD~1 prompts/support-reply.md --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal = Terminal(state)
+    project = readable_at(state, terminal)
     words = [_split(project, word, state.folder) for word in (a, b)]
     default = prompt_named(project, prompt, state.folder) if prompt else _only(project, words)
     before, after = (_meant(project, state.folder, home or default, w) for home, w in words)
@@ -301,7 +303,12 @@ def _scores(project: Project, before: _Meant, after: _Meant) -> list[Versus]:
         return []
     with results_of(project) as connection:
         pair = (before.version.hash, after.version.hash)
-        return versus(connection, before.prompt, pair, lambda name: roll_of(project, name))
+        return versus(
+            connection,
+            before.prompt,
+            pair,
+            lambda name: roll_of(project, name, stored=connection),
+        )
 
 
 def _show_scores(

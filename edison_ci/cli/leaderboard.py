@@ -12,7 +12,7 @@ from edison_ci.cli.reading import (
     experiments_meant,
     milliseconds,
     price,
-    project_at,
+    readable_at,
     results_of,
 )
 from edison_ci.cli.summary import points, rate
@@ -66,12 +66,13 @@ def leaderboard(state: State, /, experiment: str | None, **options: Any) -> None
       edison leaderboard support-reply --tag billing --min-cases 20
       edison leaderboard --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal = Terminal(state)
+    project = readable_at(state, terminal)
     rule = BoardRule(min_cases=options["min_cases"], most=options["top"])
     tags, boards = options["tags"], []
     with results_of(project) as connection:
         names = experiments_meant(connection, project, experiment)
-        rolls = {name: roll_of(project, name, tags) for name in names}
+        rolls = {name: roll_of(project, name, tags, stored=connection) for name in names}
         if tags and names and not any(roll.only for roll in rolls.values()):
             asked = " or ".join(map(repr, tags))
             raise UsageError(f"no case has the tag {asked}", hint="see: edison dataset stats")

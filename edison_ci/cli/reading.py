@@ -9,9 +9,12 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from edison_ci.config.load import find_root, load_project
+from edison_ci.cli.terminal import ODD, Ink
+from edison_ci.config.load import find_root, inspect_project, load_project
+from edison_ci.config.project_files import only_errors
 from edison_ci.decide.complete import measured_experiments
-from edison_ci.errors import UsageError
+from edison_ci.documents.files import WorkingTree
+from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.store.database import open_reader
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from edison_ci.cli.options import State
+    from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
@@ -29,6 +33,24 @@ _LONGEST = 60
 def project_at(state: State) -> Project:
     """Return the project at hand."""
     return load_project(state.entered(find_root(state.folder)))
+
+
+def readable_at(state: State, terminal: Terminal) -> Project:
+    """Return the project at hand as far as it can be read: what is stored can be shown anyway.
+
+    Only edison.yaml must be valid, which says where the results are.
+    """
+    root = state.entered(find_root(state.folder))
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    wrong = only_errors(problems)
+    if project is None:
+        raise ConfigError(wrong)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more: edison validate)" if len(wrong) > 1 else ""
+        place = terminal.place(wrong[0].where)
+        terminal.note(Ink("warning:", ODD), f" {place}: {wrong[0].message}{more}")
+        terminal.note("  what is stored is shown all the same, without what such files say")
+    return project
 
 
 @contextlib.contextmanager
@@ -86,6 +108,13 @@ def price(microusd: float | None) -> str:
     if microusd == 0:
         return "$0"
     return f"${microusd / 1e6:,.6f}" if microusd < 10_000 else f"${microusd / 1e6:,.4f}"
+
+
+def simulated_mark(simulated: int, of: int) -> str:
+    """Return the mark of numbers that the simulator took part in."""
+    if not simulated:
+        return ""
+    return "simulated" if simulated >= of else "partly simulated"
 
 
 def milliseconds(p50: float | None, p95: float | None = None) -> str:

@@ -12,7 +12,7 @@ from edison_ci.cli.reading import (
     experiments_meant,
     milliseconds,
     price,
-    project_at,
+    readable_at,
     results_of,
 )
 from edison_ci.cli.summary import points
@@ -77,7 +77,8 @@ def recommend(state: State, /, experiment: str | None, **options: Any) -> None:
       edison recommend support-reply --min-score 80 --max-cost 0.002
       edison recommend --max-latency 1500 --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal = Terminal(state)
+    project = readable_at(state, terminal)
     dollars = options["max_cost"]
     wishes = Wishes(
         min_score=options["min_score"],
@@ -87,7 +88,7 @@ def recommend(state: State, /, experiment: str | None, **options: Any) -> None:
     advices = []
     with results_of(project) as connection:
         for name in experiments_meant(connection, project, experiment):
-            roll = roll_of(project, name)
+            roll = roll_of(project, name, stored=connection)
             measured = measurements_of(connection, name, roll)
             if measured is not None:
                 advices.append(advise(name, measured, roll, wishes))

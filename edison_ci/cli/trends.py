@@ -14,7 +14,7 @@ from edison_ci.cli.reading import (
     experiments_meant,
     milliseconds,
     price,
-    project_at,
+    readable_at,
     results_of,
     sparkline,
 )
@@ -61,7 +61,8 @@ def trends(state: State, experiment: str | None, days: str) -> None:
       edison trends support-reply --days 7
       edison trends --days all --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal = Terminal(state)
+    project = readable_at(state, terminal)
     first = "" if days == "all" else times.stamp(times.now() - dt.timedelta(days=int(days)))
     found = []
     with results_of(project) as connection:

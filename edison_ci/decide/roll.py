@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edison_ci.decide.evidence import Sample
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Project
@@ -51,12 +52,19 @@ class Roll:
         ]
 
 
-def roll_of(project: Project, name: str, tags: Sequence[str] = ()) -> Roll:
-    """Read the datasets of an experiment once; one that is gone adds nothing."""
+def roll_of(
+    project: Project,
+    name: str,
+    tags: Sequence[str] = (),
+    *,
+    stored: sqlite3.Connection | None = None,
+) -> Roll:
+    """Read the datasets of an experiment once; one that is gone has the clusters `stored`."""
     aside = frozenset(entry.case for entry in project.quarantine.cases if entry.experiment == name)
     experiment = project.experiments.get(name)
     if experiment is None or not experiment.file.data:
-        return Roll({}, aside, frozenset() if tags else None)
+        known = _clusters(stored, name) if stored is not None and experiment is None else {}
+        return Roll(known, aside, frozenset() if tags else None)
     clusters: dict[str, str] = {}
     wanted: set[str] = set()
     for case in project.cases(experiment):
@@ -65,3 +73,12 @@ def roll_of(project: Project, name: str, tags: Sequence[str] = ()) -> Roll:
         if tags and any(tag in tags for tag in case.tags):
             wanted.add(case.id)
     return Roll(clusters, aside, frozenset(wanted) if tags else None)
+
+
+def _clusters(connection: sqlite3.Connection, experiment: str) -> dict[str, str]:
+    rows = connection.execute(
+        "select distinct c.case_id, c.cluster from cell c join run r on r.id = c.run_id "
+        "where r.experiment = ? and c.cluster is not null",
+        (experiment,),
+    )
+    return dict(rows.fetchall())

@@ -40,6 +40,9 @@ class Settlement:
     http_status: int | None = None
 
 
+SIMULATED = "substr(a.served_model, 1, 4) = 'sim/'"
+"""In a query on `answer a`: whether the simulator gave it."""
+
 _ANSWER = (
     "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
     "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci.store.answers import newest_answer
+from edison_ci.store.answers import SIMULATED, newest_answer
 from edison_ci.store.pointers import pointing
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class ModelCache:
     """How often something points to one of them."""
     saved_microusd: int
     """What the uses after the first would have cost."""
+    simulated: int
+    """Answers that the simulator gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def cache_stats(connection: sqlite3.Connection) -> list[ModelCache]:
           coalesce(sum(length(cast(x.text as blob))
             + coalesce(length(cast(x.tool_calls as blob)), 0)), 0),
           min(a.created_at), max(a.created_at), sum(a.cost_microusd), coalesce(sum(u.uses), 0),
-          sum(max(coalesce(u.uses, 0) - 1, 0) * a.cost_microusd)
+          sum(max(coalesce(u.uses, 0) - 1, 0) * a.cost_microusd), sum({SIMULATED})
         from answer a join attempt t on t.id = a.attempt
         left join answer_text x on x.address = a.address and x.take = a.take
         left join used u on u.address = a.address and u.take = a.take

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from edison_ci.store.answers import SIMULATED
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -21,6 +23,9 @@ _KEYS: dict[By, str] = {
     "model": "t.model",
     "phase": "t.phase",
 }
+
+
+_NOTHING = (0,) * 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,9 @@ class Spent:
     unknown_microusd: int
     tokens_in: int
     tokens_out: int
+    simulated: int
+    """Of the calls, those that the simulator answered: no evidence, and nobody was paid."""
+    simulated_microusd: int
     saved_microusd: int | None = None
     """What answers that were used again would have cost; None where that is not known."""
 
@@ -65,7 +73,9 @@ def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> l
         "then t.cost_microusd else 0 end), "
         "sum(case when t.state in ('unknown', 'reserved') then t.est_microusd else 0 end), "
         "coalesce(sum(case when t.phase <> 'replay' then a.tokens_in end), 0), "
-        "coalesce(sum(case when t.phase <> 'replay' then a.tokens_out end), 0) "
+        "coalesce(sum(case when t.phase <> 'replay' then a.tokens_out end), 0), "
+        f"coalesce(sum(t.state = 'settled' and t.phase <> 'replay' and {SIMULATED}), 0), "
+        f"coalesce(sum(case when t.state = 'settled' and {SIMULATED} then t.cost_microusd end), 0) "
         "from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id "
         "where t.sent_at >= ? group by 1 order by 1",
         (since,),
@@ -75,7 +85,7 @@ def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> l
     if saved is not None:
         found = [replace(one, saved_microusd=saved.pop(one.key, 0)) for one in found]
     # Whoever bought nothing at all may have saved all the same.
-    found += [Spent(name, 0, 0, 0, 0, 0, 0, 0, 0, 0, rest) for name, rest in (saved or {}).items()]
+    found += [Spent(name, *_NOTHING, rest) for name, rest in (saved or {}).items()]
     if by == "day":
         return sorted(found, key=lambda spent: spent.key)
     return sorted(found, key=lambda spent: (-spent.total_microusd, spent.key))

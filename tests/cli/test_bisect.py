@@ -68,6 +68,7 @@ def test_the_commit_that_broke_a_case_is_found_with_its_diff(
     project, commits = broken
     found = told(edison, project)
     assert (found["verdict"], found["case"]) == ("found", "ada")
+    assert found["simulated"] is True
     (culprit,) = found["commits"]
     assert (culprit["id"], culprit["subject"]) == (commits[CULPRIT], f"step {CULPRIT}")
     assert culprit["date"].startswith("20")
@@ -76,6 +77,7 @@ def test_the_commit_that_broke_a_case_is_found_with_its_diff(
     assert len(found["tried"]) <= 8
     assert bought(project) <= 6, "what is sent alike is asked once"
     again = edison(project, "bisect", "hello", "--case", "ada", "--good", "HEAD~15")
+    assert again.out.splitlines()[0].endswith("  simulated")
     assert again.out.splitlines()[1].startswith(commits[CULPRIT])
     assert "bad   step 15 (hello with small: contains: " in again.err
     assert bought(project) <= 6

@@ -39,8 +39,25 @@ def test_stats_show_what_reuse_saved(edison: Edison, ran: Folder) -> None:
         "cost_microusd": 1120,
         "uses": 8,
         "saved_microusd": 1120,
+        "simulated": 0,
     }
     assert document["models"][0]["model"] == "large"
+
+
+def test_simulated_money_is_marked(edison: Edison, mini: Folder) -> None:
+    mini.edit("models.yaml", "model: small}", "model: small, price: {in: 100, out: 100}}")
+    edison(mini, "run", "-q")
+    lines = edison(mini, "cache", "stats").out.splitlines()
+    assert [line.endswith("  simulated") for line in lines] == [False, True, True, True]
+    assert lines[1].split()[6] == "$0", "as everywhere else"
+    found = json.loads(edison(mini, "cache", "stats", "--json").out)
+    assert [row["simulated"] for row in found["models"]] == [2, 2]
+    done = edison(mini, "costs", "--by", "model").out
+    assert [line.endswith("  simulated") for line in done.splitlines()[1:4]] == [True] * 3
+    assert "of it is simulated: nobody was paid" in done
+    total = json.loads(edison(mini, "costs", "--json").out)["total"]
+    assert total["simulated"] == total["calls"] == 4
+    assert total["simulated_microusd"] == total["cost_microusd"] > 0
 
 
 def test_clearing_spares_what_cells_use(edison: Edison, ran: Folder) -> None:

@@ -197,6 +197,7 @@ def test_the_gates_of_today_decide_and_nothing_is_written(edison: Edison, projec
     edison(project, "run", "-q")
     project.edit("experiments/hello.yaml", "gates:\n", FLOOR)
     found = told(edison, project, "gate")
+    assert found["simulated"] is True
     assert (found["verdict"], found["exit_code"], found["decided"]) == ("pass", 0, "skipped")
     assert [row["verdict"] for row in found["gates"]] == ["pass", "skipped"]
     broken(project)

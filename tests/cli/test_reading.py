@@ -62,6 +62,35 @@ def test_quiet_is_quiet(edison: Edison, mini: Folder, words: list[str]) -> None:
     assert (done.code, done.all) == (0, "")
 
 
+def test_a_half_edited_file_does_not_hide_what_is_stored(edison: Edison, mini: Folder) -> None:
+    edison(mini, "run", "-q")
+    words = (
+        ["costs"], ["leaderboard"], ["recommend"], ["trends"], ["history", "hello"],
+        ["explain", "ada@small"],
+    )  # fmt: skip
+    before = [edison(mini, *each) for each in words]
+    mini.write("models.yaml", mini.read("models.yaml") + "big: {provider: op")
+    for each, whole in zip(words, before, strict=True):
+        done = edison(mini, *each)
+        assert done.code == 0, done.all
+        assert done.err.startswith("warning: models.yaml:3:6: not valid YAML")
+        assert "what is stored is shown all the same" in done.err
+        assert done.out.splitlines()[:2] == whole.out.splitlines()[:2]
+    assert edison(mini, "run").code == 2
+    mini.write("edison.yaml", "version: 1\nproject: [\n")
+    assert edison(mini, "costs").code == 2
+
+
+def test_clusters_are_known_although_the_experiment_is_not(edison: Edison, mini: Folder) -> None:
+    rows = ({"id": f"c{i}", "input": {"name": f"P{i}"}, "expected": "P1", "cluster": f"k{i // 4}"}
+            for i in range(12))  # fmt: skip
+    mini.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    edison(mini, "run", "-q")
+    whole = edison(mini, "leaderboard").out
+    mini.edit("experiments/hello.yaml", "models:", "model:")
+    assert edison(mini, "leaderboard").out == whole
+
+
 @pytest.mark.parametrize(
     ("values", "line"),
     [
