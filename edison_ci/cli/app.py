@@ -64,7 +64,7 @@ COMMANDS = {
     "recommend": Entry("Read", "recommend:recommend", "Say which model to use, and why."),
     "trends": Entry("Read", "trends:trends", "Show score, cost and latency from run to run."),
     "history": Entry("Read", "history:history", "Show the versions of a prompt and how each did."),
-    "diff": Entry("Read", "history:diff", "Compare two versions of a prompt."),
+    "diff": Entry("Read", "diff:diff", "Compare two versions of a prompt."),
     "dataset": Entry("Read", "dataset:dataset", "Show cases, count them, and look for bad ones."),
     "github": Entry("Share", "github:github", "Report on a pull request, from a job on GitHub."),
     "models": Entry("Look up", "models:models", "List the models of the project."),

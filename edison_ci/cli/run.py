@@ -21,6 +21,7 @@ from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.cli.trusting import on_terms_of_base
+from edison_ci.config.cases import STATIC
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.decide.decisions import decisions_of
 from edison_ci.decide.rows import GateRow, looks_json
@@ -165,6 +166,9 @@ def _ended(
         given["draws"],
         given["shard"],
     )
+    for experiment in chosen:
+        cases = project.cases(experiment) if experiment.file.data else [STATIC]
+        selection.refuse_unknown(experiment.id, cases)
     budget = given["budget"]
     options = RunOptions(
         trigger="replay" if given["replay"] else os.environ.get("GITHUB_EVENT_NAME") or "cli",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
+from edison_ci.names import did_you_mean
 from edison_ci.stats.paired import match_cases
 
 if TYPE_CHECKING:
@@ -98,9 +99,22 @@ def _copy(connection: sqlite3.Connection, side: str, choice: Choice) -> None:
         (LINEUP, side, *values),
     )
     if not done.rowcount:
-        raise UsageError(
-            f"run {choice.run.id} has no cell of {choice.told}", hint="see: edison status"
-        )
+        raise _nothing(connection, choice)
+
+
+def _nothing(connection: sqlite3.Connection, choice: Choice) -> UsageError:
+    rows = connection.execute(
+        "select distinct model from main.cell where run_id = ? and side = ?",
+        (choice.run.id, choice.side),
+    )
+    models = [name for (name,) in rows]
+    for name in choice.models:
+        if name not in models:
+            hint = did_you_mean(name, models, label="models")
+            return UsageError(f"run {choice.run.id} has no model {name!r}", hint=hint)
+    return UsageError(
+        f"run {choice.run.id} has no cell of {choice.told}", hint="see: edison status"
+    )
 
 
 def _alike(connection: sqlite3.Connection, what: str) -> list[str]:

@@ -16,6 +16,7 @@ from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import past_versions
 from edison_ci.repository import Repository
+from edison_ci.store.naming import no_run, run_names
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Operands:
 
     def run_with(self, *prompts: str) -> Run:
         """Return the newest complete run that has cells of every one of these prompts."""
+        for name in prompts:
+            if not self._is_prompt(name):
+                raise self._no_prompt(name)
         has = "exists (select 1 from cell where run_id = r.id and side = 'head' and prompt = ?)"
         where = " and ".join([has] * len(prompts))
         row = self.connection.execute(
@@ -100,6 +104,10 @@ class Operands:
             (name,),
         ).fetchone()
         return bool(row[0])
+
+    def _no_prompt(self, name: str) -> UsageError:
+        hint = did_you_mean(name, [p.id for p in self.project.prompts.values()], label="prompts")
+        return UsageError(f"there is no prompt {name!r}", hint=hint)
 
     def _version(self, told: str, prompt: str, version: str) -> Choice:
         row = self.connection.execute(
@@ -152,10 +160,11 @@ class Operands:
     def _commit(self, told: str, experiment: str | None, beside: Choice | None) -> Choice:
         repository = Repository.find(self.project.root)
         if repository is None:
-            known = [*self.project.experiments, "latest"]
-            hint = did_you_mean(told, known, label="experiments") or "see: edison status"
-            raise UsageError(f"there is no run {told!r}", hint=hint)
-        commit = repository.resolve(told)
+            raise no_run(self.connection, told)
+        try:
+            commit = repository.resolve(told)
+        except UsageError as error:
+            raise self._nothing(told, error) from None
         if experiment is None:
             names = ", ".join(self.project.experiments)
             raise UsageError(f"{told} of which experiment?", hint=f"say --experiment: {names}")
@@ -171,6 +180,21 @@ class Operands:
             f"there is no complete run of {experiment} at {told} ({commit[:8]})",
             hint=f"measure both together: edison run {experiment} --against {told}",
         )
+
+    def _nothing(self, told: str, error: UsageError) -> UsageError:
+        """Return what to say of a name that is neither a run nor a version nor a commit."""
+        prompt, sign, version = told.rpartition("@")
+        if sign and not prompt.endswith(("^", "~")) and not version.startswith("{"):
+            if not self._is_prompt(prompt):
+                return self._no_prompt(prompt)
+            hint = f"write its hash: edison history {prompt}"
+            return UsageError(f"{version!r} is no hash of a version of {prompt}", hint=hint)
+        names = [*run_names(self.connection), *self.project.experiments, PRODUCTION]
+        near = did_you_mean(told, names)
+        hint = f"for runs see: edison status; or {error.hint}"
+        if near.startswith("did you mean") or error.hint.startswith("did you mean"):
+            hint = near if near.startswith("did you mean") else error.hint
+        return UsageError(f"{told!r} is no run, experiment or commit", hint=hint)
 
     def _newest(self, where: str, experiment: str, commit: str) -> Run | None:
         row = self.connection.execute(

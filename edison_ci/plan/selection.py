@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
 
 
+_REMEMBERED = 10_000
+"""Names that are kept to find one that a wrong name could have meant."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Models, cases and draws that a command line chooses; empty chooses all."""
@@ -55,6 +59,24 @@ class Selection:
         if self.tags and not any(tag in self.tags for tag in case.tags):
             return False
         return self.shard is None or self.shard.has(case.id)
+
+    def refuse_unknown(self, experiment: str, cases: Iterable[Case]) -> None:
+        """Refuse a case or a tag that the dataset does not have; reads it only if some is named."""
+        if not self.cases and not self.tags:
+            return
+        lacking = {"case": dict.fromkeys(self.cases), "tag": dict.fromkeys(self.tags)}
+        known: dict[str, dict[str, None]] = {"case": {}, "tag": {}}
+        for case in cases:
+            for what, names in (("case", (case.id,)), ("tag", case.tags)):
+                for name in names:
+                    lacking[what].pop(name, None)
+                    if len(known[what]) < _REMEMBERED:
+                        known[what][name] = None
+        for what, unknown in lacking.items():
+            for name in unknown:
+                first = f"the first are: {', '.join([*known[what]][:3])}" if known[what] else ""
+                hint = did_you_mean(name, known[what], label=f"{what}s") or first
+                raise UsageError(f"{experiment} has no {what} {name!r}", hint=hint)
 
     def describe(self) -> str:
         """Return what was asked for, in the words of the command line."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.events import add_event
+from edison_ci.store.naming import no_cell, no_run, which_cell
 from edison_ci.store.opinions import write_opinions
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
         values,
     ).fetchone()
     if row is None:
-        raise UsageError(f"there is no run {wanted!r}", hint="see: edison status")
+        raise no_run(connection, wanted)
     return _run(row)
 
 
@@ -338,22 +339,28 @@ def done_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]
 
 
 def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
-    """Return a cell of a run by id or as CASE@MODEL#DRAW (draw 0 when left out)."""
+    """Return a cell of a run by id or as CASE@MODEL#DRAW (draw 0 when left out).
+
+    The head's, if it has one; refuses to guess which prompt is meant.
+    """
     where, values = "id >= ? and id < ?", _starting_with(wanted)
     if "@" in wanted:
         case_id, _, rest = wanted.rpartition("@")
         model, _, draw = rest.partition("#")
         where = "case_id = ? and model = ? and draw = ?"
         values = (case_id, model, draw or "0")
-    row = connection.execute(
+    rows = connection.execute(
         "select id, run_id, side, prompt, version, model, case_id, draw, address, take, status, "
         "composite, passed, error, reason, case_hash, cluster from cell "
-        f"where run_id = ? and {where} order by side = 'head' desc, prompt limit 1",
+        f"where run_id = ? and {where} order by side = 'head' desc, prompt",
         (run_id, *values),
-    ).fetchone()
-    if row is None:
-        hint = "write 12 hex digits, or CASE@MODEL#DRAW"
-        raise UsageError(f"run {run_id} has no cell {wanted!r}", hint=hint)
+    ).fetchall()
+    if not rows:
+        raise no_cell(connection, run_id, wanted)
+    row = rows[0]
+    alike = [(other[3], other[0]) for other in rows if other[2] == row[2]]
+    if len(alike) > 1:
+        raise which_cell(wanted, alike)
     parts = connection.execute(
         "select name, kind, score, passed, weight, status, reason from part where cell_id = ?",
         (row[0],),

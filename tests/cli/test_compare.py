@@ -143,7 +143,12 @@ def test_a_case_that_was_edited_is_not_compared(edison: Edison, project: Folder)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothere", "latest"], "'nothere' names no commit here"),
+        (["nothere", "latest"], "'nothere' is no run, experiment or commit"),
+        (["nothere", "latest"], "for runs see: edison status"),
+        (["lates", "latest"], "did you mean 'latest'?"),
+        (["mian", "latest"], "did you mean 'main'?"),
+        (["helo@12345678", "latest"], "there is no prompt 'helo'"),
+        (["hello@v1", "latest"], "write its hash: edison history hello"),
         (["latest", "main", "--experiment", "other"], "no complete run of other"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -123,3 +124,51 @@ def test_what_counts_of_an_answer_is_shown_beside_it(edison: Edison, project: Fo
     found = told(edison, project, "ada@small")
     assert found["answer"]["text"] == "Say hello"
     assert "--- what counts of it" in edison(project, "explain", "ada@small").out
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("adda@small", "did you mean 'ada'?"),
+        ("ada@smal", "did you mean 'small'?"),
+        ("ada@small#7", "draws: #0"),
+        ("ada", "write 12 hex digits, or CASE@MODEL#DRAW"),
+    ],
+)
+def test_a_wrong_part_of_a_name_is_told(
+    edison: Edison, project: Folder, cell: str, said: str
+) -> None:
+    edison(project, "run", "-q")
+    for command in (["explain", cell], ["rerun", "latest", "--cell", cell]):
+        done = edison(project, *command)
+        assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_with_two_prompts_it_asks_which_cell_is_meant(edison: Edison, project: Folder) -> None:
+    project.write(
+        "prompts/other.md", project.read("prompts/hello.md").replace("id: hello", "id: other")
+    )
+    project.edit(
+        "experiments/hello.yaml", "[prompts/hello.md]", "[prompts/hello.md, prompts/other.md]"
+    )
+    edison(project, "run", "-q")
+    for command in (["explain", "ada@small"], ["rerun", "latest", "--cell", "ada@small"]):
+        done = edison(project, *command)
+        assert done.code == 2
+        assert "ada@small is a cell of 2 prompts; which one?" in done.err
+    ids = re.findall(r"([0-9a-f]{12}) \((hello|other)\)", done.err)
+    assert [name for _, name in ids] == ["hello", "other"]
+    assert [told(edison, project, cell)["prompt"]["id"] for cell, _ in ids] == ["hello", "other"]
+
+
+def test_a_wrong_prompt_or_model_of_ab_is_told(edison: Edison, project: Folder) -> None:
+    project.write(
+        "prompts/other.md", project.read("prompts/hello.md").replace("id: hello", "id: other")
+    )
+    project.edit(
+        "experiments/hello.yaml", "[prompts/hello.md]", "[prompts/hello.md, prompts/other.md]"
+    )
+    edison(project, "run", "-q")
+    assert "did you mean 'other'?" in edison(project, "ab", "hello", "othr").err
+    assert "did you mean 'small'?" in edison(project, "ab", "hello", "other", "--model", "smal").err
+    assert "did you mean 'latest'?" in edison(project, "explain", "ada@small", "--run", "lates").err

@@ -257,7 +257,10 @@ def test_versions_go_by_hash_file_and_id(edison: Edison, told: Folder) -> None:
 
 
 def test_what_is_no_version_is_said(edison: Edison, told: Folder) -> None:
-    assert "names no commit here" in edison(told, "diff", "v1", "v9").err
+    done = edison(told, "diff", "v1", "v9")
+    assert "hello has no version 'v9', nor is there such a commit" in done.err
+    assert "versions: v1, v2, v2+" in done.err
+    assert "did you mean 'main'?" in edison(told, "diff", "v1", "mian").err
     told.write("notes.txt", "hello {{ nobody")
     assert "notes.txt is not a prompt" in edison(told, "diff", "v1", "notes.txt").err
     told.write("prompts/other.md", told.read("prompts/hello.md").replace("id: hello", "id: other"))

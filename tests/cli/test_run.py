@@ -141,7 +141,8 @@ def test_shards_together_are_the_whole(edison: Edison, project: Folder) -> None:
     ("flags", "said"),
     [
         (["--model", "smal"], "did you mean 'small'?"),
-        (["--case", "nobody"], "no case of hello is chosen"),
+        (["--case", "nobody"], "hello has no case 'nobody'"),
+        (["--case", "c0", "--tag", "t1"], "no case of hello is chosen"),
         (["--shard", "5/3"], "'5/3' is not a shard"),
         (["nothere"], "there is no experiment 'nothere'"),
         (["--draws", "0"], "0 is not in the range"),

@@ -127,3 +127,16 @@ def test_a_cost_that_is_not_known_for_sure_is_marked_everywhere(
     change(mini, "update answer set cost_kind = 'estimated' where attempt = 1")
     assert "~$0." in edison(mini, "status").out
     assert told(edison(mini, "status", "latest", "--json").out)["calls"]["estimated"] == 1
+
+
+def test_a_wrong_case_or_tag_is_refused_with_the_nearest(edison: Edison, mini: Folder) -> None:
+    row = {"id": "ada", "input": {"name": "Ada"}, "expected": "Ada", "tags": ["short"]}
+    mini.write("datasets/names.jsonl", json.dumps(row) + "\n")
+    for flags, said, hint in (
+        (("--case", "adda"), "hello has no case 'adda'", "did you mean 'ada'?"),
+        (("--case", "ada", "--case", "xyz"), "hello has no case 'xyz'", "cases: ada"),
+        (("--tag", "shrt"), "hello has no tag 'shrt'", "did you mean 'short'?"),
+    ):
+        done = edison(mini, "run", *flags)
+        assert (done.code, said in done.err, hint in done.err) == (2, True, True), done.err
+    assert edison(mini, "run", "--case", "ada", "--tag", "short").code == 0
