@@ -191,7 +191,7 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
         terminal.result(
             f"  With {cases} you can detect changes of about {points:.1f} points or more"
         )
-        terminal.result("  (if differences vary by 25 points; nothing is measured yet).")
+        terminal.result("  (if differences vary by 25 points from case to case, as is typical).")
     if plan.margin is not None and plan.cases_for_margin is not None:
         verdict = "enough" if plan.gating >= plan.cases_for_margin else "not yet enough"
         terminal.result(
@@ -203,6 +203,8 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
 def _thousands(span: Span, *, exact: bool = False) -> str:
     low, high = span.low, span.high
     mark = "" if exact else "~"
+    if high == 0:
+        return "0"
     if high < 10_000:
         return f"{mark}{low:,.0f}-{high:,.0f}"
     return f"{mark}{low / 1000:,.0f}k-{high / 1000:,.0f}k"

@@ -68,6 +68,16 @@ class Display:
         said = f"  look {look.number} of {look.of}: not clear yet, going on to {draws} draws a case"
         self._terminal.note(said)
 
+    def waiting(self, run: str) -> None:
+        """Say that another run of the experiment is in the way."""
+        self._terminal.note(f"waiting for run {run} to end; stop waiting with Ctrl-C")
+
+    def stopping(self, in_flight: int) -> None:
+        """Say that the run ends as soon as what was sent is answered."""
+        self.clear()
+        calls = f"finishing {counted(in_flight, 'call')} in flight" if in_flight else "almost there"
+        self._terminal.note(Ink("stopping:", ODD), f" {calls}; press Ctrl-C again to give up on it")
+
     def _line(self, progress: Progress) -> None:
         now = time.monotonic()
         last = progress.done >= _most(progress)
@@ -80,6 +90,9 @@ class Display:
         left = self._left(progress, now)
         text = f"  [{bar}] {100 * share:3.0f}%  {_told(progress)}{left}"
         width = shutil.get_terminal_size().columns
+        each = _each(progress)
+        if len(text) + len(each) < width:
+            text += each
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"\r\x1b[2K{text[: max(width - 1, 1)]}")
             sys.stderr.flush()
@@ -101,9 +114,18 @@ class Display:
                 sys.stderr.flush()
 
 
+def _each(progress: Progress) -> str:
+    """Return how far each model is, where there are several."""
+    lanes = sorted(progress.by_lane.items())
+    if len(lanes) < 2:
+        return ""
+    return f"  ({', '.join(f'{name} {count:,}' for name, count in lanes)})"
+
+
 def _told(progress: Progress) -> str:
-    spent = progress.tally.cost_microusd
-    cost = f", {dollars(spent)}" if spent else ""
+    spent, budget = progress.tally.cost_microusd, progress.budget_microusd
+    limit = f" of {dollars(budget)}" if budget is not None else ""
+    cost = f", {dollars(spent)}{limit}" if spent else ""
     wrong = progress.cells["error"]
     errors = f", {counted(wrong, 'error')}" if wrong else ""
     most = f"at most {progress.most:,} cells" if progress.most else counted(progress.total, "cell")

@@ -328,6 +328,8 @@ class Table:
             on_progress=display.progress,
             on_alert=display.alert,
             on_look=display.look,
+            on_wait=display.waiting,
+            on_stop=display.stopping,
         )
         try:
             project = on_terms_of_base(match.project)

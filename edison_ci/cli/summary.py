@@ -10,7 +10,7 @@ from edison_ci.cli.people import show_people
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
 from edison_ci.decide.rows import stopped_sentence
-from edison_ci.execute.changes import material_of
+from edison_ci.execute.changes import kept_snapshot, material_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
+_BUDGET = "budget: "
+_CENT = 10_000
 STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
 
 
@@ -48,15 +50,35 @@ def show_run(
     for lane, reason in (closed or {}).items():
         terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
     terminal.result(f"  run {run.id}")
-    if run.status == "PAUSED" and str(run.stopped_by).startswith("budget"):
-        terminal.note(
-            "A call is booked at its worst price, max_tokens long, before it is sent, and the next "
-            "one does not fit: raise the budget, or lower max_tokens."
-        )
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
+    if run.status == "PAUSED" and str(run.stopped_by).startswith(_BUDGET):
+        terminal.note(
+            "A call is booked at its worst price, max_tokens long, before it is sent, and the next "
+            "one does not fit."
+        )
     if run.status in ("PAUSED", "FAILED"):
-        terminal.note(f"Go on with: edison resume {run.id}")
+        terminal.note(how_to_go_on(summary))
+
+
+def how_to_go_on(summary: RunSummary) -> str:
+    """Say how a run goes on; one that a budget stopped would stop again as it is."""
+    run = summary.run
+    resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
+    stopped = str(run.stopped_by)
+    budget = stopped.removeprefix(_BUDGET) if stopped.startswith(_BUDGET) else ""
+    if run.status != "PAUSED" or not budget:
+        return f"Go on with: {resume}"
+    if budget == "--budget":
+        chosen = kept_snapshot(run).get("command line", {}).get("budget_microusd") or 0
+        more = 2 * max(chosen, summary.cost_microusd, _CENT)
+        return f"Go on with a larger budget: {resume} --budget {more / 1e6:.2f}"
+    if budget == "stop.daily_budget_usd":
+        return f"Go on tomorrow (UTC) with: {resume}; or raise {budget}, then: {anew}"
+    if budget.startswith("settings."):
+        return f"Raise {budget} in edison.yaml, then go on with: {resume}"
+    # What an experiment says belongs to the plan of a run, which goes on as it was planned.
+    return f"Raise {budget}, then: {anew} (what was answered is reused)"
 
 
 def _headline(terminal: Terminal, run: Run) -> None:

@@ -30,7 +30,7 @@ def ending(
             progress.closed["the run"] = f"{told}, max_errors is {max_errors:.0%}"
         return "FAILED", ExitCode.NOT_MEASURED
     if no_judge_answered(reader, run_id):
-        progress.closed["judges"] = f"none answered; later: edison regrade {run_id}"
+        progress.closed["judges"] = "none answered"
         return "FAILED", ExitCode.NOT_MEASURED
     return "COMPLETED", ExitCode.DONE
 

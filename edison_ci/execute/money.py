@@ -8,6 +8,7 @@ from edison_ci.store.ledger import Cap, booked
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from edison_ci.config.load import Experiment, Project
 
@@ -36,6 +37,12 @@ def caps_of(
         limit = _microusd(monthly)
         caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))
     return tuple(caps)
+
+
+def run_limit(caps: Iterable[Cap]) -> int | None:
+    """Return the most that a run may cost, in micro-dollars; None without such a limit."""
+    own = [cap.microusd for cap in caps if cap.days is None and cap.microusd is not None]
+    return min(own, default=None)
 
 
 def share_used(connection: sqlite3.Connection, cap: Cap, today: str) -> float:

@@ -125,6 +125,10 @@ class Tools:
     """Hears once when a budget is nearly used up."""
     on_look: Callable[[Look, bool], None] = lambda _look, _more: None
     """Hears what was looked at, and whether the run goes on."""
+    on_wait: Callable[[str], None] = lambda _run: None
+    """Hears which run is waited for before this one can start."""
+    on_stop: Callable[[int], None] = lambda _in_flight: None
+    """Hears that the run is asked to stop, and how many calls are finished first."""
     now: Callable[[], dt.datetime] = times.now
     clock: Clock = field(default_factory=Clock.real)
 

@@ -82,6 +82,8 @@ class Progress:
     closed: dict[str, str] = field(default_factory=dict)
     """Lanes that take no more calls, and why."""
     stopped_by: str | None = None
+    budget_microusd: int | None = None
+    """The most that the run may cost."""
 
     @property
     def done(self) -> int:

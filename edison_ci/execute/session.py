@@ -28,7 +28,7 @@ from edison_ci.execute.head_to_head import HeadToHead
 from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.looks import Desk, Looks, Rules
-from edison_ci.execute.money import caps_of
+from edison_ci.execute.money import caps_of, run_limit
 from edison_ci.execute.orders import Against, Ended, RunOptions, Tools
 from edison_ci.execute.pairing import Pairing
 from edison_ci.execute.provenance import commit_of
@@ -128,7 +128,8 @@ class Session:
         experiment = self._experiment
         with ExitStack() as stack:
             locks = self._folder / "locks"
-            stack.enter_context(only_one(locks, experiment.id, run_id, wait=options.wait))
+            wait = self._tools.on_wait if options.wait else None
+            stack.enter_context(only_one(locks, experiment.id, run_id, wait=wait))
             data = self._folder / "snapshots" / experiment.id
             allowed = _allowing_code(self._project) if options.allow_code else self._project
             project = stack.enter_context(kept_data(allowed, experiment, data))
@@ -249,7 +250,7 @@ class Session:
         await self._begin(held, progress)
         async with AsyncExitStack() as stack:
             lanes = self._lanes(held)
-            progress.tally = lanes.tally
+            progress.tally, progress.budget_microusd = lanes.tally, run_limit(lanes.purse.caps)
             if held.resumed is not None:
                 progress.tally.cost_microusd = spent(held.reader, held.run_id)
             stack.push_async_callback(lanes.close)
@@ -269,7 +270,7 @@ class Session:
             looks = self._looks(held, runner, cells, ask)
             filling = runner.run(cells.lanes(answers)) if looks is None else looks.run(answers)
             work = asyncio.create_task(filling)
-            stop = Stop(runner, work)
+            stop = Stop(runner, work, lambda: self._tools.on_stop(lanes.purse.in_flight))
             listening = asyncio.create_task(self._listen(held, stop))
             try:
                 await work

@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edison_ci.execute.runner import Runner
 
 GRACE_S = 5.0
@@ -18,8 +20,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Stop:
     """Ends a run early: drains first, aborts on the second signal or when draining takes long."""
 
-    def __init__(self, runner: Runner, work: asyncio.Task[None]) -> None:
-        self._runner, self._work = runner, work
+    def __init__(
+        self, runner: Runner, work: asyncio.Task[None], tell: Callable[[], None] = lambda: None
+    ) -> None:
+        self._runner, self._work, self._tell = runner, work, tell
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.getsignal(number) for number in _SIGNALS}
         for number in _SIGNALS:
@@ -28,6 +32,7 @@ class Stop:
 
     def drain(self, reason: str) -> None:
         """Take no more cells, and give those in flight a little time."""
+        self._tell()
         self._runner.stop(reason)
         self._loop.call_later(GRACE_S, self._work.cancel)
 

@@ -138,7 +138,7 @@ class Budgeted:
         self, inner: Provider, purse: Purse, *, model: str, phase: str, price: Prices | None
     ) -> None:
         self._inner, self._purse = inner, purse
-        self._model, self._phase, self._price = model, phase, price
+        self.model, self._phase, self._price = model, phase, price
         self._served: set[str] = set()
 
     async def buy(self, request: Request, *, newer_than: str | None, turn: Turn) -> Paid:
@@ -230,7 +230,7 @@ class Budgeted:
         if served not in self._served:
             self._served.add(served)
             if is_other_model(asked, served):
-                told = {"model": self._model, "asked": asked, "served": served}
+                told = {"model": self.model, "asked": asked, "served": served}
                 logger.warning("another model answers than was asked for", extra=told)
 
     def _settlement(self, booking: Booking, completion: Completion) -> Settlement:
@@ -261,7 +261,7 @@ class Budgeted:
         return Booking(
             address=request.address,
             run_id=self._purse.run_id,
-            model=self._model,
+            model=self.model,
             phase=self._phase,
             est_microusd=math.ceil(worst),
             est_tokens=tokens_in + tokens_out,

@@ -248,7 +248,7 @@ def build_lane(
     newer_than: str | None,
 ) -> Lane:
     """Return the whole stack over a budgeted adapter."""
-    breaker = Breaker(clock)
+    breaker = Breaker(clock, budgeted.model)
     throttle = Throttled(Bought(budgeted, breaker, newer_than), limits, clock)
     retries = Retrying(Guarded(throttle, breaker), limits, clock)
     return Lane(Cached(retries, reader, newer_than), retries, breaker, throttle)

@@ -65,8 +65,8 @@ def wish_is_too_long(error: CallError) -> bool:
 class Breaker:
     """Opens after failures in a row, lets a probe through after a pause, closes on successes."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, model: str = "") -> None:
+        self._clock, self._model = clock, model
         self._failures = 0
         self._successes = 0
         self._pause_s = FIRST_PROBE_S
@@ -149,8 +149,8 @@ class Breaker:
 
     def _leave_alone(self, error: CallError) -> None:
         self._open_until = self._clock.monotonic() + self._pause_s
-        seconds = f"{self._pause_s:.0f} s"
-        logger.warning("no answer; trying again later", extra={"in": seconds, "error": str(error)})
+        told = {"model": self._model, "in": f"{self._pause_s:.0f} s", "error": str(error)}
+        logger.warning("no answer; trying again later", extra=told)
 
 
 def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:

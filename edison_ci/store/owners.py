@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from edison_ci.errors import BusyError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -80,21 +80,29 @@ def is_alive(folder: Path, owner: str) -> bool:
 
 
 @contextlib.contextmanager
-def only_one(folder: Path, experiment: str, run_id: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold the experiment, so that no second run of it starts on this database."""
+def only_one(
+    folder: Path, experiment: str, run_id: str, *, wait: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Hold the experiment, so that no second run of it starts on this database.
+
+    `wait` is told which run is in the way before it is waited for; without it that is refused.
+    """
     path = folder / f"experiment-{_SAFE.sub('_', experiment)}.lock"
     with before_any_call(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-            raise BusyError(
-                f"{experiment} is being run already, as {other or 'another run'}",
-                hint="wait for it with --wait, or stop it with: edison cancel",
-            ) from None
+            other = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another run"
+            if wait is None:
+                raise BusyError(
+                    f"{experiment} is being run already, as {other}",
+                    hint="wait for it with --wait, or stop it with: edison cancel",
+                ) from None
+            wait(other)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         with before_any_call(path):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, run_id.encode(), 0)

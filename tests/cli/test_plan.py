@@ -233,3 +233,13 @@ def test_a_plan_knows_what_is_stored_and_why(edison: Edison, mini: Folder) -> No
     found, reasons = calls()
     assert found == {"to_make": 4, "reused": 0}
     assert reasons[-1].startswith("what is stored is of other prompts")
+
+
+def test_after_a_run_nothing_is_left_to_do_and_nothing_untrue_is_said(
+    edison: Edison, support: Folder
+) -> None:
+    edison(support, "run", "-q")
+    done = edison(support, "plan").out
+    assert "0 calls to make, 188 reused" in done
+    assert "0-0" not in done
+    assert "nothing is measured" not in done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -348,7 +349,68 @@ def test_ctrl_c_drains_and_tells_how_to_go_on(
     out, err = running.communicate(timeout=20)
     assert running.returncode == 130
     assert "PAUSED (SIGINT)" in out
+    assert re.search(r"stopping: finishing \d calls? in flight; press Ctrl-C again", err)
     assert "Go on with: edison resume" in err
+
+
+def test_waiting_for_another_run_is_said(project: Folder, running: subprocess.Popen[str]) -> None:
+    (run_id,) = rows(project, "select id from run")[0]
+    second = subprocess.Popen(
+        [sys.executable, "-m", "edison_ci", "run", "--wait", "--limit", "1"],
+        cwd=project.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert second.stderr is not None
+    assert (
+        second.stderr.readline() == f"waiting for run {run_id} to end; stop waiting with Ctrl-C\n"
+    )
+    running.kill()
+    _, err = second.communicate(timeout=30)
+    assert second.returncode == 0, err
+
+
+@pytest.mark.parametrize(
+    ("stop", "flags", "said"),
+    [
+        ("", ["--budget", "0.001"], "Go on with a larger budget: edison resume {id} --budget 0.02"),
+        (
+            "budget_usd: 0.01",
+            [],
+            "Raise stop.budget_usd, then: edison run hello (what was answered",
+        ),
+        (
+            "daily_budget_usd: 0.01",
+            [],
+            "Go on tomorrow (UTC) with: edison resume {id}; or raise stop.daily_budget_usd, then: ",
+        ),
+        ("max_total_tokens: 600", [], "Raise stop.max_total_tokens, then: edison run hello"),
+    ],
+)
+def test_what_a_budget_stopped_says_what_to_change(
+    edison: Edison, project: Folder, stop: str, flags: list[str], said: str
+) -> None:
+    price, most = "price: {in: 100, out: 200}", "params: {max_tokens: 40}"
+    project.write("models.yaml", f"small: {{provider: sim, model: small, {price}, {most}}}\n")
+    if stop:
+        project.edit("experiments/hello.yaml", "gates:", f"stop: {{{stop}}}\ngates:")
+    if flags:
+        project.edit("models.yaml", "in: 100, out: 200", "in: 10, out: 20")
+    done = edison(project, "run", *flags)
+    assert done.code == 4, done.all
+    (run_id,) = rows(project, "select id from run")[0]
+    assert said.format(id=run_id) in done.err
+    assert f"Go on with: edison resume {run_id}" not in done.err
+
+
+def test_a_larger_budget_as_told_goes_on(edison: Edison, project: Folder) -> None:
+    most = "price: {in: 1, out: 2}, params: {max_tokens: 40}"
+    project.write("models.yaml", f"small: {{provider: sim, model: small, {most}}}\n")
+    done = edison(project, "run", "--budget", "0.001")
+    assert done.code == 4
+    told = done.err.rpartition("Go on with a larger budget: edison ")[2].split()
+    assert edison(project, *told).code == 0
 
 
 def test_a_dataset_edited_while_a_run_goes_on_does_not_change_it(

@@ -295,6 +295,16 @@ async def test_a_breaker_opens_probes_and_closes() -> None:
     assert time.now == before
 
 
+async def test_a_lane_that_is_left_alone_says_which_model_it_is(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    breaker = bench.lane(Scripted(FINE)).breaker
+    for _ in range(5):
+        breaker.failed(error(ErrorKind.NETWORK))
+    (told,) = (r for r in caplog.records if r.getMessage() == "no answer; trying again later")
+    assert vars(told)["model"] == "m"
+
+
 async def test_a_bucket_lets_a_minutes_worth_through_then_waits() -> None:
     time = FakeTime()
     bucket = Bucket(60, time.clock())
