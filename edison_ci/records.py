@@ -123,6 +123,8 @@ class Completion:
     latency_ms: int = 0
     served_model: str = ""
     tool_calls: Json = None
+    write_surcharge_in: float = 0.0
+    """What writing to the provider's cache is charged beyond `tokens_in`, in tokens of input."""
 
 
 def canonical_json(value: object) -> str:

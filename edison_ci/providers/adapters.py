@@ -20,6 +20,7 @@ from edison_ci.config.trust import TrustFile, origin
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.plugins import Registry
+from edison_ci.providers.addresses import host_of, is_off_limits
 from edison_ci.providers.anthropic import VERSION, Anthropic
 from edison_ci.providers.litellm_bridge import (
     ENVIRONMENT,
@@ -72,6 +73,12 @@ def provider_for(
             hint="use a simulated model, or a recording: --replay FILE",
         )
     keys = reading.keys(address)
+    if not keys and is_off_limits(host_of(address)):
+        raise UsageError(
+            f"model {model.name!r} has no key and is at {_shown(address)}, which is link-local or "
+            "a cloud's metadata service",
+            hint="name the address of the model; this machine and private networks are fine",
+        )
     return _ONLINE[model.provider](_Asked(model, address, keys, environ))
 
 
@@ -119,6 +126,7 @@ class _Asked:
                 timeout_s=self.model.limits.timeout_s,
                 proxy=proxy_for(url, self.environ),
                 ca_file=self.environ.get("SSL_CERT_FILE") or None,
+                guarded=not self.keys,
             )
         )
 

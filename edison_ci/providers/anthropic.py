@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.providers.replies import (
+    FIVE_MINUTES,
     Usage,
     bad_reply,
     count,
@@ -31,6 +32,8 @@ VERSION = "2023-06-01"
 FORM = "answer"
 """Name of the tool that stands for the form of an answer."""
 _DEFAULT_MAX_TOKENS = 4096
+AN_HOUR = 2.0
+"""Price of a token that is written to the cache for an hour, in tokens of input."""
 _FINISH = {
     "end_turn": FinishReason.STOP,
     "stop_sequence": FinishReason.STOP,
@@ -135,6 +138,7 @@ def completion_of(value: dict[str, Any], latency_ms: int, *, formed: bool = Fals
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cached_in=usage.cached_in,
+        write_surcharge_in=usage.write_surcharge_in,
         latency_ms=latency_ms,
         served_model=name_of(value.get("model")),
         tool_calls=[tool_call(c.get("name"), c.get("input")) for c in calls] if calls else None,
@@ -150,4 +154,12 @@ def _usage(usage: object) -> Usage:
     read = count(usage.get("cache_read_input_tokens") or 0)
     if fresh is None or written is None or read is None:
         return Usage(None, None)
-    return usage_of(fresh + written + read, usage.get("output_tokens"), read)
+    used = usage_of(fresh + written + read, usage.get("output_tokens"), read)
+    return used._replace(write_surcharge_in=_surcharge(written, usage.get("cache_creation")))
+
+
+def _surcharge(written: int, by_time: object) -> float:
+    """Return what tokens written for five minutes or an hour cost more, in tokens of input."""
+    hour = count(by_time.get("ephemeral_1h_input_tokens") or 0) if isinstance(by_time, dict) else 0
+    hour = min(hour or 0, written)
+    return (FIVE_MINUTES - 1) * (written - hour) + (AN_HOUR - 1) * hour

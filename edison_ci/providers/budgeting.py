@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _DEFAULT_MAX_TOKENS = 4096
+_MOST_FOR_WRITING = 2
+"""Times the price of input that a token costs which is written to a cache for an hour."""
 
 
 def is_other_model(asked: str, served: str) -> bool:
@@ -47,6 +49,12 @@ def is_other_model(asked: str, served: str) -> bool:
     name = served.rpartition("/")[2].lower()
     more = name.removeprefix(wanted)
     return bool(name) and (more == name or more[:1].isalnum())
+
+
+def _writes_cache(request: Request) -> bool:
+    """Whether a call may be charged for what it writes to the provider's cache."""
+    extra = request.params.get("extra")
+    return bool(extra) and "cache_control" in canonical_json(extra)
 
 
 class BudgetExhausted(Exception):
@@ -246,7 +254,8 @@ class Budgeted:
         rate = self._price.cached_in
         cached_rate = self._price.tokens_in if rate is None else rate
         fresh = (completion.tokens_in or 0) - cached
-        spent = fresh * self._price.tokens_in + cached * cached_rate
+        plain = fresh + max(completion.write_surcharge_in, 0.0)
+        spent = plain * self._price.tokens_in + cached * cached_rate
         return math.ceil(spent + (completion.tokens_out or 0) * self._price.tokens_out - 1e-9)
 
     def _booking(self, request: Request, newer_than: str | None) -> Booking:
@@ -257,7 +266,10 @@ class Budgeted:
         most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
         price = self._price
-        worst = tokens_in * price.tokens_in + tokens_out * price.tokens_out if price else 0.0
+        weight = _MOST_FOR_WRITING if _writes_cache(request) else 1
+        worst = 0.0
+        if price:
+            worst = weight * tokens_in * price.tokens_in + tokens_out * price.tokens_out
         return Booking(
             address=request.address,
             run_id=self._purse.run_id,

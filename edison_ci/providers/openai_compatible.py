@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.providers.replies import (
+    FIVE_MINUTES,
     Usage,
     bad_reply,
+    count,
     name_of,
     parsed,
     storable,
@@ -129,6 +131,7 @@ def completion_of(value: dict[str, Any], latency_ms: int) -> Completion:
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cached_in=usage.cached_in,
+        write_surcharge_in=usage.write_surcharge_in,
         latency_ms=latency_ms,
         served_model=name_of(value.get("model")),
         tool_calls=_calls(calls) if isinstance(calls, list) and calls else None,
@@ -158,4 +161,7 @@ def _usage(usage: object) -> Usage:
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     if cached is None:
         cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name for it
-    return usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
+    used = usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
+    # So proxies tell of models whose vendor charges for writing to its cache.
+    written = min(count(usage.get("cache_creation_input_tokens")) or 0, used.tokens_in or 0)
+    return used._replace(write_surcharge_in=(FIVE_MINUTES - 1) * written)

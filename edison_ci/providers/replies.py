@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 100_000_000
 """More than this nobody has counted."""
+FIVE_MINUTES = 1.25
+"""Price of a token that is written to a provider's cache, in tokens of input; who has such a price
+(Anthropic, also through others) charges this for five minutes."""
 _LONGEST_NAME = 200
 _DEEPEST = 50
 _NEAR_THE_END = 6
@@ -31,6 +34,7 @@ class Usage(NamedTuple):
     tokens_in: int | None
     tokens_out: int | None
     cached_in: int = 0
+    write_surcharge_in: float = 0.0
 
 
 def parsed(body: bytes, scrub: Scrubber) -> dict[str, Any]:

@@ -173,6 +173,25 @@ def test_tokens_are_added_up(usage: object, counted: tuple[int | None, int | Non
     assert (answer.tokens_in, answer.tokens_out, answer.cached_in) == counted
 
 
+@pytest.mark.parametrize(
+    ("usage", "surcharge"),
+    [
+        ({}, 0),
+        ({"cache_creation_input_tokens": 400}, 100),
+        ({"cache_creation_input_tokens": 400, "cache_creation": {
+            "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 300}}, 325),
+        ({"cache_creation_input_tokens": 400, "cache_creation": {
+            "ephemeral_1h_input_tokens": 10**6}}, 400),
+        ({"cache_creation_input_tokens": 400, "cache_creation": "none"}, 100),
+    ],
+)  # fmt: skip
+def test_what_is_written_to_the_cache_costs_a_quarter_more_or_double(
+    usage: dict[str, Any], surcharge: float
+) -> None:
+    told = {"input_tokens": 10, "output_tokens": 4, **usage}
+    assert completion_of(reply(usage=told), 1).write_surcharge_in == surcharge
+
+
 def test_texts_and_tool_calls_are_told_apart() -> None:
     content = [
         {"type": "thinking", "thinking": "hm"},

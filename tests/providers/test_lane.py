@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from edison_ci.records import Json
 
 NOW = "2026-11-15T12:00:00Z"
 
@@ -121,6 +123,29 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         reader = open_reader(path)
         yield Bench(path, writer, FakeTime(), reader)
         reader.close()
+
+
+async def test_writing_to_a_cache_costs_more_than_plain_input(bench: Bench) -> None:
+    wrote = Completion(
+        "fine", tokens_in=1000, tokens_out=5, served_model="m", write_surcharge_in=200.0
+    )
+    plain = Completion("fine", tokens_in=1000, tokens_out=5, served_model="m")
+    lane = bench.lane(Scripted(wrote, plain))
+    dearer, cheaper = [(await lane.answer(request(text))).cost_microusd for text in ("a", "b")]
+    assert dearer - cheaper == 200 * Price().tokens_in
+
+
+async def test_a_call_that_may_write_to_a_cache_is_booked_at_its_dearest(bench: Bench) -> None:
+    most = []
+    extras: tuple[Json, ...] = ({"top_k": 3}, {"cache_control": {"type": "ephemeral"}})
+    for extra in extras:
+        lane = bench.lane(Scripted(FINE))
+        await lane.answer(replace(request(), params={"max_tokens": 5, "extra": extra}))
+        (booked_,) = bench.reader.execute(
+            "select est_microusd from attempt order by id desc limit 1"
+        ).fetchone()
+        most.append(booked_)
+    assert most[1] > most[0]
 
 
 async def test_an_answer_is_stored_with_its_price(bench: Bench) -> None:

@@ -259,6 +259,12 @@ def test_texts_in_all_their_forms(message: dict[str, Any], text: str) -> None:
     assert answer.text.encode() == text.encode()
 
 
+def test_a_proxy_may_tell_what_was_written_to_a_cache() -> None:
+    told = {"prompt_tokens": 500, "completion_tokens": 4, "cache_creation_input_tokens": 400}
+    assert completion_of(reply(usage=told), 1).write_surcharge_in == 100
+    assert completion_of(reply(usage={**told, "prompt_tokens": "x"}), 1).write_surcharge_in == 0
+
+
 @pytest.mark.parametrize(
     ("usage", "counted"),
     [
