@@ -79,7 +79,7 @@ def test_models(state: State, names: tuple[str, ...]) -> None:
     else:
         for trial in trials:
             _told(terminal, trial)
-    # A simulated model that cannot be had yet is no fault of whoever tests the real ones.
+    # A model that cannot be had yet is no fault of whoever tests the real ones.
     if any(trial.error for trial in trials if trial.error != "NOT_THERE"):
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 

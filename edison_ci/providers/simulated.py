@@ -13,10 +13,12 @@ from edison_ci.documents.decoding import decode
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault as TextFault
 from edison_ci.errors import Location, UsageError
+from edison_ci.providers.sim.assisting import assist
 from edison_ci.providers.sim.faults import Fault, breakage, broken, failure
 from edison_ci.providers.sim.generator import generate
 from edison_ci.providers.sim.hearing import hear
 from edison_ci.providers.sim.options import SimOptions
+from edison_ci.providers.sim.refining import refine
 from edison_ci.providers.sim.scripted import echo, parse_script, script
 from edison_ci.providers.sim.seeds import stream
 
@@ -39,6 +41,8 @@ ANSWERERS: Mapping[str, Answerer] = {
     "small": generate,
     "large": generate,
     "judge": hear,
+    "refiner": refine,
+    "assistant": assist,
     "echo": _echo,
 }
 """The models of the simulator that need nothing but a request."""

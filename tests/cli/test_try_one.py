@@ -60,3 +60,22 @@ def test_a_cell_that_is_not_there_or_has_changed_cannot_be_rerun(
     mini.edit("prompts/hello.md", "friendly", "warm")
     done = edison(mini, "rerun", "latest", "--cell", "ada@small")
     assert (done.code, "no longer what it was" in done.err) == (2, True)
+
+
+def test_the_simulated_refiner_and_assistant_can_be_tried(edison: Edison, mini: Folder) -> None:
+    mini.write(
+        "models.yaml",
+        "small: {provider: sim, model: refiner}\njudge: {provider: sim, model: assistant}\n",
+    )
+    mini.edit("experiments/hello.yaml", "models: [small]", "models: [small, judge]")
+    mini.write(
+        "prompts/hello.md",
+        "---\nid: hello\n---\n# user\nDraft objectives, and a diff of the prompt in this fence, "
+        "for {{ name }}.\n\n```\n# user\nReply to the customer in a friendly way.\n```\n",
+    )
+    done = edison(mini, "try", "hello", "--model", "small")
+    assert done.code == 0, done.all
+    assert "--- a/prompts/prompt.md" in done.out
+    assert "simulated" in done.all
+    found = json.loads(edison(mini, "try", "hello", "--model", "judge", "--json").out)
+    assert len(json.loads(found["text"])["objectives"]) == 3

@@ -85,9 +85,16 @@ async def test_a_script_answers_from_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["refiner", "assistant"])
-def test_a_model_that_cannot_answer_yet_says_so(name: str) -> None:
+async def test_the_refiner_and_the_assistant_answer_as_any_model_does(name: str) -> None:
+    provider = provider_for(model(f"{{provider: sim, model: {name}}}"))
+    answer = await provider.complete(ask("Improve this prompt: reply to a customer.", model=name))
+    assert answer.served_model == f"sim/{name}"
+    assert answer.text
+
+
+def test_a_model_that_cannot_answer_yet_says_so() -> None:
     with pytest.raises(UsageError, match="cannot be had yet"):
-        provider_for(model(f"{{provider: sim, model: {name}}}"))
+        provider_for(model("{provider: local, model: models/x.gguf}"))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.providers.sim import plain_text
 from edison_ci.providers.sim.assignment import read
+from edison_ci.providers.sim.blocks import blocks_in
 from edison_ci.providers.sim.exhibit import Exhibit, clamped
 from edison_ci.providers.sim.judge import (
     CEILING,
@@ -24,19 +25,18 @@ from edison_ci.providers.sim.judge import (
 )
 from edison_ci.providers.sim.knowledge import MAX_CHARS
 from edison_ci.providers.sim.options import SimOptions
-from edison_ci.providers.sim.pace import Pace, cut_to, tokens_of, tokens_of_messages
+from edison_ci.providers.sim.pace import Pace
 from edison_ci.providers.sim.questions import question_scores
 from edison_ci.providers.sim.seeds import stream
-from edison_ci.records import Completion, FinishReason
+from edison_ci.providers.sim.speaking import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
-    from edison_ci.records import Json, Request
+    from edison_ci.records import Completion, Json, Request
 
 PACE = Pace(240.0, 6.0)
-_KEY = re.compile(r"\AKey of this message: ([0-9a-f]{16,64})\n")
 _CRITERIA = "Criteria:\n\n["
 _RUDE = re.compile(
     r"\b(?:idiot|stupid|moron|dumb|shut up|hate you|kill|loser|pathetic|worthless|disgusting)\w*",
@@ -69,22 +69,7 @@ def hear(request: Request, options: SimOptions | None = None) -> Completion:
     options = options or SimOptions()
     rng = stream(request.address, options.seed, "judge")
     reply = _reply(request, options, rng)
-    reason = FinishReason.STOP
-    limit = request.params.get("max_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool) and tokens_of(reply) > limit > 0:
-        reply, reason = cut_to(reply, limit), FinishReason.LENGTH
-    tokens_out = tokens_of(reply)
-    latency_ms = PACE.latency_ms(tokens_out, rng)
-    if options.latency_ms > 0:
-        latency_ms = options.latency_ms * rng.lognormvariate(0, 0.25)
-    return Completion(
-        reply,
-        reason,
-        tokens_in=tokens_of_messages(request.messages),
-        tokens_out=tokens_out,
-        latency_ms=round(latency_ms),
-        served_model=f"sim/{request.model}",
-    )
+    return spoken(request, options, reply, PACE, rng)
 
 
 def _reply(request: Request, options: SimOptions, rng: Random) -> str:
@@ -93,7 +78,7 @@ def _reply(request: Request, options: SimOptions, rng: Random) -> str:
     hearing = _material(said)
     if hearing is None:
         return _graded(request, rng, options.noise)
-    criteria = _criteria(told)
+    criteria = criteria_in(told)
     if "answer" in hearing.texts:
         return _scores(hearing, criteria, rng, options.noise)
     if "first" in hearing.texts and "second" in hearing.texts:
@@ -108,33 +93,17 @@ def _reply(request: Request, options: SimOptions, rng: Random) -> str:
 
 
 def _material(said: str) -> Hearing | None:
-    found = _KEY.match(said)
-    if found is None:
+    blocks = blocks_in(said)
+    if blocks is None:
         return None
-    key = found[1]
-    block = re.compile(
-        rf'^<data:(\w+)(?: ("(?:[^"\\\n]|\\.)*"))?( json)? {key}>\n(.*?)\n</data:\1 {key}>$',
-        re.M | re.S,
+    return Hearing(
+        {block.name: block.value for block in blocks if block.tag == "input"},
+        {block.tag: block.text for block in blocks if block.tag != "input"},
     )
-    inputs: dict[str, Json] = {}
-    texts: dict[str, str] = {}
-    for tag, name, as_json, text in block.findall(said):
-        if tag == "input":
-            inputs[json.loads(name) if name else ""] = _value(text) if as_json else text
-        else:
-            texts[tag] = text
-    return Hearing(inputs, texts)
 
 
-def _value(text: str) -> Json:
-    try:
-        value: Json = json.loads(text)
-    except ValueError:
-        return text
-    return value
-
-
-def _criteria(told: str) -> list[Criterion]:
+def criteria_in(told: str) -> list[Criterion]:
+    """Return the criteria that a message lists as JSON after `Criteria:`."""
     _, found, rest = told.rpartition(_CRITERIA)
     if not found:
         return []
@@ -151,6 +120,7 @@ def _criteria(told: str) -> list[Criterion]:
             "note" in entry,
         )
         for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
     ]
 
 

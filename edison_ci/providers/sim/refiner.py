@@ -106,6 +106,11 @@ def improved(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) 
     return Improvement(text, f"Asks for what {names} lacked: {'; '.join(additions)}")
 
 
+def helped(prompt_text: str) -> tuple[str, ...]:
+    """Return the criteria, in lower case, that the refiner knows how to help in such a prompt."""
+    return tuple(_HELPS.get(task_of_prompt(parse_prompt(prompt_text).instructions), {}))
+
+
 def task_of_prompt(instructions: str) -> Task:
     """Return the task that a prompt is about."""
     lowered = instructions.lower()
