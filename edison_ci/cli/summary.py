@@ -134,10 +134,10 @@ def _change(terminal: Terminal, summary: RunSummary) -> None:
 
 
 def _prompts(terminal: Terminal, summary: RunSummary) -> None:
-    told = [
-        f"{prompt} {summary.run.labels.get(prompt, '')} ({version[:8]})"
-        for prompt, version in summary.prompts
-    ]
+    told = []
+    for prompt, version in summary.prompts:
+        label, known = summary.run.labels.get(prompt, ""), version[:8]
+        told.append(f"{prompt} {label}" if known in label else f"{prompt} {label} ({known})")
     if told:
         terminal.result(f"  {', '.join(told)}")
 
@@ -148,7 +148,10 @@ def _score_rows(summary: RunSummary) -> list[tuple[str, ...]]:
     for scored in summary.by_model:
         name = f"{scored.prompt} with {scored.model}" if several else scored.model
         rows.append((name, *_numbers(scored)))
-    if len(summary.by_model) > 1:
+    others = summary.cost_microusd - sum(scored.cost_microusd for scored in summary.by_model)
+    if others > 0:
+        rows.append(("judging", "", "", dollars(others), ""))
+    if len(rows) > 2:
         rows.append(("all", *_numbers(summary.overall, cost=spent(summary))))
     return rows if len(rows) > 1 else [("nothing was graded",)]
 

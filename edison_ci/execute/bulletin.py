@@ -71,7 +71,7 @@ class Bulletin:
         """Say once, for each budget, that little of it is left."""
         today = self._purse.now()[:10]
         for cap in self._purse.caps:
-            if cap.name not in self._alerted:
+            if cap.name not in self._alerted and (cap.microusd or cap.tokens):
                 used = share_used(self._reader, cap, today)
                 if used >= self._alert_at:
                     self._alerted.add(cap.name)

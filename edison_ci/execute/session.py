@@ -49,10 +49,10 @@ from edison_ci.store.runs import (
     done_statuses,
     find_run,
     move_run,
-    reused_answers,
     start_run,
     wanted,
 )
+from edison_ci.store.spending import reused_answers
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:

@@ -310,20 +310,6 @@ def cell_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]
     return dict(rows.fetchall())
 
 
-def reused_answers(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how many answers a run rests on beyond those that it bought itself."""
-    (used,) = connection.execute(
-        "select (select count(*) from cell where run_id = ?1 and take is not null) + "
-        "(select count(*) from judgment j join cell c on c.id = j.cell_id where c.run_id = ?1)",
-        (run_id,),
-    ).fetchone()
-    (bought,) = connection.execute(
-        "select count(*) from attempt where run_id = ? and state = 'settled' and phase <> 'replay'",
-        (run_id,),
-    ).fetchone()
-    return max(int(used) - int(bought), 0)
-
-
 _DONE = (
     "status <> 'error' and not exists "
     "(select 1 from part where cell_id = cell.id and part.status = 'error')"

@@ -141,3 +141,17 @@ def calls_of(connection: sqlite3.Connection, run: Run) -> dict[str, int]:
         "unknown": states.get("unknown", 0),
         "estimated": estimated,
     }
+
+
+def reused_answers(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many answers a run rests on beyond those that it bought itself."""
+    (used,) = connection.execute(
+        "select (select count(*) from cell where run_id = ?1 and take is not null) + "
+        "(select count(*) from judgment j join cell c on c.id = j.cell_id where c.run_id = ?1)",
+        (run_id,),
+    ).fetchone()
+    (bought,) = connection.execute(
+        "select count(*) from attempt where run_id = ? and state = 'settled' and phase <> 'replay'",
+        (run_id,),
+    ).fetchone()
+    return max(int(used) - int(bought), 0)

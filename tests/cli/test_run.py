@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.cli.run import most_important
+from edison_ci.store.owners import only_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -353,21 +354,19 @@ def test_ctrl_c_drains_and_tells_how_to_go_on(
     assert "Go on with: edison resume" in err
 
 
-def test_waiting_for_another_run_is_said(project: Folder, running: subprocess.Popen[str]) -> None:
-    (run_id,) = rows(project, "select id from run")[0]
-    second = subprocess.Popen(
-        [sys.executable, "-m", "edison_ci", "run", "--wait", "--limit", "1"],
-        cwd=project.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert second.stderr is not None
-    assert (
-        second.stderr.readline() == f"waiting for run {run_id} to end; stop waiting with Ctrl-C\n"
-    )
-    running.kill()
-    _, err = second.communicate(timeout=30)
+def test_waiting_for_another_run_is_said(project: Folder) -> None:
+    with only_one(project.path / ".edison/locks", "hello", "the-first"):
+        second = subprocess.Popen(
+            [sys.executable, "-m", "edison_ci", "run", "--wait", "--limit", "1"],
+            cwd=project.path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert second.stderr is not None
+        said = second.stderr.readline()
+    _, err = second.communicate(timeout=60)
+    assert said == "waiting for run the-first to end; stop waiting with Ctrl-C\n"
     assert second.returncode == 0, err
 
 

@@ -140,3 +140,37 @@ def test_a_wrong_case_or_tag_is_refused_with_the_nearest(edison: Edison, mini: F
         done = edison(mini, "run", *flags)
         assert (done.code, said in done.err, hint in done.err) == (2, True, True), done.err
     assert edison(mini, "run", "--case", "ada", "--tag", "short").code == 0
+
+
+def test_what_judging_costs_has_a_row_of_its_own(edison: Edison, mini: Folder) -> None:
+    mini.write(
+        "models.yaml",
+        "small: {provider: sim, model: small}\n"
+        "judge: {provider: sim, model: judge, price: {in: 100, out: 200}}\n",
+    )
+    lines = edison(mini, "run").out.splitlines()
+    names = {line.split()[0]: line.split() for line in lines[2:6]}
+    assert names["judging"][1:] == [names["all"][-3]] == [told_cost(edison, mini)]
+    assert "$0 " in " ".join(names["small"]) + " "
+
+
+def told_cost(edison: Edison, folder: Folder) -> str:
+    cost = told(edison(folder, "status", "latest", "--json").out)["cost_microusd"]
+    return f"${cost / 1e6:,.2f}" if cost >= 100_000 else f"${cost / 1e6:.4f}"
+
+
+def test_a_version_is_named_once(edison: Edison, one: Folder) -> None:
+    one.git("init", "--quiet", "--initial-branch=main")
+    one.write(".gitignore", ".edison/\n")
+    one.git("add", "--all")
+    one.git("commit", "--quiet", "--message", "start")
+    one.edit("prompts/hello.md", "one friendly", "a friendly")
+    (line,) = (s for s in edison(one, "run").out.splitlines() if s.startswith("  hello v1+"))
+    assert "(" not in line
+
+
+def test_a_budget_of_nothing_is_not_said_to_be_booked(edison: Edison, one: Folder) -> None:
+    one.edit("models.yaml", "model: echo}", "model: echo, price: {in: 1, out: 1}}")
+    done = edison(one, "run", "--budget", "0")
+    assert done.code == 4
+    assert "is booked\n" not in done.err

@@ -82,11 +82,12 @@ def test_the_schema_decides_what_is_drafted_and_its_form() -> None:
         "required": ["name", "description", "weight", "kind", "on"],
         "additionalProperties": False,
     }
-    for schema in (
+    schemas: tuple[dict[str, Any], ...] = (
         listed("criteria", item, minItems=7, maxItems=9),
         {"type": "json_schema", "json_schema": {"name": "x", "schema": listed("cases", item)}},
         listed("objectives", {"type": "string"}, maxItems=2),
-    ):
+    )
+    for schema in schemas:
         found = drafted("Help me with prompts and a dataset", schema)
         inner = schema.get("json_schema", {}).get("schema", schema)
         jsonschema.validate(found, inner)
