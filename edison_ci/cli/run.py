@@ -167,8 +167,7 @@ def _ended(
         given["shard"],
     )
     for experiment in chosen:
-        cases = project.cases(experiment) if experiment.file.data else [STATIC]
-        selection.refuse_unknown(experiment.id, cases)
+        selection.refuse_unknown(project, experiment)
     budget = given["budget"]
     options = RunOptions(
         trigger="replay" if given["replay"] else os.environ.get("GITHUB_EVENT_NAME") or "cli",

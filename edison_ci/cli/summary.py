@@ -58,7 +58,10 @@ def show_run(
             "one does not fit."
         )
     if run.status in ("PAUSED", "FAILED"):
-        terminal.note(how_to_go_on(summary))
+        other = (
+            f"; with another judge: edison regrade {run.id}" if "judges" in (closed or {}) else ""
+        )
+        terminal.note(f"{how_to_go_on(summary)}{other}")
 
 
 def how_to_go_on(summary: RunSummary) -> str:

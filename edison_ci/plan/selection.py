@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.config.cases import sample
+from edison_ci.config.cases import STATIC, sample
 from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.plan.shards import Shard, parse_shard
@@ -14,7 +14,7 @@ from edison_ci.plan.shards import Shard, parse_shard
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edison_ci.config.load import Experiment
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case
 
 
@@ -60,13 +60,13 @@ class Selection:
             return False
         return self.shard is None or self.shard.has(case.id)
 
-    def refuse_unknown(self, experiment: str, cases: Iterable[Case]) -> None:
+    def refuse_unknown(self, project: Project, experiment: Experiment) -> None:
         """Refuse a case or a tag that the dataset does not have; reads it only if some is named."""
         if not self.cases and not self.tags:
             return
         lacking = {"case": dict.fromkeys(self.cases), "tag": dict.fromkeys(self.tags)}
         known: dict[str, dict[str, None]] = {"case": {}, "tag": {}}
-        for case in cases:
+        for case in project.cases(experiment) if experiment.file.data else [STATIC]:
             for what, names in (("case", (case.id,)), ("tag", case.tags)):
                 for name in names:
                     lacking[what].pop(name, None)
@@ -76,7 +76,7 @@ class Selection:
             for name in unknown:
                 first = f"the first are: {', '.join([*known[what]][:3])}" if known[what] else ""
                 hint = did_you_mean(name, known[what], label=f"{what}s") or first
-                raise UsageError(f"{experiment} has no {what} {name!r}", hint=hint)
+                raise UsageError(f"{experiment.id} has no {what} {name!r}", hint=hint)
 
     def describe(self) -> str:
         """Return what was asked for, in the words of the command line."""

@@ -146,7 +146,10 @@ def test_answers_are_kept_while_the_judge_is_down_and_graded_later(
     done = edison(project, "run", "--json")
     assert (done.code, json.loads(done.out)["verdict"]) == (3, "error"), done.all
     assert ask(project, "select count(*) from answer") == [(3,)]
-    assert "judges stopped: none answered; later: edison regrade" in edison(project, "run").out
+    done = edison(project, "run")
+    assert "judges stopped: none answered" in done.out
+    assert done.err.splitlines()[-1].startswith("Go on with: edison resume ")
+    assert "; with another judge: edison regrade " in done.err
     project.write("models.yaml", working)
     (run,) = regraded(edison, project)["runs"]
     assert (run["status"], run["composite"]["n"], run["calls"]["made"]) == ("COMPLETED", 3, 3)
