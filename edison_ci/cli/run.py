@@ -21,7 +21,6 @@ from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.cli.trusting import on_terms_of_base
-from edison_ci.config.cases import STATIC
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.decide.decisions import decisions_of
 from edison_ci.decide.rows import GateRow, looks_json
