@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,12 @@ import difflib
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import UsageError
 from edison_ci.fetching import DEEPENINGS, deepen, fetch, remote_of
+from edison_ci.frozen import dataclass
 from edison_ci.git import Answer, run_git, text
 
 if TYPE_CHECKING:

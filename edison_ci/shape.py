@@ -7,7 +7,7 @@ the same mapping, each with the nearest name that would have been right.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -27,6 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secret_text import brief
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, odd_character
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jinja2 import TemplateSyntaxError, nodes
@@ -18,6 +17,7 @@ from jinja2.parser import Parser
 
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault, Json
+from edison_ci.frozen import dataclass
 from edison_ci.template_pieces import Pieces, joined, pieces_of
 from edison_ci.template_runtime import (
     BUDGET,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
+    {"frozen"},
     {"errors", "records", "hosted", "names", "shipped", "times"},
     {"documents"},
     {

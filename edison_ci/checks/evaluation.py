@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.templating import MissingValueError, RenderError, as_text
 
 if TYPE_CHECKING:

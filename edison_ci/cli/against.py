@@ -7,12 +7,12 @@ a change may not look good only because it changed what it is measured with.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.execute.orders import Against
 from edison_ci.execute.work import BASE, HEAD
+from edison_ci.frozen import dataclass
 from edison_ci.plan.baseline import Base, base_of, readable, with_material_of
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, Ink
@@ -11,6 +11,7 @@ from edison_ci.config.labels import HALF, Label, criterion_shares
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import UsageError
 from edison_ci.execute.ballot import candidates, cases_of, sample_of, seen
+from edison_ci.frozen import dataclass
 from edison_ci.store.grades import ManualGrade, last_grades
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.calibrating import Calibrating, Checked, asked_now, stored_only
 from edison_ci.execute.desk import NotAnswered
 from edison_ci.execute.people import people_of
+from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import panel_of
 from edison_ci.judges.licensing import standing_of, terms_of
 from edison_ci.operate.actors import Role

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from edison_ci.config.facets import LEVELS, NONE, SIZES, length_of, level_of, wo
 from edison_ci.decide.counting import count
 from edison_ci.decide.question_quality import quality_of
 from edison_ci.execute.content import content_hash
+from edison_ci.frozen import dataclass
 from edison_ci.records import CaseKind, canonical_json
 from edison_ci.store.questions import scores_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +23,7 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import short
 from edison_ci.repository import MAX_TEXT_BYTES

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +23,7 @@ from edison_ci.config.project_files import only_errors
 from edison_ci.config.schema import KINDS, file_name, text_of
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +13,7 @@ from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, as_json, counted
 from edison_ci.config.load import find_root
 from edison_ci.errors import EdisonError, ProjectNotFound, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.landing import prepare, target_at, with_report

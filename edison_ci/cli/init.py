@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import click
@@ -11,6 +11,7 @@ import click
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.shipped import shipped
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from edison_ci.cli.logs import configure_logging
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

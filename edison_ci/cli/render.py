@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +18,7 @@ from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.plan.versions import label_of, short
 from edison_ci.templating import MissingValueError, RenderError

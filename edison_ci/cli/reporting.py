@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from edison_ci.cli.annotations import folder_in_checkout
 from edison_ci.cli.reading import results_of
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.report.cases import cases_of
 from edison_ci.report.changed_lines import changed_lines
 from edison_ci.report.summary import report_of

@@ -30,6 +30,7 @@ from edison_ci.execute.detailing import detailed
 from edison_ci.execute.orders import Ended, RunOptions, options_of
 from edison_ci.execute.session import Session
 from edison_ci.execute.summary import RunSummary, as_json, summarize
+from edison_ci.frozen import dataclass
 from edison_ci.plan.impact import impact_since
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.shards import Shard, parse_shard
@@ -243,7 +244,7 @@ def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
     return [e for e in project.experiments.values() if not e.file.archived]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Asking:
     """Looks at a plan before anything is sent."""
 
@@ -303,7 +304,7 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
     terminal.note(f"{counted(count, 'answer')} recorded in {path}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Table:
     """Makes sessions that talk to the person at the terminal."""
 

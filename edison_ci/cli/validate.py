@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from edison_ci.config.load import Project, find_root, inspect_project
 from edison_ci.config.unclaimed import unclaimed_data
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
+from edison_ci.frozen import dataclass
 
 _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
 

@@ -9,12 +9,13 @@ import operator
 import re
 import unicodedata
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.config.prompt_header import fits
 from edison_ci.config.rows import MAX_PROBLEMS, RESERVED, Columns, RowReader
 from edison_ci.errors import Location, Problem
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, mixed_scripts, odd_character
 from edison_ci.records import Case, CaseId, Json, canonical_json
 from edison_ci.shape import short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import STATIC, is_holdout
@@ -13,6 +13,7 @@ from edison_ci.documents.files import read
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.templating import MissingValueError, RenderError
 

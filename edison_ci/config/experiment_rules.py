@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.experiment import ExperimentFile, ModelUse
@@ -11,6 +10,7 @@ from edison_ci.config.grading_rules import GradingRules
 from edison_ci.config.models import MAX_CONFIGURATIONS, Model, configure, grid, params_refused
 from edison_ci.config.schemas_of_users import schema_faults, tool_faults
 from edison_ci.errors import Severity
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edison_ci.config.decisions import NAMED_METRICS
 from edison_ci.config.schemas_of_users import schema_faults
 from edison_ci.documents.files import read
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ about one answer the later one counts.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -18,6 +17,7 @@ from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault
 from edison_ci.documents.secret_text import secrets_in
 from edison_ci.errors import Location, Problem, Severity
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.records import canonical_json
 from edison_ci.shape import Name, Shape, Written, short, some_of_keys, wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,6 +19,7 @@ from edison_ci.config.registry_rules import RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from edison_ci.config.model_entry import OPTIONS, SIM_MODELS, ModelEntry, Params
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Problem
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

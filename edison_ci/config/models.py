@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from edison_ci.config.model_entry import Limits, ModelEntry, Price
 from edison_ci.config.model_rules import OFFLINE, ModelRules, near, params_refused, takes
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Location, Problem, Severity
+from edison_ci.frozen import dataclass
 from edison_ci.names import odd_character
 from edison_ci.records import canonical_json
 from edison_ci.shape import NAME_PATTERN, short

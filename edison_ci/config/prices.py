@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault, Json
+from edison_ci.frozen import dataclass
 from edison_ci.shape import short
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -21,6 +21,7 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.secret_text import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, odd_character
 from edison_ci.records import Message, PromptId, canonical_json
 from edison_ci.shape import NAME_PATTERN

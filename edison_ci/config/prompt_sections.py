@@ -7,11 +7,11 @@ behind a backslash. Roles are split before anything is rendered, so no value of 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from edison_ci.documents.marks import shortened
 from edison_ci.errors import Location, Problem, Severity
+from edison_ci.frozen import dataclass
 from edison_ci.templating import Syntax, Template, TemplateFaults, compile_template
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

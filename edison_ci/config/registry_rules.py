@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.config.models import Model, retirement
 from edison_ci.config.project_files import PROJECT, QUARANTINE
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.errors import Problem, Severity
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ one. A bad row is a problem with its line and column, and the next row is read a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from edison_ci.documents.csv_text import CsvRow, CsvTable
@@ -16,6 +16,7 @@ from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ otherwise not yet known, with how many more cases it would take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide.evidence import Evidence
@@ -17,6 +16,7 @@ from edison_ci.decide.material import differing_material
 from edison_ci.decide.metrics import metric_of
 from edison_ci.decide.passing import flips, marks, passing
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for

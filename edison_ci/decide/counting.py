@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.facets import NONE, length_of, level_of, words_in
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

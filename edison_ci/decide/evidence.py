@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci.decide.same_criteria import same_criteria
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TOLERANCE
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ alike. An answer that was graded both ways, by a judge who was asked twice, coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.comparable import yardstick
 from edison_ci.decide.complete import MOST_RUNS, complete_runs
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.lineup import LINEUP
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,12 +7,13 @@ ceiling. Scores and amounts are decided by inference, shares and latencies as th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
 from edison_ci.decide.evidence import SIDES
 from edison_ci.decide.human import electorate, human_metric
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, generator_for, seed_of
 from edison_ci.stats.gates import decide, identical_outputs
 from edison_ci.stats.levels import Limit, decide_as_is, decide_pass_level, decide_score_level

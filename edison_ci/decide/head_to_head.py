@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.decide.games import matches_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.judge_sentences import order_sentence, win_sentence
 from edison_ci.stats.paired import paired_difference

@@ -10,11 +10,12 @@ import hashlib
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.comparable import yardstick
 from edison_ci.decide.complete import MOST_RUNS, complete_runs
+from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ sample as it would decide on a run of so many cases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.evidence import SIDES, Evidence
 from edison_ci.decide.metrics import Metric
+from edison_ci.frozen import dataclass
 from edison_ci.stats.sampling import random_sample
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.decide.games import matches_of
 from edison_ci.decide.head_to_head import head_to_head
 from edison_ci.decide.panel_agreement import panel_agreement
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
+from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text
 from edison_ci.plan.versions import label_of, past_versions, short
 from edison_ci.repository import Repository

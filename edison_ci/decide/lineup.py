@@ -7,10 +7,11 @@ compare them. The file itself is open for reading only, and stays as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.stats.paired import match_cases
 

@@ -6,13 +6,13 @@ Each counts once, with its newest complete run, if that was graded as the newest
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.comparable import yardstick
 from edison_ci.decide.complete import MOST_RUNS, complete_runs
 from edison_ci.decide.evidence import Evidence, Subject
 from edison_ci.decide.metrics import metric_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.intervals import (
     Interval,
     clustered_interval,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,11 +8,11 @@ newest complete run of that commit stands.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.lineup import Choice
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import past_versions
 from edison_ci.repository import Repository

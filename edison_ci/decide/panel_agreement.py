@@ -7,9 +7,10 @@ the weighted mean of its scores of the criteria, where it scored at least half o
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.agreement import (
     FEWEST_CASES,
     cohen,

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide.material import experiment_in
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.permutation import paired_p

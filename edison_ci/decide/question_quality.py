@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.judges.questions import CRITERIA, OVERALL
 from edison_ci.stats.scores import mean_interval
 

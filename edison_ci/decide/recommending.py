@@ -6,10 +6,10 @@ Best value is the cheapest model that is shown to be as good as the best one by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.standings import Contrast, Scores, contrast_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.evidence import Sample
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.decide.complete import complete_runs
+from edison_ci.frozen import dataclass
 from edison_ci.stats.drift import REFERENCE_RUNS, watch
 from edison_ci.stats.intervals import Interval
 from edison_ci.stats.search_sentences import drift_sentence

@@ -7,12 +7,13 @@ never by two intervals side by side; what is not shown to differ is a tie (STATS
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.preferences import Key, preferences_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import MIN_COMMON, paired_difference

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.comparable import yardstick
@@ -13,6 +12,7 @@ from edison_ci.decide.evidence import Sample
 from edison_ci.decide.measured import newest_places, standing_of
 from edison_ci.decide.passing import flips, marks, passing, together
 from edison_ci.decide.standings import Contrast, Scores, common_cases, contrast_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.ab import moved
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide import wording
@@ -14,6 +14,7 @@ from edison_ci.decide.metrics import metric_of
 from edison_ci.decide.rows import GateRow, RowVerdict
 from edison_ci.decide.win_gate import not_held_against
 from edison_ci.errors import ExitCode
+from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import takes_part
 from edison_ci.stats.families import decide_family
 from edison_ci.stats.verdicts import Verdict

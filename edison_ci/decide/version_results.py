@@ -8,11 +8,12 @@ there is one, and otherwise by its newest run, with what differs.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.comparable import yardstick
 from edison_ci.decide.lineage import Version
+from edison_ci.frozen import dataclass
 from edison_ci.plan.versions import short
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.store.runs import find_run

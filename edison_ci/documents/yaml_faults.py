@@ -6,10 +6,11 @@ opens, often many lines above.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 
 Place = tuple[int, int]
 

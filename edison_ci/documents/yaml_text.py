@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import yaml
@@ -29,6 +28,7 @@ from edison_ci.documents.decoding import TextBlocks, decode, place, refused_char
 from edison_ci.documents.marks import Document, Fault, Json, Mark, twice
 from edison_ci.documents.yaml_faults import Seen, syntax_fault
 from edison_ci.errors import Problem
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,13 +7,13 @@ place. An answer that several cells share is graded once. What is blocked is sho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import STATIC
 from edison_ci.execute.content import content_hash
 from edison_ci.execute.explaining import expected_form
 from edison_ci.execute.output import parse_output
+from edison_ci.frozen import dataclass
 from edison_ci.stats.sampling import random_rank, random_sample
 from edison_ci.store.answers import answer_at
 

@@ -9,7 +9,7 @@ asked once: answers are stored under what was sent, not under when.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci.contracts import CallError
@@ -17,6 +17,7 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.desk import desk
 from edison_ci.execute.output import parse_output
 from edison_ci.execute.runner import Task, request_for
+from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text
 from edison_ci.plan.baseline import base_of
 from edison_ci.providers.resilience import LaneClosed

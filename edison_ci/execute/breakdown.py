@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.config.facets import NONE, length_of, level_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.correction import benjamini_hochberg
 from edison_ci.stats.slices import Scores, against_rest
 from edison_ci.store.breakdown import NOTHING, Facet, Shown

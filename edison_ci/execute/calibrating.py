@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.cases import STATIC
@@ -19,6 +18,7 @@ from edison_ci.execute.content import content_hash
 from edison_ci.execute.desk import NotAnswered, desk
 from edison_ci.execute.explaining import expected_form
 from edison_ci.execute.output import parse_output
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.judges.ensemble import grade
 from edison_ci.providers.budgeting import BudgetExhausted

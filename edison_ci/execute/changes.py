@@ -7,11 +7,12 @@ change is what the next call costs, not what it says.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

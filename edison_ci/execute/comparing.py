@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
 from edison_ci.stats.paired import Pairs, paired_difference

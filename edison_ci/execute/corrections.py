@@ -6,9 +6,9 @@ sentences that a summary shows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.calibration import (
     Labelled,

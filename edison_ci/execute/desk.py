@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci import times
@@ -17,6 +16,7 @@ from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.money import caps_of
 from edison_ci.execute.output import parse_output
 from edison_ci.execute.runner import request_for
+from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Purse
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.store.database import open_reader

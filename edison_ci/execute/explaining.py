@@ -7,7 +7,6 @@ from today's files, and only if it is still the case that was asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.cases import STATIC
@@ -17,6 +16,7 @@ from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.content import content_hash
 from edison_ci.execute.grading import COUNTED
 from edison_ci.execute.output import parse_output
+from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.store.answers import answer_at
 from edison_ci.store.comparisons import comparisons_of

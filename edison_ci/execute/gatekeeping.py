@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.orders import Question
 from edison_ci.execute.work import BASE
+from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import kind_of_looks
 from edison_ci.plan.plan import ranged
 

@@ -12,11 +12,11 @@ import asyncio
 import dataclasses
 import logging
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.checks.evaluation import Answered, EvaluationError
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import Judging, moderating
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.safety.screen import screen

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import Budgeted, Replayed
 from edison_ci.providers.lane import Lane, LaneLimits, Tally, build_lane
 from edison_ci.providers.replay import ReplayProvider

@@ -7,9 +7,9 @@ its judges agreed with people.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.judges.licensing import Standing, rests_on_judges, standing_of
 
 if TYPE_CHECKING:

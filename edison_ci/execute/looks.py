@@ -7,10 +7,11 @@ asked again: a resumed run goes through the same rounds, finds them done, and re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.execute.work import Stage
+from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import (
     DRAWS_LOOKS,
     Look,

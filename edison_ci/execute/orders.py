@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.work import HEAD
+from edison_ci.frozen import dataclass
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.records import Json

@@ -6,9 +6,10 @@ a pair has to be bought and the other is older than a day, both are bought.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.store.answers import newest_time
 
 if TYPE_CHECKING:

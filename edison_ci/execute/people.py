@@ -7,11 +7,12 @@ a random sample of graded cases the score that people would have given is worked
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.corrections import Correction, change_of, rate_of, score_of, sides_of
+from edison_ci.frozen import dataclass
 from edison_ci.stats.calibration import LabelCounts
 from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
 from edison_ci.stats.sampling import random_sample

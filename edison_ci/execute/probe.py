@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci import times
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.desk import desk
+from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.records import Message, Request

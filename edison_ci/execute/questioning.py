@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci import times
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.execute.content import content_hash
 from edison_ci.execute.desk import desk
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed

@@ -9,13 +9,14 @@ that a decision that was made stays as it was.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.orders import options_of
 from edison_ci.execute.runner import id_of_cell, request_for
+from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import without_generating
 from edison_ci.providers.budgeting import Paid
 from edison_ci.providers.replay import Unrecorded

@@ -6,12 +6,13 @@ the first that is listed, or all against all, with the same prompt, case and dra
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.execute.runner import Task
 from edison_ci.execute.work import BASE, HEAD
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

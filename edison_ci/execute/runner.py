@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +18,7 @@ from edison_ci.contracts import CallError
 from edison_ci.execute.content import content_hash, facts_of
 from edison_ci.execute.outbox import Outbox
 from edison_ci.execute.output import parse_output
+from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Drained
 from edison_ci.providers.lane import Tally
 from edison_ci.providers.replay import Unrecorded

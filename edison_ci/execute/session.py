@@ -13,7 +13,7 @@ import json
 import logging
 import uuid
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from edison_ci.execute.runner import Progress, Runner
 from edison_ci.execute.snapshot import kept_data
 from edison_ci.execute.stopping import Stop
 from edison_ci.execute.work import BASE, HEAD, Work
+from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import describe
 from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from edison_ci.frozen import dataclass
 from edison_ci.store.owners import before_any_call
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.execute.changes import material_of
+from edison_ci.frozen import dataclass
 from edison_ci.plugins import later
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 from edison_ci.store.breakdown import Breakdown, breakdown_of

@@ -6,12 +6,13 @@ own, in which a case comes with all its cells, both sides of a pair next to each
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import STATIC
 from edison_ci.execute.runner import LaneWork, Task
+from edison_ci.frozen import dataclass
 from edison_ci.providers.throttling import AHEAD
 
 if TYPE_CHECKING:

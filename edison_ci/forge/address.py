@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,6 @@ import asyncio
 import json
 import logging
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -20,6 +19,7 @@ from edison_ci import __version__, times
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.refusals import is_limited, limit_wait_s, outage_wait_s, refusal
 from edison_ci.forge.transport import LostError, Reply, Sent, Wire
+from edison_ci.frozen import dataclass
 from edison_ci.providers.failures import Scrubber
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ branch was before; a new branch, or one whose past is gone, against the default 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
 from edison_ci.forge.events import Event, Situation
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.contracts import Forge

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.api import unreadable
 from edison_ci.forge.replies import take
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

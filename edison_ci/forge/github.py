@@ -7,7 +7,6 @@ comment says about itself proves nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
@@ -16,6 +15,7 @@ from edison_ci.forge.api import Api, Timing
 from edison_ci.forge.git_data import GitData, decoded
 from edison_ci.forge.proposing import propose_on_github
 from edison_ci.forge.reviews import Reviews
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.forge.address import Address

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.proposing import is_there, message_of, refuse_foreign, refuse_unfit
+from edison_ci.frozen import dataclass
 from edison_ci.git import Answer, run_git
 from edison_ci.hosted import Deed, Proposed
 

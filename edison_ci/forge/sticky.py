@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

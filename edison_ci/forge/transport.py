@@ -6,10 +6,11 @@ token goes to the host it is meant for and to no other. The environment's proxie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import GraderText, Part, Told, Wanted
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.grader_texts import HOLE, KINDS, NEEDS, grader_messages, has_hole

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import (
     GraderText,
     Message,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.grader_texts import HOLE

@@ -6,11 +6,12 @@ unsupported, with its line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.marks import Document, Json, shortened
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

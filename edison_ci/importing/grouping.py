@@ -9,9 +9,10 @@ ones, or in their prompts or models, become experiments of their own.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.importing.fidelity import Status
 
 if TYPE_CHECKING:

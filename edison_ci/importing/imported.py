@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.trust import TrustFile
+from edison_ci.frozen import dataclass
 from edison_ci.importing.prompt_files import prompt_text
 from edison_ci.importing.yaml_output import yaml_text
 

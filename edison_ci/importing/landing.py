@@ -6,7 +6,7 @@ import io
 import os
 import posixpath
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,6 +17,7 @@ from edison_ci.config.project_files import PROJECT, TRUST, ProjectFiles, only_er
 from edison_ci.config.trust import TrustedKey, TrustFile
 from edison_ci.documents.files import WorkingTree, inside
 from edison_ci.errors import ConfigError, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.importing.imported import Setting, schema_line
 from edison_ci.importing.telling import as_markdown
 from edison_ci.importing.vendors import GITHUB_HOST

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.checks.patterns import analysed
+from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import Part, Told, Wanted, file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.prompts import Refusal

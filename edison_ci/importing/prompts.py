@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.prompt_sections import MAX_FEW_SHOTS, MAX_MAIN, MAX_SYSTEM
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.prompt_files import reads_back

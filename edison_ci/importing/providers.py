@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from edison_ci.config.model_entry import Params
 from edison_ci.config.model_rules import params_refused, takes
 from edison_ci.config.schemas_of_users import schema_faults, tool_faults
 from edison_ci.config.trust import TrustFile
+from edison_ci.frozen import dataclass
 from edison_ci.importing.access import ADDRESS_OPTIONS, KEY_OPTIONS, settle_access
 from edison_ci.importing.drafts import ModelDraft, Names, model_name
 from edison_ci.importing.source import CODE_NOTE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.csv_text import CsvTable
@@ -19,6 +19,7 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.secret_text import redacted, secrets_in
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
 from edison_ci.errors import ConfigError, Location, Problem
+from edison_ci.frozen import dataclass
 from edison_ci.importing.fidelity import Node, Status
 
 if TYPE_CHECKING:

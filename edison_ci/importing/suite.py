@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.importing.asserts import Scope
 from edison_ci.importing.drafts import Draft
 from edison_ci.importing.source import CODE_NOTE, Refused

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.marks import Document, Mark
+from edison_ci.frozen import dataclass
 from edison_ci.importing.fidelity import Node
 from edison_ci.importing.grader_texts import KINDS
 from edison_ci.importing.text_asserts import CHECKS, NONE_LIKE_IT

@@ -7,11 +7,12 @@ meaning is the same; the rest is a fault with its line, found by our own compile
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.templating import (
     MissingValueError,
     RenderError,

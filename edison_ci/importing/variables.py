@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.marks import Fault
+from edison_ci.frozen import dataclass
 from edison_ci.importing.fidelity import Node
 from edison_ci.importing.source import Refused
 from edison_ci.importing.templates import convert, filled_text, safe_name

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci.config.model_rules import takes
 from edison_ci.contracts import CallError
+from edison_ci.frozen import dataclass
 from edison_ci.judges.replies import Outcome, failed_call
 from edison_ci.records import Completion, Json, Message, Request
 

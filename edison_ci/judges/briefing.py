@@ -8,7 +8,6 @@ reply. It is the same for every case, so that providers can cache it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +16,7 @@ from edison_ci.documents import files
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.documents.files import Tree

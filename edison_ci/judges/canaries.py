@@ -7,9 +7,9 @@ to a judge, a rubric and a version of the instructions; a project can measure it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.judges.ensemble import grade
 
 if TYPE_CHECKING:

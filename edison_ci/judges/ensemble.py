@@ -8,10 +8,10 @@ zero, and the pass is decided here, from numbers, never by a judge.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci.documents.marks import shortened
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,10 +8,11 @@ Anything else is a judge error.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.rubric import Scale
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import visible
 from edison_ci.judges.hashing import grader_hash

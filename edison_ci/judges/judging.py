@@ -6,9 +6,9 @@ itself; whoever makes it hands in how models are asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, both, side_by_side
 from edison_ci.judges.briefing import brief
 from edison_ci.judges.ensemble import Combine, CriterionGrade, RubricGrade, grade

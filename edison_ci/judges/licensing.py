@@ -8,10 +8,11 @@ that changed since makes the licence stale: then their gates are advisory.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.config.labels import Labels
+from edison_ci.frozen import dataclass
 from edison_ci.judges.hashing import rubric_hash
 from edison_ci.judges.judging import panel_of
 from edison_ci.records import canonical_json

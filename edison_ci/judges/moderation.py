@@ -6,10 +6,10 @@ from 0 to 1. From the threshold on it is a hit, and the experiment says what a h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci.config.rubric import Scale
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import Piece, fenced
 from edison_ci.judges.hashing import judge_hash

@@ -7,9 +7,10 @@ nothing: that is a tie (STATS.md section 11).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice, side_by_side
 from edison_ci.judges.fencing import Piece, fenced, pieces_of
 from edison_ci.judges.hashing import judge_hash

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import Piece, fenced, pieces_of
 from edison_ci.judges.hashing import judge_hash

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault, shortened
+from edison_ci.frozen import dataclass
 from edison_ci.records import FinishReason
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ us. Roles prevent mistakes and say who did what; what protects a repository is i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci.errors import RoleError, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.git import run_git
 
 if TYPE_CHECKING:

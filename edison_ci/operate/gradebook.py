@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Role
 from edison_ci.store.grades import write_grade
 

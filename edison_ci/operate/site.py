@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, EdisonError, RoleError
+from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Actor, Role, git_identity, identify, refuse_below, role_of
 from edison_ci.store.audit import AuditEntry, write_audit
 

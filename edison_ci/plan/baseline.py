@@ -8,13 +8,13 @@ material, so that only the subject differs.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import describe, file_digest, plain
 from edison_ci.repository import Repository
 

@@ -8,8 +8,9 @@ reservation: every call books its worst case before it is sent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,12 +8,12 @@ never one too few.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.load import inspect_project
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.git import run_git
 from edison_ci.plan.fingerprint import describe, plain
 from edison_ci.repository import Repository

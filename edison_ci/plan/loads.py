@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.frozen import dataclass
 from edison_ci.plan.estimate import TYPICAL_OUTPUT, ZERO, Load, Span, total
 from edison_ci.plan.tokens import ESTIMATE, counter_for
 

@@ -6,12 +6,13 @@ import dataclasses
 import hashlib
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.errors import ConfigError, Problem, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.plan.estimate import ONCE, Load, Span, total, total_cost, total_seconds
 from edison_ci.plan.loads import Loads
 from edison_ci.plan.looks import kind_of_looks, rounds

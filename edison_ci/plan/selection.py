@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.cases import STATIC, sample
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.plan.shards import Shard, parse_shard
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 
 MAX_SHARDS = 256
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

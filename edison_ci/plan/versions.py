@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +9,7 @@ from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import read_json
+from edison_ci.frozen import dataclass
 from edison_ci.repository import Repository
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ go nowhere but into the adapter of that model.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +18,7 @@ from edison_ci.config.registry_rules import service_of
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.plugins import Registry
 from edison_ci.providers.addresses import host_of, is_off_limits
 from edison_ci.providers.anthropic import VERSION, Anthropic

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError, Provider
+from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.ledger import (

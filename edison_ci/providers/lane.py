@@ -7,10 +7,11 @@ adds one thing and knows nothing of the others; `build_lane` stacks them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import Budgeted, Paid
 from edison_ci.providers.resilience import Breaker, Clock, retrying, wish_is_too_long
 from edison_ci.providers.throttling import AHEAD, Bucket, Concurrency, Turn

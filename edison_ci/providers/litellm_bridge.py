@@ -16,12 +16,13 @@ import os
 import re
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.providers.failures import Said, Scrubber, kind_of
 from edison_ci.providers.openai_compatible import Dialect, body_of, completion_of
 from edison_ci.providers.retry_after import retry_after_s

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.replies import (
     FIVE_MINUTES,
     Usage,

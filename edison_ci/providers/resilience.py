@@ -10,12 +10,12 @@ import asyncio
 import logging
 import math
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from edison_ci.contracts import FATAL, CallError, ErrorKind
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

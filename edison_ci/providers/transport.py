@@ -13,12 +13,13 @@ import ipaddress
 import socket
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.frozen import dataclass
 from edison_ci.providers.addresses import is_off_limits
 from edison_ci.providers.failures import Scrubber, refusal
 from edison_ci.providers.retry_after import retry_after_s

@@ -7,9 +7,10 @@ answers does, and is in error only if nothing that was measured failed.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

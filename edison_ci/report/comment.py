@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.report.layout import Limit, Section, fitted
 from edison_ci.report.safe_markdown import code
 from edison_ci.report.sections import sections_of

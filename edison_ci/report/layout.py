@@ -6,9 +6,9 @@ important first; what does not fit is left out row by row from the end, and coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.report.safe_markdown import row
 
 if TYPE_CHECKING:

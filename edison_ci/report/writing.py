@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.report.document import document_text
 from edison_ci.report.junit import junit
 from edison_ci.report.markdown import markdown

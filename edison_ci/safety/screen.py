@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci.documents.secret_text import secrets_in
+from edison_ci.frozen import dataclass
 from edison_ci.safety.jailbreak import jailbreaks
 from edison_ci.safety.pii import personal_data, redact_pii
 

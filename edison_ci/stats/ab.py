@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.paired import paired_difference

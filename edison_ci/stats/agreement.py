@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, finite
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, bounded
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.paired import paired_difference

@@ -7,9 +7,9 @@ criteria, average the repeats. What is left is one number a case and side.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TOLERANCE
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, bounded, finite
 from edison_ci.stats.permutation import PValue, sign_flip
 

@@ -5,9 +5,10 @@ In plain Python: every run asks it of its facets, and most runs need nothing els
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

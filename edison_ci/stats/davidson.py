@@ -7,10 +7,11 @@ Without ties it is that of Bradley and Terry (1952).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from scipy.special import ndtri, stdtr
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, bounded, finite
 from edison_ci.stats.paired import paired_difference, unpaired_difference, welch_error
 from edison_ci.stats.trend import Trend, trend

@@ -9,12 +9,12 @@ in range, any number of looks and any reason to stop.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range, bounded
 from edison_ci.stats.power import MOST_CASES
 

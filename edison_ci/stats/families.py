@@ -7,9 +7,10 @@ many items some would fail by luck.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.correction import holm
 from edison_ci.stats.verdicts import Verdict
 

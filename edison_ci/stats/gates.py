@@ -7,12 +7,12 @@ dropped by the margin or more, about 5% pass.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Groups, bounded, grouped
 from edison_ci.stats.evidence import cases_for_evidence, evidence
 from edison_ci.stats.paired import (

@@ -7,12 +7,13 @@ Intervals stay in [0, 1] and never have zero width, however alike the scores are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import grouped
 from edison_ci.stats.paired import mean_error
 from edison_ci.stats.scores import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.agreement import cohen_of_cases, krippendorff
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.calibration import JudgeTrust, LabelCounts, judge_trust, worst_criteria

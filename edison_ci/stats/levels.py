@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.special import betaincinv
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range
 from edison_ci.stats.intervals import (
     clustered_interval,

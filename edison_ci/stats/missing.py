@@ -6,9 +6,9 @@ Missing is missing: never 0, never clipped, never silently dropped, but counted 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING
 

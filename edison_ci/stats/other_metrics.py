@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import bdtr, ndtri, stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range, bounded, finite, grouped
 from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import Pairs, mean_error

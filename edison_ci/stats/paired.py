@@ -6,11 +6,11 @@ A difference is candidate minus baseline, one a case, each side the mean over th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scipy.special import stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range, bounded, finite, grouped
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ Each case is judged in both orders. Values are those for A: win 1, tie one half,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, bounded, finite
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.paired import paired_difference

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TOLERANCE, bounded
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ whatever their distribution, so these tests need no normality and hold for any n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, TOLERANCE, finite, grouped
 
 if TYPE_CHECKING:

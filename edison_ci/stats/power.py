@@ -8,11 +8,12 @@ typically twice as wide, and four times as many cases would be asked for.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtri, nctdtr, ndtri, stdtrit
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

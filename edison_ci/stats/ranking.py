@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range
 from edison_ci.stats.correction import holm
 from edison_ci.stats.davidson import Model, fit

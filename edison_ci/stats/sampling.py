@@ -7,8 +7,9 @@ whoever starts at its beginning and leaves nothing out draws a random sample, wh
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

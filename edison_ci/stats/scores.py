@@ -8,9 +8,9 @@ criteria inside a case are averaged before they come here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.quantiles import normal_quantile, t_quantile
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ or three times too often. Either the evidence is valid at any time, or the looks
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, bounded
 from edison_ci.stats.evidence import always_valid_interval, evidence, log_capital
 from edison_ci.stats.gates import decide

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.verdicts import GateRule
 

@@ -7,9 +7,10 @@ difficulty: nothing is held that grows with the number of cases.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.quantiles import t_tail
 from edison_ci.stats.scores import (
     ALL_EQUAL,

@@ -6,12 +6,12 @@ Times are numbers on any scale (days, say); the runs come in the order of their 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, finite
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, bounded, finite
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import clustered_interval, mean_interval

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Range

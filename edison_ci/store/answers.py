@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from edison_ci.frozen import dataclass
 from edison_ci.records import Completion, FinishReason, canonical_json
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ import json
 import socket
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secret_text import redacted
+from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.database import open_database, translated
 

@@ -6,9 +6,9 @@ taken away, by a person and on purpose; the call is then made again when somebod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.store.answers import SIMULATED, newest_answer
 from edison_ci.store.pointers import pointing
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.store.answers import text_hash
 from edison_ci.store.audit import verify_audit
 from edison_ci.store.pointers import pointing

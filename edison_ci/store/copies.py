@@ -10,10 +10,10 @@ import hashlib
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import StoreError
+from edison_ci.frozen import dataclass
 from edison_ci.store.database import copy_to, stored_version, translated
 
 if TYPE_CHECKING:

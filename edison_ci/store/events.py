@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_database, translated

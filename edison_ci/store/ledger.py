@@ -8,10 +8,11 @@ are one fact. A call whose fate is unknown stays booked at its estimate.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import StoreError
+from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.answers import (
     Settlement,

@@ -7,9 +7,9 @@ others are compared with), and cells that a person graded or set aside.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.pointers import columns, pointing
 

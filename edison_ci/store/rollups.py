@@ -8,9 +8,9 @@ are. Intervals come from whoever knows statistics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.frozen import dataclass
 from edison_ci.store.breakdown import write_bounds, write_facets, write_reliability
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import StoreError, UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.store.events import add_event
 from edison_ci.store.naming import no_cell, no_run, which_cell
 from edison_ci.store.opinions import write_opinions

@@ -6,9 +6,10 @@ be estimated because a provider named no usage, and what calls of unknown fate m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from edison_ci.frozen import dataclass
 from edison_ci.store.answers import SIMULATED
 
 if TYPE_CHECKING:

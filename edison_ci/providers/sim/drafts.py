@@ -7,9 +7,9 @@ shipped examples; of anything else it says again what it was told.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.knowledge import KEY, Task, known_cases
 from edison_ci.providers.sim.playbooks import PLAYBOOKS
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.knowledge import KnownCase, Task, case_of
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.seeds import stream
 
 if TYPE_CHECKING:

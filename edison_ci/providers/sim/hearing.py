@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim import plain_text
 from edison_ci.providers.sim.assignment import read
 from edison_ci.providers.sim.blocks import blocks_in

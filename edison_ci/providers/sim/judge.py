@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim import plain_text
 from edison_ci.providers.sim.code import observer as code
 from edison_ci.providers.sim.exhibit import Exhibit, Seen, clamped

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

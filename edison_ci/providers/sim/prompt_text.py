@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from edison_ci.frozen import dataclass
 
 _HEADING = re.compile(r"# (system|user|assistant)\s*$")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")

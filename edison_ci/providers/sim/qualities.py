@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.features import Stance
 from edison_ci.providers.sim.pace import Pace
 from edison_ci.providers.sim.playbooks import PLAYBOOKS, understood

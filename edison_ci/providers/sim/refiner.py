@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.features import Playbook, Stance
 from edison_ci.providers.sim.knowledge import Task
 from edison_ci.providers.sim.playbooks import PLAYBOOKS, understood

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.faults import Fault
 from edison_ci.providers.sim.pace import tokens_of, tokens_of_messages
 from edison_ci.records import Completion, FinishReason

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.code.mutations import is_guard, main_function, without_docstring
 from edison_ci.providers.sim.exhibit import Exhibit, Seen, clamped
 from edison_ci.providers.sim.knowledge import texts

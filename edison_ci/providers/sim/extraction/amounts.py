@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from edison_ci.frozen import dataclass
 
 READ_CHARS = 12_000
 _MONTHS = {

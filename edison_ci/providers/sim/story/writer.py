@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.knowledge import texts
 from edison_ci.providers.sim.story.tones import is_serious
 from edison_ci.providers.sim.writing import Writing, paragraphs
