@@ -13,22 +13,17 @@ from edison_ci.cli.annotations import folder_in_checkout
 from edison_ci.cli.github_comment import comment
 from edison_ci.cli.github_event import event
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.reading import project_at, results_of
-from edison_ci.cli.reporting import changed_in, run_as_seen
+from edison_ci.cli.reading import project_at
+from edison_ci.cli.reporting import changed_in, report_on
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
 from edison_ci.harmless import in_actions
 from edison_ci.report.annotations import annotated, annotation_commands
 from edison_ci.report.markdown import job_summary
-from edison_ci.report.summary import report_of
-from edison_ci.report.together import runs_of_change
-from edison_ci.report.view import Report
 from edison_ci.report.workflow import outputs, unheard
-from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
-    from edison_ci.config.load import Project
-    from edison_ci.store.runs import Run
+    from edison_ci.report.view import Report
 
 
 @click.group(cls=EdisonGroup)
@@ -39,7 +34,7 @@ def github() -> None:
       edison github event
       edison github summary
       edison github annotations
-      edison github comment --body-file report.md --verdict pass
+      edison github comment
     """
 
 
@@ -110,27 +105,6 @@ def show_annotations(state: State, wanted: tuple[str, ...]) -> None:
         return
     terminal.commands(annotation_commands(found, folder_in_checkout(project.root)))
     terminal.note(f"verdict: {report.verdict or 'not finished'}")
-
-
-def report_on(project: Project, wanted: tuple[str, ...]) -> Report:
-    """Return the report on runs, or on the newest one and those of the same change."""
-    if not wanted and in_actions() and not (project.root / project.file.results).exists():
-        return Report()  # nothing was affected, so nothing was run
-    with results_of(project) as connection:
-        if wanted:
-            runs = [run_as_seen(connection, project, each) for each in dict.fromkeys(wanted)]
-        else:
-            newest = run_as_seen(connection, project, "latest")
-            runs = runs_of_change(connection, newest) if _of_this_job(project, newest) else []
-        return report_of(connection, runs)
-
-
-def _of_this_job(project: Project, newest: Run) -> bool:
-    """Whether a run can be one of this job: results may come from a cache of another commit."""
-    if not in_actions() or newest.commit_id is None:
-        return True
-    repository = Repository.find(project.root)
-    return repository is None or repository.head() == newest.commit_id
 
 
 def output_values(report: Report) -> dict[str, str]:

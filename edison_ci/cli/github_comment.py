@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.reading import project_at
+from edison_ci.cli.reporting import report_on
 from edison_ci.cli.terminal import ODD, Ink, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import (
@@ -22,6 +24,7 @@ from edison_ci.errors import (
     Problem,
     ProjectNotFound,
     Severity,
+    StoreError,
     UsageError,
 )
 from edison_ci.forge import permissions, sticky
@@ -31,9 +34,13 @@ from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
 from edison_ci.git import run_git
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
+from edison_ci.report.comment import Origin, comment_body
+from edison_ci.report.view import Report
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from edison_ci.forge.sticky import Posted
 
 MAX_BODY_BYTES = 10_000_000
@@ -44,6 +51,7 @@ class Request(NamedTuple):
     """What the command line asks for."""
 
     body: str | None
+    report: Report | None
     state: sticky.State
     verdict: str | None
     key: str
@@ -60,11 +68,12 @@ class Shown(NamedTuple):
 
 
 @click.command(cls=EdisonCommand)
+@click.argument("wanted", nargs=-1, metavar="[RUN]...")
 @click.option(
     "--body-file",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="The report in Markdown; - for standard input.",
+    help="A report of your own in Markdown; - for standard input.",
 )
 @click.option(
     "--pr",
@@ -83,7 +92,7 @@ class Shown(NamedTuple):
 @click.option(
     "--verdict",
     type=click.Choice(VERDICTS),
-    help="What the run decided, kept in the comment for scripts.",
+    help="With --body-file: what was decided, kept in the comment for scripts.",
 )
 @click.option(
     "--key",
@@ -103,6 +112,9 @@ class Shown(NamedTuple):
 def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
     """Show a report on a pull request, in one comment that is updated.
 
+    Without RUN it tells of the newest run and of the newest runs of other experiments on the same
+    commit and base, as `edison github summary` does; files that are not valid are told instead.
+
     The comment is found again by an invisible first line and by its author; comments of others are
     never touched, and a later report is never replaced by an earlier one. Bodies above what GitHub
     takes are cut between lines. A job without a pull request comments on nothing.
@@ -111,15 +123,16 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
     what to change and still ends with 0: a comment never changes the verdict.
 
     Examples:
-      edison github comment --body-file report.md --verdict pass
       edison github comment --state running
-      edison github comment --body-file - --pr 12 --author octocat
+      edison github comment
+      edison github comment support-reply --pr 12 --author octocat
+      edison github comment --body-file report.md --verdict pass
     """
     terminal = Terminal(state)
-    request = _request(sticky.State(progress), **given)
     if state.offline:
         raise UsageError("--offline forbids to reach GitHub", hint="run without --offline")
     site = _site(state)
+    request = _request(state, sticky.State(progress), given)
     event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
     if request.number is None and event is None:
         raise UsageError("no pull request is named", hint="name one: --pr NUMBER")
@@ -136,19 +149,39 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
 # --- what to say ----------------------------------------------------------------------------------
 
 
-def _request(
-    progress: sticky.State,
-    body_file: Path | None,
-    pr: int | None,
-    verdict: str | None,
-    key: str,
-) -> Request:
-    body = None if body_file is None else _read(body_file)
-    if body is None and progress in {sticky.State.FINAL, sticky.State.PARTIAL}:
+def _request(state: State, progress: sticky.State, given: Mapping[str, Any]) -> Request:
+    file, wanted, verdict = given["body_file"], given["wanted"], given["verdict"]
+    body = report = None
+    if file is not None:
+        if wanted:
+            raise UsageError("a RUN and --body-file say two things", hint="give one of them")
+        body = _read(file)
+    elif verdict is not None:
+        raise UsageError("the verdict is that of the runs", hint="--verdict goes with --body-file")
+    else:
+        report = _report(state, progress, wanted)
+    return Request(body, report, progress, verdict, given["key"], given["pr"])
+
+
+def _report(state: State, progress: sticky.State, wanted: tuple[str, ...]) -> Report | None:
+    try:
+        project = project_at(state)
+        if not wanted and not (project.root / project.file.results).exists():
+            if progress is sticky.State.RUNNING:
+                return Report()
+            if progress is sticky.State.CANCELLED:
+                return None
+        return report_on(project, wanted)
+    except ProjectNotFound:
+        if progress in {sticky.State.RUNNING, sticky.State.CANCELLED}:
+            return None
         raise UsageError(
-            "there is nothing to say", hint="name the report: --body-file FILE, or - for stdin"
-        )
-    return Request(body, progress, verdict, key, pr)
+            "there is nothing to say", hint="run it in a project, or name a report: --body-file"
+        ) from None
+    except (ConfigError, StoreError) as error:
+        if progress is sticky.State.RUNNING:
+            return None
+        return Report(failure=str(error))  # what a reader of the pull request has to know
 
 
 def _read(path: Path) -> str:
@@ -171,6 +204,18 @@ def _read(path: Path) -> str:
     return text.replace("\0", "\N{SYMBOL FOR NULL}")
 
 
+def _text(address: Address, request: Request, origin: Origin) -> str:
+    """Return the whole comment, with the two lines by which it is found again."""
+    if request.report is not None:
+        return comment_body(
+            request.report, key=request.key, state=request.state.value, origin=origin
+        )
+    stamp = sticky.Stamp(origin.head, request.state, origin.run_id, origin.attempt, request.verdict)
+    log_url = address.run_url(origin.run_id) if origin.run_id else None
+    body = request.body or _default_body(request.state, origin.head, log_url)
+    return sticky.Report(body, stamp, request.key).text
+
+
 def _default_body(state: sticky.State, head_sha: str, log_url: str | None) -> str:
     log = f" [Log]({log_url})" if log_url else ""
     if state is sticky.State.RUNNING:
@@ -187,10 +232,7 @@ async def _post(address: Address, author: Author, request: Request, event: Event
         if number is None:
             return Shown(None, None)
         run_id, attempt = (event.run_id, event.attempt) if event else (0, 1)
-        stamp = sticky.Stamp(head_sha, request.state, run_id, attempt, request.verdict)
-        log_url = address.run_url(run_id) if run_id else None
-        body = request.body or _default_body(request.state, head_sha, log_url)
-        text = sticky.Report(body, stamp, request.key).text
+        text = _text(address, request, Origin(head_sha, run_id, attempt))
         posted = await sticky.post(github, number, text)
         return Shown(number, posted, ours=github.is_ours(posted.comment))
 

@@ -11,9 +11,11 @@ from edison_ci.cli.reading import results_of
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.harmless import in_actions
 from edison_ci.report.cases import cases_of
 from edison_ci.report.changed_lines import changed_lines
 from edison_ci.report.summary import report_of
+from edison_ci.report.together import runs_of_change
 from edison_ci.report.view import Report
 from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
 from edison_ci.repository import Repository
@@ -51,6 +53,27 @@ def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -
     run = find_run(connection, wanted)
     locks = project.root / ".edison" / "locks"
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+def report_on(project: Project, wanted: tuple[str, ...]) -> Report:
+    """Return the report on runs, or on the newest one and those of the same change."""
+    if not wanted and in_actions() and not (project.root / project.file.results).exists():
+        return Report()  # nothing was affected, so nothing was run
+    with results_of(project) as connection:
+        if wanted:
+            runs = [run_as_seen(connection, project, each) for each in dict.fromkeys(wanted)]
+        else:
+            newest = run_as_seen(connection, project, "latest")
+            runs = runs_of_change(connection, newest) if _of_this_job(project, newest) else []
+        return report_of(connection, runs)
+
+
+def _of_this_job(project: Project, newest: Run) -> bool:
+    """Whether a run can be one of this job: results may come from a cache of another commit."""
+    if not in_actions() or newest.commit_id is None:
+        return True
+    repository = Repository.find(project.root)
+    return repository is None or repository.head() == newest.commit_id
 
 
 def changed_in(project: Project, report: Report) -> Changed:

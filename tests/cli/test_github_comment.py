@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.forge.sticky import State, stamp_of
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
@@ -192,6 +193,8 @@ def test_by_hand_it_needs_a_number_and_says_whose_token_it_is(
     ("args", "said"),
     [
         ((), "there is nothing to say"),
+        (("--verdict", "pass"), "--verdict goes with --body-file"),
+        (("hello", "--body-file", "x.md"), "say two things"),
         (("--body-file", "nowhere.md"), "cannot be read"),
         (("--state", "running", "--key", "a b"), "cannot be the key"),
         (("--state", "running", "--author", "a b"), "not the name of an account"),
@@ -251,6 +254,42 @@ def test_a_comment_is_audited_and_refused_to_strangers(
     refused = edison(mini, "github", "comment", "--state", "running")
     assert refused.code == 2
     assert "github comment needs a viewer" in refused.err
+
+
+def test_the_runs_of_a_project_are_reported_in_the_same_comment(
+    fake: FakeGitHub, edison: Edison, mini: Folder, job: Any
+) -> None:
+    job()
+    assert edison(mini, "github", "comment", "--state", "running").code == 0
+    assert "edison is running" in texts(fake)[0]
+    assert edison(mini, "run", "--quiet").code in (0, 1)
+    done = edison(mini, "github", "comment", "--json")
+    assert json.loads(done.out)["outcome"] == "updated"
+    (text,) = texts(fake)
+    assert "hello" in text
+    assert "simulated" in text
+    stamp = stamp_of(text)
+    assert stamp is not None
+    assert (stamp.head_sha, stamp.run_id, stamp.state) == (HEAD, 7, State.FINAL)
+    again = edison(mini, "github", "comment", "hello", "--json")
+    assert json.loads(again.out)["outcome"] == "unchanged"
+    late = edison(mini, "github", "comment", "--state", "cancelled", "--json")
+    assert json.loads(late.out)["outcome"] == "superseded"
+    unknown = edison(mini, "github", "comment", "nothing")
+    assert (unknown.code, texts(fake)) == (2, [text])
+
+
+def test_invalid_files_are_told_in_the_comment(
+    fake: FakeGitHub, edison: Edison, mini: Folder, job: Any
+) -> None:
+    job()
+    mini.edit("experiments/hello.yaml", "models: [small]", "models: [smal]")
+    assert edison(mini, "github", "comment").code == 0
+    (text,) = texts(fake)
+    assert "smal" in text
+    stamp = stamp_of(text)
+    assert stamp is not None
+    assert stamp.verdict == "error"
 
 
 def test_a_broken_project_can_still_be_reported_on(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped, length
@@ -49,6 +49,7 @@ def test_one_endless_line_is_left_out() -> None:
     assert capped("x" * 100_000) == "\n… 1 more lines\n"
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.sampled_from(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
@@ -289,6 +289,7 @@ async def test_a_long_body_is_cut_when_created_and_when_updated(
         assert "more rows, see the job summary" in body.splitlines()[-1]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.text(max_size=40),
     st.integers(0, 2**62),
