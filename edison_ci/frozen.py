@@ -46,7 +46,7 @@ def _made(cls: type) -> type:
     own = frozenset(cls.__dict__)
     # Python sets `__hash__` to None where a class has its own `__eq__` only.
     own_hash = "__hash__" in own and not ("__eq__" in own and cls.__hash__ is None)
-    plain = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    plain: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     fields = dataclasses.fields(plain)
     names = [field.name for field in fields]
     members = dict(plain.__dict__)
@@ -126,7 +126,7 @@ def _equality(compared: Values) -> Callable[[object, object], bool]:
     def equal(self: object, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return compared(self) == compared(other)
+        return bool(compared(self) == compared(other))
 
     return equal
 

@@ -9,9 +9,10 @@ import click
 
 from edison_ci.cli.against import match_again
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.run import Asking, Table, document, told_of
+from edison_ci.cli.run import Asking, Table
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.told import document, told_of
 from edison_ci.cli.tools import require
 from edison_ci.config.load import Project, find_root, load_project
 from edison_ci.execute.changes import kept_snapshot

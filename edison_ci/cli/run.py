@@ -7,29 +7,24 @@ import dataclasses
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.against import Match, match_again, matches
-from edison_ci.cli.breakdown import quarantined_in
-from edison_ci.cli.judges_said import judges_json, with_judges
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.told import Told, document, told_of
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import Experiment, Project, find_root, load_project
-from edison_ci.decide.decisions import decisions_of
-from edison_ci.decide.rows import GateRow, looks_json
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
-from edison_ci.execute.detailing import detailed
 from edison_ci.execute.orders import Ended, RunOptions, options_of
 from edison_ci.execute.session import Session
-from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.frozen import dataclass
 from edison_ci.plan.impact import impact_since
 from edison_ci.plan.selection import Selection
@@ -41,14 +36,11 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
 
     from edison_ci.cli.reporting import Asked
-    from edison_ci.decide.pruning import Rival
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
-    from edison_ci.store.runs import Run
 
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 _ASK_ABOVE_MICROUSD = 1_000_000
@@ -364,40 +356,3 @@ def most_important(codes: Any) -> int:
     """Return the exit code that goes before the others."""
     found = set(codes) or {0}
     return next(code for code in _PRECEDENCE if code in found)
-
-
-class Told(NamedTuple):
-    """A run, what its gates said, and which of its prompts are shown to be worse."""
-
-    summary: RunSummary
-    rows: tuple[GateRow, ...]
-    weak: tuple[Rival, ...]
-
-
-def told_of(reader: sqlite3.Connection, run: Run) -> Told:
-    """Return everything that is told of a run."""
-    summary = with_judges(reader, summarize(reader, run))
-    weak = _weak_prompts(reader, run) if len(summary.prompts) > 1 else ()
-    return Told(summary, decisions_of(reader, run.id), weak)
-
-
-# Loaded late: a run of one prompt has no rivals to compare.
-_weak_prompts = later("edison_ci.decide.pruning:weak_prompts")
-
-
-def document(told: list[Told], code: int) -> dict[str, Any]:
-    """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
-    verdicts = {one.summary.run.verdict for one in told}
-    order = ("error", "fail", "inconclusive", "pass", "skipped")
-    verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
-    runs = [
-        {
-            **detailed(as_json(one.summary, one.rows), one.summary.breakdown),
-            "quarantined": quarantined_in(one.summary),
-            "looks": looks_json(one.rows),
-            "weak_prompts": [rival.as_json() for rival in one.weak],
-            **judges_json(one.summary),
-        }
-        for one in told
-    ]
-    return {"verdict": verdict, "exit_code": code, "runs": runs}

@@ -12,9 +12,9 @@ from edison_ci import times
 from edison_ci.cli.breakdown import show_facets, without_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
-from edison_ci.cli.run import document, told_of
 from edison_ci.cli.summary import STATUS_COLORS, points, show_run, spent
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.told import document, told_of
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.changes import material_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
@@ -145,3 +145,9 @@ def options_of(run: Run) -> RunOptions:
         regrade=kept.get("regrade"),
         budget_microusd=kept.get("budget_microusd"),
     )
+
+
+def allowing_code(project: Project) -> Project:
+    """Return the project as if its settings allowed checks to run code."""
+    settings = project.file.settings.model_copy(update={"allow_code": True})
+    return replace(project, file=project.file.model_copy(update={"settings": settings}))

@@ -29,7 +29,7 @@ from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.looks import Desk, Looks, Rules
 from edison_ci.execute.money import caps_of, run_limit
-from edison_ci.execute.orders import Against, Ended, RunOptions, Tools
+from edison_ci.execute.orders import Against, Ended, RunOptions, Tools, allowing_code
 from edison_ci.execute.pairing import Pairing
 from edison_ci.execute.provenance import commit_of
 from edison_ci.execute.regrading import KeptAnswers
@@ -132,7 +132,7 @@ class Session:
             wait = self._tools.on_wait if options.wait else None
             stack.enter_context(only_one(locks, experiment.id, run_id, wait=wait))
             data = self._folder / "snapshots" / experiment.id
-            allowed = _allowing_code(self._project) if options.allow_code else self._project
+            allowed = allowing_code(self._project) if options.allow_code else self._project
             project = stack.enter_context(kept_data(allowed, experiment, data))
             plan = self._planned(project, options)
             self._refuse_changed(plan, options, resumed)
@@ -395,9 +395,3 @@ class Session:
             self._tools.on_look,
         )
         return Looks(Rules(kind, held.plan.cases, first), cells, runner, desk)
-
-
-def _allowing_code(project: Project) -> Project:
-    """Return the project as if its settings allowed checks to run code."""
-    settings = project.file.settings.model_copy(update={"allow_code": True})
-    return replace(project, file=project.file.model_copy(update={"settings": settings}))

@@ -1,0 +1,56 @@
+"""What is told of runs when they end?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.cli.breakdown import quarantined_in
+from edison_ci.cli.judges_said import judges_json, with_judges
+from edison_ci.decide.decisions import decisions_of
+from edison_ci.decide.rows import GateRow, looks_json
+from edison_ci.execute.detailing import detailed
+from edison_ci.execute.summary import RunSummary, as_json, summarize
+from edison_ci.plugins import later
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.decide.pruning import Rival
+    from edison_ci.store.runs import Run
+
+
+class Told(NamedTuple):
+    """A run, what its gates said, and which of its prompts are shown to be worse."""
+
+    summary: RunSummary
+    rows: tuple[GateRow, ...]
+    weak: tuple[Rival, ...]
+
+
+def told_of(reader: sqlite3.Connection, run: Run) -> Told:
+    """Return everything that is told of a run."""
+    summary = with_judges(reader, summarize(reader, run))
+    weak = _weak_prompts(reader, run) if len(summary.prompts) > 1 else ()
+    return Told(summary, decisions_of(reader, run.id), weak)
+
+
+# Loaded late: a run of one prompt has no rivals to compare.
+_weak_prompts = later("edison_ci.decide.pruning:weak_prompts")
+
+
+def document(told: list[Told], code: int) -> dict[str, Any]:
+    """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
+    verdicts = {one.summary.run.verdict for one in told}
+    order = ("error", "fail", "inconclusive", "pass", "skipped")
+    verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
+    runs = [
+        {
+            **detailed(as_json(one.summary, one.rows), one.summary.breakdown),
+            "quarantined": quarantined_in(one.summary),
+            "looks": looks_json(one.rows),
+            "weak_prompts": [rival.as_json() for rival in one.weak],
+            **judges_json(one.summary),
+        }
+        for one in told
+    ]
+    return {"verdict": verdict, "exit_code": code, "runs": runs}
