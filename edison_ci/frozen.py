@@ -122,11 +122,11 @@ def _repr(names: list[str]) -> Callable[[object], str]:
     return told
 
 
-def _equality(compared: Values) -> Callable[[object, object], bool]:
-    def equal(self: object, other: object) -> bool:
+def _equality(compared: Values) -> Callable[[object, object], Any]:
+    def equal(self: object, other: object) -> Any:
         if type(other) is not type(self):
             return NotImplemented
-        return bool(compared(self) == compared(other))
+        return compared(self) == compared(other)
 
     return equal
 
