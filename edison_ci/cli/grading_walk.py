@@ -43,10 +43,6 @@ _HELP = (
 class _Quit(Exception):
     """Somebody has had enough."""
 
-    def __init__(self, *, interrupted: bool = False) -> None:
-        super().__init__()
-        self.interrupted = interrupted
-
 
 class Walk:
     """Goes through cells, asking for a key at each."""
@@ -65,8 +61,10 @@ class Walk:
         try:
             with self._keys:
                 self._walk(cells, said)
-        except _Quit as quitting:
-            interrupted = quitting.interrupted
+        except _Quit:
+            pass
+        except KeyboardInterrupt:  # it may come at any moment, not only while a key is awaited
+            interrupted = True
         counts = Counter(said.values())
         told = [f"{counts['graded']:,} graded"]
         told += [f"{counts[word]:,} {word}" for word in ("flagged", "skipped") if counts[word]]
@@ -149,22 +147,17 @@ class Walk:
         self._terminal.result(Ink(text, ODD))
 
     def _key(self) -> str:
-        """Return the next key; the end of the input is a quit, an interrupt too."""
+        """Return the next key; the end of the input is a quit."""
         click.echo("> ", nl=False)
         try:
             key = self._keys.key()
         except EOFError:
             raise _Quit from None
-        except KeyboardInterrupt:
-            raise _Quit(interrupted=True) from None
         click.echo(key if key.isprintable() else "")
         return key.lower()
 
     def _line(self, prompt: str) -> str:
-        try:
-            return self._keys.line(prompt)
-        except KeyboardInterrupt:
-            raise _Quit(interrupted=True) from None
+        return self._keys.line(prompt)
 
     def _number(self) -> float | None:
         text = self._line("grade from 0 to 1: ")

@@ -205,7 +205,7 @@ def test_a_graded_answer_keeps_its_text_and_is_not_counted_as_reused(
         (["--next", "--grade", "4", "--criterion", "Warmt=3"], "'Warmt=3' is not CRITERION=SCORE"),
         (["--next", "--grade", "4", "--criterion", "warmth=9"], "'9' is not on the scale of Warmt"),
         (["--next", "--cell", "c1@small", "--grade", "up"], "--cell and --next exclude each other"),
-        (["--cell", "c99@small", "--grade", "up"], "has no cell 'c99@small'"),
+        (["--cell", "c99@small", "--grade", "up"], "has no case 'c99'"),
         (["--model", "smal", "--list"], "the run has no answers of 'smal'"),
         (["--grade", "up"], "say something of one answer"),
         ([], "grading one by one needs a terminal"),

@@ -316,7 +316,7 @@ def test_fault_37_a_case_that_always_fails_is_one_error_and_no_wrong_answer(
     expected = stage.undisturbed()
     stage.script(rule(status=500, model="small-1", contains=ONE))
     run_before = ran(stage, code=0, faster=20.0)
-    assert "1 error (1 PROVIDER_ERROR)" in run_before.out
+    assert "1 error (10.0%) (1 PROVIDER_ERROR)" in run_before.out
     run = stage.run_json("status", "latest")
     assert run["cells"]["error"] == 1
     assert run["composite"]["n"] == 9, "an error is no answer, and not a wrong one either"
