@@ -1,4 +1,4 @@
-"""What does running add to the time the models take? (rows 1 to 7, 11, 12 and 13 of the targets)
+"""What does running add to the time the models take? (rows 1 to 7 and 11 to 14 of the targets)
 
     python -m benchmarks.running [--quick] [--write docs/benchmarks/running.md]
 
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.measure import EDISON, Measured, once
+from benchmarks.measure import EDISON, Measured, measure, once
 from edison_ci.store.runs import CellRow, NewRun, Part, finish_cells, start_run
 from edison_ci.store.writer import Writer
 
@@ -198,6 +198,7 @@ def report(folder: Path, *, quick: bool) -> str:
         again_ten = ran(folder / "10k", server, repeat=3, cached=True)
     with serving(folder, latency_ms=0) as server:
         fast = ran(make_project(folder / "fast", server, large), server, repeat=repeat)
+        gate = decided(make_project(folder / "gate", server, large), repeat=repeat)
         hundred = None
         if not quick:
             project = make_project(folder / "100k", server, 100_000)
@@ -224,7 +225,24 @@ def report(folder: Path, *, quick: bool) -> str:
     grown = last / ((100_000 - large) if hundred else (large - 1_000)) * 1000
     rows.append(("12", "memory growth per 1,000 cases", "0.3 MB", f"{grown:.2f} MB"))
     rows.append(("13", "rows per second through the writer", "20,000", f"{written(folder):,.0f}"))
+    said = f"{gate.wall_s:.2f} s, {gate.peak_mb:.0f} MB"
+    rows.append(("14", "gate on 10,000 paired cases", "0.6 s, 90 MB", said))
     return table(rows)
+
+
+def decided(folder: Path, *, repeat: int) -> Measured:
+    """Return what it takes to decide again about a run of two versions."""
+    with (folder / "experiments" / "codeword.yaml").open("a") as stream:
+        stream.write("gates:\n  - {metric: composite, no_worse_than: base, margin: 5pp}\n")
+    (folder / ".gitignore").write_text(".edison/\n")
+    identity = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "start"]):
+        subprocess.run(["git", *identity, *words], cwd=folder, check=True)
+    prompt = folder / "prompts" / "codeword.md"
+    text = prompt.read_text().replace("id: codeword\n", "id: codeword\nparams: {top_p: 0.9}\n")
+    prompt.write_text(text)
+    once([*EDISON, "run", "-q", "--yes", "--against", "HEAD"], folder)
+    return measure([*EDISON, "gate", "latest"], cwd=folder, repeat=repeat)
 
 
 def written(folder: Path) -> float:

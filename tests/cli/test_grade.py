@@ -266,6 +266,10 @@ class Pty:
 
     def __init__(self, folder: Folder, *args: str) -> None:
         self._master, slave = pty.openpty()
+        # Ctrl-C throws away what is on its way to the screen, and may hit words that come after it.
+        settings = termios.tcgetattr(slave)
+        settings[3] |= termios.NOFLSH
+        termios.tcsetattr(slave, termios.TCSANOW, settings)
         self._done = subprocess.Popen(
             [sys.executable, "-P", "-m", "edison_ci", "grade", *args],
             cwd=folder.path, env={**os.environ, "TERM": "dumb"},
