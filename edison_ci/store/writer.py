@@ -14,7 +14,6 @@ import os
 import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar, Union
@@ -32,10 +31,6 @@ Done = Union["Future[Any]", "asyncio.Future[Any]"]
 _Job = tuple[Operation[Any], Done]
 
 MAX_BATCH = 200
-BUSY_S = 0.002
-"""A job that comes so soon after a commit is one of many."""
-GATHER_S = 0.004
-"""How long others are then waited for."""
 PATIENCE = 3
 """How many times the busy time-out is waited for a file that another program holds."""
 
@@ -123,7 +118,6 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="edison-writer", daemon=True)
         self._process = os.getpid()
         self.commits = 0
-        self._committed_at = 0.0
 
     def start(self) -> Writer:
         """Open the file; raises if it cannot be written."""
@@ -187,10 +181,6 @@ class Writer:
         if first is None:
             return []
         batch = [first]
-        if time.perf_counter() - self._committed_at < BUSY_S:
-            # Work streams in, and who sent it does not wait for this one alone: a commit for every
-            # job would cost as much time as all the rest.
-            time.sleep(GATHER_S)
         while len(batch) < MAX_BATCH:
             try:
                 following = self._queue.get_nowait()
@@ -222,7 +212,6 @@ class Writer:
             outcomes = _outcomes(batch, connection)
             connection.execute("commit")
             self.commits += 1
-            self._committed_at = time.perf_counter()
         except sqlite3.Error as error:
             self._roll_back(connection)
             # A failed write or fsync is final: the file's state is no longer known to us.

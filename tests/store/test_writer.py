@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import subprocess
@@ -15,11 +14,10 @@ import pytest
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.database import migrations, open_database, open_reader
 from edison_ci.store.header import APPLICATION_ID
-from edison_ci.store.writer import GATHER_S, Writer
+from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
     from pathlib import Path
 
 
@@ -184,22 +182,3 @@ _LOOK = (
     "import sqlite3, sys; connection = sqlite3.connect(sys.argv[1]); "
     "print(connection.execute('select count(*) from t').fetchone()[0]); connection.close()"
 )
-
-
-def test_jobs_that_stream_in_share_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Writer(tmp_path / "results.db") as writer:
-        more: list[Future[int]] = []
-
-        def gather(seconds: float) -> None:
-            assert seconds == GATHER_S
-            more.extend(writer.submit(lambda _: 2) for _ in range(20))
-
-        before = writer.commits
-        with monkeypatch.context() as patched:
-            patched.setattr("edison_ci.store.writer.BUSY_S", math.inf)
-            patched.setattr("edison_ci.store.writer.time.sleep", gather)
-            assert writer.submit(lambda _: 1).result() == 1
-        assert [each.result() for each in more] == [2] * 20
-    assert writer.commits == before + 1
