@@ -23,8 +23,9 @@ from docs.codes import CODES
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands, edison
 from edison_ci.config.model_entry import OPTIONS
-from edison_ci.config.schema import KINDS, schema_of
+from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
+from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,6 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 _HERE = Path(__file__).parent
+KINDS = (
+    "edison",
+    "models",
+    "experiment",
+    "prompt",
+    "rubric",
+    "dataset",
+    "quarantine",
+    "labels",
+    "licences",
+    "trust",
+)
+"""The kinds of file a project has, each with a schema."""
 
 
 def shipped(kind: str) -> Path:

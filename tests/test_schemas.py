@@ -14,9 +14,10 @@ from pydantic_core import PydanticUndefined
 from edison_ci.config.model_entry import OPTIONS, ProviderName
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.prompt_header import Input
-from edison_ci.config.schema import KINDS, file_name, schema_of, text_of, write_schemas
+from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.shipped import KINDS
 from tests.bad_files import BAD, PLACES, BadFile, bad_files, minimal, problems_in
 from tests.config.shapes import all_shapes, property_schema
 from tests.conftest import EXAMPLES, MINIMAL, ROOT

@@ -20,10 +20,11 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
 from edison_ci.config.project_files import only_errors
-from edison_ci.config.schema import KINDS, file_name, text_of
+from edison_ci.config.schema import file_name, text_of
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound
 from edison_ci.frozen import dataclass
+from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,20 +8,7 @@ import click
 
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import Terminal, write
-from edison_ci.shipped import shipped
-
-KINDS = (
-    "edison",
-    "models",
-    "experiment",
-    "prompt",
-    "rubric",
-    "dataset",
-    "quarantine",
-    "labels",
-    "licences",
-    "trust",
-)
+from edison_ci.shipped import KINDS, shipped
 
 
 @click.command(cls=EdisonCommand)

@@ -26,6 +26,7 @@ from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
 from edison_ci.config.trust import TrustFile
 from edison_ci.shape import NAME_PATTERN, Shape
+from edison_ci.shipped import KINDS
 
 _SHAPES: dict[str, type[Shape]] = {
     "edison": ProjectFile,
@@ -37,19 +38,6 @@ _SHAPES: dict[str, type[Shape]] = {
     "licences": LicencesFile,
     "trust": TrustFile,
 }
-KINDS = (
-    "edison",
-    "models",
-    "experiment",
-    "prompt",
-    "rubric",
-    "dataset",
-    "quarantine",
-    "labels",
-    "licences",
-    "trust",
-)
-"""The kinds of file a project has."""
 
 _DESCRIPTIONS = {
     "models": "models.yaml: the model registry, name by name.",

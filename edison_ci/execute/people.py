@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.corrections import Correction, change_of, rate_of, score_of, sides_of
+from edison_ci.execute.summary import interval_json
 from edison_ci.frozen import dataclass
 from edison_ci.stats.calibration import LabelCounts
 from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
@@ -73,8 +74,8 @@ class HumanScore:
             "prompt": self.prompt,
             "model": self.model,
             "graded_cases": self.graded,
-            "composite": _interval_json(self.composite),
-            "pass_rate": _interval_json(self.pass_rate),
+            "composite": interval_json(self.composite),
+            "pass_rate": interval_json(self.pass_rate),
             "sample": {
                 "cases": sample.n,
                 "of": sample.of,
@@ -334,15 +335,3 @@ def _changes(
             found += change_of(differences, said, sample, who=who, clusters=clusters)
             break
     return tuple(found)
-
-
-def _interval_json(found: Interval | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "method": found.method,
-    }

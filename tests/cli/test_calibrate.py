@@ -118,7 +118,7 @@ def test_with_a_licence_a_judge_decides(edison: Edison, licensed: Folder) -> Non
     assert told["gates"][0]["verdict"] == "fail"
     assert "advisory" not in told["gates"][0]["detail"]
     assert edison(licensed, "gate").code == 1
-    assert ask(licensed, "select licensed, kappa, n from licence order by run_id") == [
+    assert ask(licensed, "select licensed, kappa, n from licence order by licensed") == [
         (0, None, 0), (1, 1.0, CASES),
     ]  # fmt: skip
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.schema import KINDS, file_name, text_of
+from edison_ci.config.schema import file_name, text_of
+from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.cli.schema import KINDS
-from edison_ci.config import schema as generated
+from edison_ci.shipped import KINDS
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
-
-
-def test_the_kinds_are_those_that_are_generated() -> None:
-    assert KINDS == generated.KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,8 +17,9 @@ from pydantic.fields import FieldInfo
 
 import edison_ci.checks
 import edison_ci.config
-from edison_ci.config.schema import KINDS, schema_of
+from edison_ci.config.schema import schema_of
 from edison_ci.shape import Shape
+from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

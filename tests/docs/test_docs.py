@@ -17,8 +17,8 @@ from docs import reference
 from docs.codes import CODES
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands
-from edison_ci.config.schema import KINDS
 from edison_ci.errors import ExitCode
+from edison_ci.shipped import KINDS
 from tests.conftest import ROOT, Folder
 
 if TYPE_CHECKING:
