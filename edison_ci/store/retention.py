@@ -2,7 +2,8 @@
 
 Texts go, numbers stay: answers keep tokens, cost and time, cells and parts keep their scores, sums
 are not touched. Spared are runs that are younger, the newest complete run of each experiment (what
-others are compared with), and cells that a person graded or set aside.
+others are compared with), cells that a person graded or set aside, and what suggestions rest on
+that still wait for somebody.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.pointers import columns, pointing
+from edison_ci.store.suggestions import OPEN
 
 if TYPE_CHECKING:
     import sqlite3
@@ -121,6 +123,11 @@ def _spared(connection: sqlite3.Connection, quarantined: Iterable[tuple[str, str
             "join json_each(:quarantined) q on json_extract(q.value, '$[0]') = r.experiment "
             "and json_extract(q.value, '$[1]') = c.case_id"
         )
+    waiting = ", ".join(f"'{status}'" for status in sorted(OPEN))
+    parts.append(
+        "select c.id from suggestion s join json_each(s.runs) j join cell c on c.run_id = j.value "
+        f"where s.status in ({waiting})"
+    )
     known = columns(connection)
     parts += [
         f"select cell_id from {table}" for table in GRADED if "cell_id" in known.get(table, ())

@@ -274,6 +274,47 @@ create table licence (                      -- what the judges of a run were all
   true_fails  integer not null
 ) strict, without rowid;
 
+create table suggestion (                   -- a change of a prompt that was suggested, and its fate
+  id               text primary key,        -- 12 hex: the first digits of its hash
+  hash             text not null unique,    -- of experiment, prompt, base_hash and diff
+  experiment       text not null,
+  prompt           text not null,
+  path             text not null,           -- file of the prompt, from the project's root
+  base_hash        text not null,           -- version that it changes
+  new_hash         text,                    -- version that it makes; null if it makes none
+  diff             text not null,           -- unified, of this one file
+  note             text not null,           -- why, by whoever wrote the diff
+  targets          text not null,           -- JSON: criteria, checks or graders it is to help
+  guardrails       text not null,           -- JSON: list of {rule, ok, detail}
+  evidence         text not null,           -- JSON: what trying it showed; see Suggestions
+  -- refused, tried, proposed, approved, applied, rejected, superseded; see Suggestions
+  status           text not null check (status in ('refused', 'tried', 'proposed', 'approved',
+                     'applied', 'rejected', 'superseded')),
+  forced           integer not null default 0 check (forced in (0, 1)), -- 1: proposed unproven
+  branch           text,                    -- where it was proposed
+  pull_request     integer,                 -- number; null if there is none
+  pull_request_url text,
+  commit_id        text,                    -- that put it into the repository
+  decided_by       text,
+  decided_at       text,
+  reason           text,                    -- why it was refused, rejected or superseded
+  edited_from      text references suggestion (id), -- what somebody wrote it from
+  simulated        integer not null check (simulated in (0, 1)),
+  cost_microusd    integer not null,        -- of asking for it and trying it
+  runs             text not null default '[]', -- JSON: ids of the runs that tried it
+  created_at       text not null
+) strict;
+create index suggestion_by_experiment on suggestion (experiment, created_at);
+
+create table suggestion_comment (           -- what people said of a suggestion; only added to
+  id         integer primary key,
+  suggestion text not null references suggestion (id),
+  actor      text not null,
+  text       text not null,
+  made_at    text not null
+) strict;
+create index suggestion_comment_by_suggestion on suggestion_comment (suggestion, id);
+
 -- Sums of finished runs, so that no page has to add up cells. Written again when a run ends again.
 
 create table rollup_run (                   -- a side of a run, over all prompts and models

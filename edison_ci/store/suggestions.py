@@ -1,0 +1,338 @@
+"""Which changes of prompts were suggested, and what became of each?
+
+A suggestion is known by the hash of what it changes and how, so the same one is never kept twice.
+Its status only goes where `MOVES` lets it. Evidence is JSON with the keys
+
+    train, holdout    null, or {n, before, after, difference, decision, sentence, fixed, broken}
+                      before and after: {estimate, low, high, n, method}; difference: those and p;
+                      decision: better, worse, same, unclear; fixed and broken: ids of cases
+    verified          whether the holdout has enough cases to say anything
+    proven            whether it may be proposed without force
+    sentence          all of it in words
+    criteria          [{name, kind, before, after}], scores 0-1 on the training cases
+    cost_microusd     {before, after} of an answer, mean; null if unknown
+    growth            {chars, percent, lines_added, lines_removed}
+    examples          ids of the cells with the failing answers that the refiner was shown
+
+of which any may be missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+from dataclasses import field, fields, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.errors import StoreError, UsageError
+from edison_ci.frozen import dataclass
+from edison_ci.records import canonical_json
+from edison_ci.store.database import open_database, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+MAX_TEXT_CHARS = 200_000
+"""Longer diffs, notes and reasons are cut: they come from models, and were refused anyway."""
+MIN_ID_CHARS = 4
+
+
+class Status(StrEnum):
+    """What became of a suggestion."""
+
+    REFUSED = "refused"
+    """It broke a guardrail."""
+    TRIED = "tried"
+    """It was measured, and not shown to help."""
+    PROPOSED = "proposed"
+    """It was shown to help, or somebody insisted: it waits for a decision."""
+    APPROVED = "approved"
+    """Somebody wants it; it is not in the repository yet."""
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+    """The prompt changed meanwhile, or somebody edited the suggestion into another one."""
+
+
+MOVES: dict[Status, frozenset[Status]] = {
+    Status.REFUSED: frozenset(),
+    Status.TRIED: frozenset({Status.PROPOSED, Status.REJECTED, Status.SUPERSEDED}),
+    Status.PROPOSED: frozenset(
+        {Status.APPROVED, Status.APPLIED, Status.REJECTED, Status.SUPERSEDED}
+    ),
+    Status.APPROVED: frozenset({Status.APPLIED, Status.REJECTED, Status.SUPERSEDED}),
+    Status.APPLIED: frozenset(),
+    # A pull request that was closed may be opened again, and merged whatever we think of it.
+    Status.REJECTED: frozenset({Status.PROPOSED, Status.APPLIED}),
+    Status.SUPERSEDED: frozenset({Status.APPLIED}),
+}
+"""From each status, where a suggestion may go next."""
+OPEN = frozenset({Status.TRIED, Status.PROPOSED, Status.APPROVED})
+"""Statuses that wait for somebody."""
+UNDECIDED = frozenset({Status.REFUSED, Status.TRIED, Status.PROPOSED})
+"""Statuses that measuring again may replace, as long as nothing was put on a branch."""
+
+
+class Guardrail(NamedTuple):
+    """A rule that a diff has to keep, and whether it does."""
+
+    rule: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A suggested change of a prompt."""
+
+    experiment: str
+    prompt: str
+    path: str
+    """File of the prompt, from the project's root."""
+    base_hash: str
+    diff: str
+    note: str
+    status: Status
+    created_at: str
+    new_hash: str | None = None
+    """Version that it makes; None for a diff that cannot be applied."""
+    targets: tuple[str, ...] = ()
+    guardrails: tuple[Guardrail, ...] = ()
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    forced: bool = False
+    """Whether it was proposed unproven."""
+    branch: str | None = None
+    pull_request: int | None = None
+    pull_request_url: str | None = None
+    commit_id: str | None = None
+    """The commit that put it into the repository."""
+    decided_by: str | None = None
+    decided_at: str | None = None
+    reason: str | None = None
+    edited_from: str | None = None
+    """Id of the suggestion that somebody wrote it from."""
+    simulated: bool = False
+    cost_microusd: int = 0
+    """Of asking for it and trying it."""
+    runs: tuple[str, ...] = ()
+    """Runs that tried it."""
+    hash: str = ""
+    """Of experiment, prompt, base and diff; worked out when left out."""
+
+    def __post_init__(self) -> None:
+        if not self.hash:
+            object.__setattr__(self, "hash", self.content_hash())
+
+    def content_hash(self) -> str:
+        """Return what makes it this suggestion and no other."""
+        what = [self.experiment, self.prompt, self.base_hash, self.diff]
+        return hashlib.sha256(canonical_json(what).encode("utf-8", "backslashreplace")).hexdigest()
+
+    @property
+    def id(self) -> str:
+        """What people write: the first digits of its hash."""
+        return self.hash[:12]
+
+    @property
+    def proven(self) -> bool:
+        """Whether what was measured speaks for it."""
+        return self.evidence.get("proven") is True
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the suggestion as it appears in `--json`."""
+        told = {column: getattr(self, column) for column in _COLUMNS}
+        told |= {"targets": [*self.targets], "runs": [*self.runs], "evidence": dict(self.evidence)}
+        told["guardrails"] = [rail._asdict() for rail in self.guardrails]
+        return {"id": self.id, **told, "status": str(self.status)}
+
+
+class SuggestionComment(NamedTuple):
+    """What somebody said of a suggestion."""
+
+    actor: str
+    text: str
+    made_at: str
+
+
+_COLUMNS = tuple(one.name for one in fields(Suggestion))
+_LIST = ", ".join(_COLUMNS)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the results; what the block writes is committed together at its end."""
+    connection = open_database(path)
+    try:
+        connection.execute("begin immediate")
+        yield connection
+        connection.execute("commit")
+    except sqlite3.Error as error:
+        raise translated(error, path) from None
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        connection.close()
+
+
+def add_suggestion(connection: sqlite3.Connection, suggestion: Suggestion) -> Suggestion:
+    """Store a suggestion in the transaction at hand, and return it as it is stored.
+
+    One that is known, on no branch and not decided is replaced by what was measured now, and its
+    cost grows; one that people have seen or decided about stays as it is.
+    """
+    known = _find(connection, "hash = ?", suggestion.hash)
+    if known:
+        before = known[0]
+        if before.status not in UNDECIDED or before.branch or before.pull_request:
+            return before
+        suggestion = replace(
+            suggestion,
+            created_at=before.created_at,
+            cost_microusd=before.cost_microusd + suggestion.cost_microusd,
+        )
+    _write(connection, suggestion)
+    return suggestion
+
+
+def move_suggestion(
+    connection: sqlite3.Connection, suggestion: Suggestion, to: Status, **changes: Any
+) -> Suggestion:
+    """Give a suggestion another status and other fields; refused where that is no legal move.
+
+    `suggestion` is what the caller saw: if it has moved since then, that is refused as well.
+    """
+    now = find_suggestion(connection, suggestion.hash)
+    if now.status is not suggestion.status:
+        raise UsageError(
+            f"suggestion {now.id} is {now.status} by now", hint=f"look: edison review show {now.id}"
+        )
+    if to is not now.status and to not in MOVES[now.status]:
+        ways = " or ".join(sorted(MOVES[now.status]))
+        raise UsageError(
+            f"suggestion {now.id} is {now.status}, and cannot become {to}",
+            hint=f"it can become {ways}" if ways else "ask for another: edison refine",
+        )
+    moved = replace(now, status=to, **changes)
+    _write(connection, moved)
+    return moved
+
+
+def add_comment(
+    connection: sqlite3.Connection, suggestion: Suggestion, comment: SuggestionComment
+) -> None:
+    """Keep what somebody said of a suggestion."""
+    connection.execute(
+        "insert into suggestion_comment (suggestion, actor, text, made_at) values (?, ?, ?, ?)",
+        (suggestion.id, _storable(comment.actor), _storable(comment.text), comment.made_at),
+    )
+
+
+def _write(connection: sqlite3.Connection, suggestion: Suggestion) -> None:
+    values = {column: _stored(getattr(suggestion, column)) for column in _COLUMNS}
+    updated = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS)
+    connection.execute(
+        f"insert into suggestion (id, {_LIST}) values (?, {', '.join('?' * len(_COLUMNS))}) "
+        f"on conflict (hash) do update set {updated}",
+        (suggestion.id, *values.values()),
+    )
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, tuple):
+        value = [item._asdict() if isinstance(item, Guardrail) else item for item in value]
+    if isinstance(value, list | dict):
+        return _storable(canonical_json(value), cut=False)
+    return _storable(value) if isinstance(value, str) else value
+
+
+def _storable(text: str, *, cut: bool = True) -> str:
+    """Return a text that SQLite takes, of bounded length."""
+    text = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    return f"{text[:MAX_TEXT_CHARS]}..." if cut and len(text) > MAX_TEXT_CHARS else text
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def find_suggestion(connection: sqlite3.Connection, wanted: str) -> Suggestion:
+    """Return the suggestion with an id or hash, of which at least 4 digits are given."""
+    digits = wanted.lower()
+    found = []
+    if len(digits) >= MIN_ID_CHARS and digits.isalnum():
+        found = _find(connection, "substr(hash, 1, ?) = ?", len(digits), digits)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(one.id for one in found[:5])
+        raise UsageError(f"{wanted!r} is the start of several suggestions", hint=f"one of {ids}")
+    raise UsageError(f"there is no suggestion {wanted!r}", hint="see: edison review list")
+
+
+def list_suggestions(
+    connection: sqlite3.Connection,
+    *,
+    experiment: str | None = None,
+    prompt: str | None = None,
+    statuses: Sequence[Status] = (),
+) -> list[Suggestion]:
+    """Return suggestions, newest first; no statuses stand for all of them."""
+    wanted = tuple(map(str, statuses or tuple(Status)))
+    return _find(
+        connection,
+        "(? is null or experiment = ?) and (? is null or prompt = ?) "
+        f"and status in ({', '.join('?' * len(wanted))})",
+        *(experiment, experiment, prompt, prompt),
+        *wanted,
+    )
+
+
+def comments_of(connection: sqlite3.Connection, suggestion: Suggestion) -> list[SuggestionComment]:
+    """Return what people said of a suggestion, oldest first."""
+    rows = connection.execute(
+        "select actor, text, made_at from suggestion_comment where suggestion = ? order by id",
+        (suggestion.id,),
+    )
+    return [SuggestionComment(*row) for row in rows]
+
+
+def rejections(
+    connection: sqlite3.Connection, experiment: str, prompt: str, *, limit: int = 5
+) -> list[Suggestion]:
+    """Return what people rejected with a reason, newest first: the next one should know."""
+    rejected = list_suggestions(
+        connection, experiment=experiment, prompt=prompt, statuses=(Status.REJECTED,)
+    )
+    with_reason = [one for one in rejected if one.reason]
+    with_reason.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
+    return with_reason[:limit]
+
+
+def _find(connection: sqlite3.Connection, where: str, *values: object) -> list[Suggestion]:
+    rows = connection.execute(
+        f"select {_LIST} from suggestion where {where} order by created_at desc, rowid desc", values
+    )
+    return [_suggestion(row) for row in rows]
+
+
+def _suggestion(row: Sequence[Any]) -> Suggestion:
+    told = dict(zip(_COLUMNS, row, strict=True))
+    try:
+        for column in ("targets", "guardrails", "evidence", "runs"):
+            told[column] = json.loads(told[column])
+        told["targets"], told["runs"] = tuple(told["targets"]), tuple(told["runs"])
+        told["guardrails"] = tuple(Guardrail(**rail) for rail in told["guardrails"])
+        told["status"] = Status(told["status"])
+    except (ValueError, TypeError) as error:
+        raise StoreError(
+            f"suggestion {told['hash'][:12]} cannot be read: {error}",
+            hint="somebody changed the results file; compare with a backup",
+        ) from None
+    told["simulated"], told["forced"] = bool(told["simulated"]), bool(told["forced"])
+    return Suggestion(**told)
