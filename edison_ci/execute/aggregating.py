@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from edison_ci.execute.breakdown import facets_of
 from edison_ci.execute.draws import reliability_of
-from edison_ci.execute.summary import summarize
+from edison_ci.execute.summary import scores_of
 from edison_ci.store.rollups import Measured, write_rollups
-from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,11 +19,9 @@ if TYPE_CHECKING:
 
 def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that writes the sums of a run, with their intervals."""
-    summary = summarize(reader, find_run(reader, run_id))
-    scored = (summary.overall, *summary.by_model)
     return write_rollups(
         run_id,
-        intervals=[m for one in scored for m in _measured(one)],
+        intervals=[m for one in scores_of(reader, run_id) for m in _measured(one)],
         facets=facets_of(reader, run_id),
         reliability=reliability_of(reader, run_id),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from array import array
-from dataclasses import field
+from dataclasses import field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.execute.changes import material_of
@@ -49,7 +50,7 @@ class Scored:
     model: str
     composite: Interval | None
     pass_rate: Interval | None
-    cost_microusd: int
+    cost_microusd: int = 0
     p50_ms: int | None = None
     p95_ms: int | None = None
 
@@ -126,12 +127,13 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         "order by prompt",
         (run.id,),
     )
+    scores = tuple(_timed(connection, run.id, one, costs) for one in scores_of(connection, run.id))
     return RunSummary(
         run=run,
         prompts=tuple(prompts.fetchall()),
         cells={"total": run.cells_planned, **{s: counted.get(s, 0) for s in STATUSES}},
-        overall=_overall(connection, run.id, sum(costs.values())),
-        by_model=tuple(_by_model(connection, run.id, costs)),
+        overall=scores[0],
+        by_model=scores[1:],
         parts=tuple(_parts(connection, run.id)),
         calls=calls_of(connection, run),
         cost_microusd=sum(costs.values()),
@@ -194,41 +196,40 @@ def _is_clustered(connection: sqlite3.Connection, run_id: str) -> bool:
     return row is not None
 
 
-def _overall(connection: sqlite3.Connection, run_id: str, cost: int) -> Scored:
-    rows = connection.execute(
-        "select case_id, avg(composite), avg(passed), max(cluster) from cell "
-        f"where {_GRADED} group by case_id",
-        (run_id, "head"),
-    )
-    sample, clustered = _Sample(), _is_clustered(connection, run_id)
-    for row in rows:
-        sample.add(row, clustered)
-    latencies = _latencies(connection, run_id)
-    return Scored("", "", sample.composite(), sample.pass_rate(), cost, *latencies)
+def scores_of(connection: sqlite3.Connection, run_id: str) -> list[Scored]:
+    """Return the scores of a whole run, then those of each prompt with each model.
 
-
-def _by_model(connection: sqlite3.Connection, run_id: str, costs: dict[str, int]) -> list[Scored]:
-    """Return prompts and models with their scores; a case's score is the mean of its draws."""
-    rows = connection.execute(
-        "select prompt, model, case_id, avg(composite), avg(passed), max(cluster) from cell "
-        f"where {_GRADED} group by prompt, model, case_id",
-        (run_id, "head"),
-    )
-    found: dict[tuple[str, str], _Sample] = {}
+    A case's score is the mean of its draws: with one model, or over all of them.
+    """
     clustered = _is_clustered(connection, run_id)
-    for prompt, model, *case in rows:
+    found: dict[tuple[str, str], _Sample] = {}
+    for prompt, model, *case in _cases(connection, run_id, "prompt, model, case_id"):
         found.setdefault((prompt, model), _Sample()).add(tuple(case), clustered)
-    return [
-        Scored(
-            prompt,
-            model,
-            sample.composite(),
-            sample.pass_rate(),
-            costs.get(f"{prompt}\0{model}", 0),
-            *_latencies(connection, run_id, prompt, model),
-        )
-        for (prompt, model), sample in sorted(found.items())
-    ]
+    if len(found) == 1:
+        (whole,) = found.values()
+    else:
+        whole = _Sample()
+        for _, _, *case in _cases(connection, run_id, "case_id"):
+            whole.add(tuple(case), clustered)
+    samples = [(("", ""), whole), *sorted(found.items(), key=itemgetter(0))]
+    return [Scored(*name, sample.composite(), sample.pass_rate()) for name, sample in samples]
+
+
+def _cases(connection: sqlite3.Connection, run_id: str, by: str) -> sqlite3.Cursor:
+    return connection.execute(
+        "select prompt, model, case_id, avg(composite), avg(passed), max(cluster) from cell "
+        f"where {_GRADED} group by {by}",
+        (run_id, "head"),
+    )
+
+
+def _timed(
+    connection: sqlite3.Connection, run_id: str, one: Scored, costs: dict[str, int]
+) -> Scored:
+    """Return scores with what the answers cost and how long they took."""
+    cost = costs.get(f"{one.prompt}\0{one.model}", 0) if one.model else sum(costs.values())
+    p50, p95 = _latencies(connection, run_id, one.prompt, one.model)
+    return replace(one, cost_microusd=cost, p50_ms=p50, p95_ms=p95)
 
 
 def _latencies(

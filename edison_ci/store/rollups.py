@@ -68,10 +68,12 @@ def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured
     for table in ("rollup_run", "rollup_model", "rollup_part", "rollup_spending"):
         connection.execute(f"delete from {table} where run_id = ?", (run_id,))
     connection.create_function("root", 1, _root, deterministic=True)
-    for statement in (_RUN, _MODEL, _PART, _SPENDING):
+    connection.execute("drop table if exists temp.used")
+    for statement in (_USED, _RUN, _MODEL, _PART, _SPENDING):
         connection.execute(statement, {"run": run_id})
     _set_latencies(connection, run_id, "rollup_run", ("side",))
     _set_latencies(connection, run_id, "rollup_model", ("side", "prompt", "model"))
+    connection.execute("drop table temp.used")
     for one in measured:
         _set_interval(connection, run_id, one)
 
@@ -99,9 +101,8 @@ def _set_latencies(
     """Write the percentiles; answers are counted by millisecond, as sorting them takes room."""
     by = ", ".join(keys)
     rows = connection.execute(
-        f"with {_used(keys)} select {by}, latency_ms, count(*) from used "
-        f"group by {by}, latency_ms order by {by}, latency_ms",
-        {"run": run_id},
+        f"select {by}, latency_ms, count(*) from {_once(keys)} "
+        f"group by {by}, latency_ms order by {by}, latency_ms"
     )
     found: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for *key, latency, times in rows:
@@ -144,16 +145,26 @@ def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) ->
     )
 
 
-def _used(keys: tuple[str, ...]) -> str:
-    """Return the table of the answers that the cells of a run rest on, each once."""
-    return f"""used as (
-  select distinct {", ".join(f"c.{key}" for key in keys)}, a.address, a.take, a.latency_ms,
-    a.cost_microusd, coalesce(a.tokens_in, 0) as tokens_in, coalesce(a.tokens_out, 0) as tokens_out,
-    t.run_id = :run as bought
-  from cell c join answer a on a.address = c.address and a.take = c.take
-  join attempt t on t.id = a.attempt
-  where c.run_id = :run
-)"""
+# The answers that the cells of a run rest on: each once for every prompt and model that used it.
+_USED = """
+create temp table used as
+select distinct c.side, c.prompt, c.model, a.address, a.take, a.latency_ms, a.cost_microusd,
+  coalesce(a.tokens_in, 0) as tokens_in, coalesce(a.tokens_out, 0) as tokens_out,
+  t.run_id = :run as bought
+from cell c join answer a on a.address = c.address and a.take = c.take
+join attempt t on t.id = a.attempt
+where c.run_id = :run
+"""
+
+
+def _once(keys: tuple[str, ...]) -> str:
+    """Return those answers, each once for every value of the keys."""
+    if "model" in keys:
+        return "temp.used"
+    return (
+        f"(select distinct {', '.join(keys)}, address, take, latency_ms, cost_microusd, tokens_in, "
+        "tokens_out, bought from temp.used)"
+    )
 
 
 def _sums(table: str, keys: tuple[str, ...], *, version: bool) -> str:
@@ -175,12 +186,12 @@ with counted as (
   select {by}, avg(composite) as composite, count(composite) as composite_n,
     avg(passed) as pass_rate, count(passed) as pass_n
   from cases group by {by}
-), {_used(keys)}, answered as (
+), answered as (
   select {by}, count(*) as answers, sum(bought) as bought,
     sum(bought * cost_microusd) as cost_microusd,
     sum((1 - bought) * cost_microusd) as saved_microusd,
     sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out
-  from used group by {by}
+  from {_once(keys)} group by {by}
 )
 insert into {table} (run_id, {by}{", version" if version else ""}, cells, ok, malformed, error,
   blocked, skipped, composite, composite_n, pass_rate, pass_n, answers, bought, cost_microusd,
