@@ -83,6 +83,10 @@ workflows: venv node ## check the workflows and the action
 docs: venv ## rewrite the generated parts of the documentation
 	$(if $(DOCS),$(BIN)/cog -r $(DOCS))
 
+.PHONY: gallery
+gallery: venv ## show every chart and component of the pages, with pictures where there is a Chromium
+	$(BIN)/python -m docs.gallery .tools/gallery --shots
+
 .PHONY: docs-check
 docs-check: venv ## check that the generated parts of the documentation are current
 	$(if $(DOCS),$(BIN)/cog --check $(DOCS))

@@ -1,0 +1,148 @@
+"""Where in a grid are values high and low, and which of them stand out?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.frozen import dataclass
+from edison_ci.report.charts.drawing import (
+    Box,
+    Column,
+    DataTable,
+    Drawing,
+    Size,
+    empty,
+    framed,
+    hatch,
+    mark,
+    text,
+    width_of,
+)
+from edison_ci.report.charts.scales import Unit, finite, written
+from edison_ci.report.markup import Html, element
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STEPS = 5
+_HIGH = 30
+_WIDEST_LABEL = 190.0
+_LEAST_COLUMN = 62.0
+_MOST_ROWS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One place of the grid."""
+
+    value: float | None
+    n: int | None = None
+    """How many cases it is the mean of."""
+    stands_out: bool = False
+    """Whether it differs from the rest by more than chance explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """A grid of values; every place prints its number, the shade only leads the eye."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Field | None, ...]], ...]
+    """Name and places of each row, one for each column."""
+    unit: Unit = Unit.POINTS
+    least: float = 0.0
+    most: float = 1.0
+    """The values of the lightest and the darkest shade."""
+    width: int = 640
+
+
+def heatmap(chart: HeatMap) -> Drawing:
+    """Return the grid as a drawing."""
+    table = _table(chart)
+    shown = chart.rows[:_MOST_ROWS]
+    if not chart.columns or not any(field for _, fields in shown for field in fields):
+        return Drawing(chart.title, empty(chart.width, chart.title, "Nothing measured yet."), table)
+    room = max(width_of(name) for name, _ in shown) + 10
+    left = min(room, _WIDEST_LABEL, chart.width * 0.4)
+    wide = max((chart.width - left) / len(chart.columns), _LEAST_COLUMN)
+    size = Size(max(chart.width, left + wide * len(chart.columns)), 28 + _HIGH * len(shown))
+    drawn: list[Html] = [
+        text((left + wide * (i + 0.5), 16), name, "middle", class_="c-text c-quiet", room=wide - 6)
+        for i, name in enumerate(chart.columns)
+    ]
+    for row, (name, fields) in enumerate(shown):
+        top = 26 + _HIGH * row
+        drawn.append(text((left - 8, top + _HIGH / 2 + 3), name, "end", room=left - 10))
+        for column, field in enumerate(fields):
+            box = Box(left + wide * column, top, left + wide * (column + 1) - 2, top + _HIGH - 2)
+            drawn.append(element("g", *_place(chart, field, box, (name, chart.columns[column]))))
+    left_out = len(chart.rows) - len(shown)
+    note = f"{left_out:,} more rows are in the table." if left_out else ""
+    if any(field and field.stands_out for _, fields in shown for field in fields):
+        note = f"A triangle marks what stands out from the rest. {note}".strip()
+    svg = framed(size, chart.title, _told(chart), *drawn)
+    return Drawing(chart.title, svg, table, note)
+
+
+def _place(
+    chart: HeatMap, field: Field | None, box: Box, where: tuple[str, str]
+) -> Iterator[Html | None]:
+    middle, base = (box.left + box.right) / 2, (box.top + box.bottom) / 2 + 4
+    value = finite(field.value) if field else None
+    if field is None or value is None:
+        yield element("title", f"{where[0]}, {where[1]}: not measured")
+        # Strokes instead of a shade: what is missing is no low value.
+        yield element(
+            "path", d=hatch(box, 9), class_="c-missing", fill="none", stroke="currentColor",
+            stroke_opacity="0.3",
+        )  # fmt: skip
+        return
+    span = chart.most - chart.least
+    position = (value - chart.least) / span if span else 0.5
+    step = min(max(int(position * _STEPS), 0), _STEPS - 1)
+    cases = "" if field.n is None else f", {field.n:,} cases"
+    out = ", stands out" if field.stands_out else ""
+    said = f"{where[0]}, {where[1]}: {written(chart.unit, value)}{cases}{out}"
+    yield element("title", said)
+    yield element(
+        "rect", x=box.left, y=box.top, width=box.width, height=box.height,
+        class_=f"c-heat c-h{step}", fill="none", stroke="currentColor", stroke_opacity="0.3",
+    )  # fmt: skip
+    words = written(chart.unit, value)
+    yield text((middle, base), words, "middle", class_=f"c-text c-number c-on-h{step}")
+    if field.stands_out:
+        shape = "down" if position < 0.5 else "triangle"
+        yield mark(shape, (box.right - 8, base - 4), class_=f"c-on-h{step}", r=3)
+
+
+def _told(chart: HeatMap) -> str:
+    known = [
+        (value, name, column)
+        for name, fields in chart.rows
+        for column, field in zip(chart.columns, fields, strict=True)
+        if field is not None and (value := finite(field.value)) is not None
+    ]
+    if not known:
+        return "Nothing measured yet."
+    ends = ((word, pick(known)) for word, pick in (("lowest", min), ("highest", max)))
+    said = "; ".join(
+        f"{word} {written(chart.unit, value)} at {name}, {column}"
+        for word, (value, name, column) in ends
+    )
+    return f"{len(chart.rows)} rows by {len(chart.columns)} columns; {said}."
+
+
+def _table(chart: HeatMap) -> DataTable:
+    columns = (Column(""), *(Column(name, numeric=True) for name in chart.columns))
+    rows = tuple(
+        (name, *(_cell(chart.unit, field) for field in fields)) for name, fields in chart.rows
+    )
+    return DataTable(columns, rows)
+
+
+def _cell(unit: Unit, field: Field | None) -> str:
+    if field is None:
+        return written(unit, None)
+    cases = "" if field.n is None else f" (n {field.n:,})"
+    return written(unit, field.value) + cases + (", stands out" if field.stands_out else "")
