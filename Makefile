@@ -95,13 +95,14 @@ docs-check: venv ## check that the generated parts of the documentation are curr
 schemas: venv ## write the JSON Schemas of every file kind
 	$(BIN)/python -m edison_ci.config.schema schemas
 
-.tools/smoke/.requirements: requirements/run.txt
+# The tests of the action use it as EDISON_ENVIRONMENT.
+.tools/smoke/requirements.txt: requirements/run.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install $(LOCKED) --no-compile -r requirements/run.txt
-	@touch $@
+	cp requirements/run.txt $@
 
 .PHONY: wheel-smoke
-wheel-smoke: venv .tools/smoke/.requirements ## build the wheel and use it outside the repository
+wheel-smoke: venv .tools/smoke/requirements.txt ## build the wheel and use it outside the repository
 	rm -rf .tools/dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir .tools/dist >/dev/null
 	.tools/smoke/bin/python -m pip install $(PIP_FLAGS) --no-deps --no-index --force-reinstall \

@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from edison_ci.cli.annotations import folder_in_checkout
 from edison_ci.cli.github_comment import comment
 from edison_ci.cli.github_event import event
+from edison_ci.cli.github_job import append, output_values, write_outputs
+from edison_ci.cli.github_run import run_job
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.reading import project_at
 from edison_ci.cli.reporting import changed_in, report_on
 from edison_ci.cli.terminal import Terminal
-from edison_ci.errors import UsageError
 from edison_ci.harmless import in_actions
 from edison_ci.report.annotations import annotated, annotation_commands
 from edison_ci.report.markdown import job_summary
-from edison_ci.report.workflow import outputs, unheard
-
-if TYPE_CHECKING:
-    from edison_ci.report.view import Report
+from edison_ci.report.workflow import unheard
 
 
 @click.group(cls=EdisonGroup)
@@ -31,6 +28,7 @@ def github() -> None:
     """Report on a pull request, from a job on GitHub.
 
     Examples:
+      edison github run
       edison github event
       edison github summary
       edison github annotations
@@ -40,6 +38,7 @@ def github() -> None:
 
 github.add_command(comment)
 github.add_command(event)
+github.add_command(run_job)
 
 
 _RUNS = click.argument("wanted", nargs=-1, metavar="[RUN]...")
@@ -68,8 +67,7 @@ def show_summary(state: State, wanted: tuple[str, ...]) -> None:
     if target:
         used = Path(target).stat().st_size if Path(target).exists() else 0
         append(Path(target), job_summary(report, used=used))
-    if place := os.environ.get("GITHUB_OUTPUT"):
-        append(Path(place), outputs(values, secrets.token_hex(16)))
+    write_outputs(values)
     if terminal.json:
         told = {"verdict": report.verdict, "outputs": values, "summary": target or None}
         terminal.document(told)
@@ -105,33 +103,6 @@ def show_annotations(state: State, wanted: tuple[str, ...]) -> None:
         return
     terminal.commands(annotation_commands(found, folder_in_checkout(project.root)))
     terminal.note(f"verdict: {report.verdict or 'not finished'}")
-
-
-def output_values(report: Report) -> dict[str, str]:
-    """Return the outputs of the step; with several runs, scores are those of the first."""
-    first = report.measured[0].summary if report.measured else None
-    composite = first.overall.composite if first is not None else None
-    change = first.against.estimate if first is not None and first.against is not None else None
-    return {
-        "verdict": report.verdict or "",
-        "composite": "" if composite is None else f"{composite.estimate:.4f}",
-        "delta": "" if change is None else f"{change:.4f}",
-        "cost-usd": f"{report.cost_microusd / 1e6:.6f}",
-        "cells": str(sum(view.summary.cells["total"] for view in report.runs)),
-        "regressions": str(report.regressions),
-    }
-
-
-def append(path: Path, text: str) -> None:
-    """Add to a file of the runner, in one write."""
-    try:
-        with path.open("ab") as stream:
-            stream.write(text.encode("utf-8", errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}",
-            hint="GITHUB_STEP_SUMMARY and GITHUB_OUTPUT name files that the runner makes",
-        ) from None
 
 
 def _print(terminal: Terminal, text: str) -> None:

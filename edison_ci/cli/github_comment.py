@@ -55,7 +55,9 @@ class Request(NamedTuple):
     state: sticky.State
     verdict: str | None
     key: str
-    number: int | None
+    number: int | None = None
+    quiet: bool = False
+    """Whether to say it only where we have said something before."""
 
 
 class Shown(NamedTuple):
@@ -136,14 +138,19 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
     event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
     if request.number is None and event is None:
         raise UsageError("no pull request is named", hint="name one: --pr NUMBER")
-    address = address_from(os.environ, remote=_origin(state.folder))
+    address = address_from(os.environ, remote=origin_of(state.folder))
     try:
-        shown = asyncio.run(_post(address, Author(author), request, event))
+        shown = asyncio.run(post(address, Author(author), request, event))
     except ForgeError as error:
-        _tell_failure(terminal, error, event)
+        advice = tell_failure(terminal, error, event)
+        if terminal.json:
+            number = event.number if event else None
+            terminal.document(as_json(Shown(number, None), error.message, advice))
         return
-    _tell(terminal, shown, event)
-    _audit(site, shown)
+    if terminal.json:
+        terminal.document(as_json(shown))
+    tell(terminal, shown, event)
+    audit(site, shown)
 
 
 # --- what to say ----------------------------------------------------------------------------------
@@ -226,13 +233,16 @@ def _default_body(state: sticky.State, head_sha: str, log_url: str | None) -> st
 # --- saying it ------------------------------------------------------------------------------------
 
 
-async def _post(address: Address, author: Author, request: Request, event: Event | None) -> Shown:
+async def post(address: Address, author: Author, request: Request, event: Event | None) -> Shown:
+    """Show a report on the pull request that is meant; raises ForgeError."""
     async with GitHub(address, author=author) as github:
         number, head_sha = await _target(github, request, event)
         if number is None:
             return Shown(None, None)
         run_id, attempt = (event.run_id, event.attempt) if event else (0, 1)
         text = _text(address, request, Origin(head_sha, run_id, attempt))
+        if request.quiet and not await sticky.is_there(github, number, text):
+            return Shown(number, None)
         posted = await sticky.post(github, number, text)
         return Shown(number, posted, ours=github.is_ours(posted.comment))
 
@@ -258,7 +268,8 @@ async def _of_other_workflow(github: GitHub, event: Event) -> tuple[int | None, 
     return (pull.number if pull is not None and same else None), event.head_sha
 
 
-def _origin(folder: Path) -> str | None:
+def origin_of(folder: Path) -> str | None:
+    """Return the address of the remote `origin`."""
     try:
         said = run_git("config", "--get", "remote.origin.url", cwd=folder)
     except (UsageError, OSError):
@@ -269,10 +280,9 @@ def _origin(folder: Path) -> str | None:
 # --- what became of it ----------------------------------------------------------------------------
 
 
-def _tell(terminal: Terminal, shown: Shown, event: Event | None) -> None:
+def tell(terminal: Terminal, shown: Shown, event: Event | None) -> None:
+    """Say what became of a comment."""
     posted = shown.posted
-    if terminal.json:
-        terminal.document(_as_json(shown))
     if posted is None:
         name = event.name if event else "this"
         terminal.result(f"no pull request to comment on ({name})")
@@ -295,7 +305,8 @@ def _tell(terminal: Terminal, shown: Shown, event: Event | None) -> None:
         )
 
 
-def _as_json(shown: Shown, reason: str | None = None, hint: str | None = None) -> dict[str, Any]:
+def as_json(shown: Shown, reason: str | None = None, hint: str | None = None) -> dict[str, Any]:
+    """Return what became of a comment, or why there is none."""
     posted = shown.posted
     outcome = posted.outcome if posted else ("failed" if reason else "none")
     return {
@@ -309,17 +320,16 @@ def _as_json(shown: Shown, reason: str | None = None, hint: str | None = None) -
     }
 
 
-def _tell_failure(terminal: Terminal, error: ForgeError, event: Event | None) -> None:
+def tell_failure(terminal: Terminal, error: ForgeError, event: Event | None) -> str:
+    """Say why there is no comment and what to do about it; return the advice."""
     untrusted = event is not None and not event.trusted
     advice = permissions.advice(error, permissions.COMMENT, untrusted=untrusted)
-    number = event.number if event else None
-    if terminal.json:
-        terminal.document(_as_json(Shown(number, None), error.message, advice))
     terminal.note(Ink("warning:", ODD), f" there is no comment: {error.message}")
     for line in advice.splitlines():
         terminal.note(f"  {line}" if line else "")
     problem = Problem(Location(""), "comment", error.message, advice, Severity.WARNING)
     terminal.annotate([problem])
+    return advice
 
 
 def _site(state: State) -> Site | None:
@@ -332,7 +342,8 @@ def _site(state: State) -> Site | None:
     return site
 
 
-def _audit(site: Site | None, shown: Shown) -> None:
+def audit(site: Site | None, shown: Shown) -> None:
+    """Write down that a comment was made or changed, as far as that can be done."""
     posted = shown.posted
     changed = {sticky.Outcome.CREATED, sticky.Outcome.UPDATED}
     if site is None or posted is None or not site.results.exists() or posted.outcome not in changed:

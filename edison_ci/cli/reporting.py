@@ -133,14 +133,15 @@ class Asked:
                 runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
                 report = report_of(connection, runs)
                 sources = sources_of(connection, project, report)
-            return self._write(terminal, report, sources)
+            return self.write_report(terminal, report, sources)
 
     def write_failure(self, terminal: Terminal, error: EdisonError) -> None:
         """Write every report on a run that there is not, so that no older one is taken for it."""
         said = f"{error.where}: {error.message}" if error.where else error.message
-        self._write(terminal, Report(failure=said), Sources())
+        self.write_report(terminal, Report(failure=said), Sources())
 
-    def _write(self, terminal: Terminal, report: Report, sources: Sources) -> bool:
+    def write_report(self, terminal: Terminal, report: Report, sources: Sources) -> bool:
+        """Write a report in every format; say which could not be written, and whether all were."""
         done = True
         for kind, path in self.files.items():
             try:

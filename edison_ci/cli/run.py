@@ -33,10 +33,11 @@ from edison_ci.plugins import later
 from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
 from edison_ci.store.database import open_reader
+from edison_ci.store.ledger import Cap, booked
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from edison_ci.cli.reporting import Asked
     from edison_ci.plan.plan import Plan
@@ -131,7 +132,12 @@ def _evaluate(
     """Run what the command line asks for, once, and write the reports that it asks for."""
     asked = _asked(given) if any(given[name] for name in ("junit", "markdown", "sarif")) else None
     try:
-        project, ended = _ended(state, terminal, experiments, given)
+        project = load_project(state.entered(find_root(state.folder)))
+        chosen = chosen_of(state, terminal, project, experiments, given["changed_since"])
+        recording = open_recording(given["replay"]) if given["replay"] else None
+        require(project, "run")
+        order = Order(chosen, given, recording)
+        ended = evaluated(state, terminal, project, order)
     except EdisonError as error:
         if asked is not None:
             asked.write_failure(terminal, error)
@@ -139,57 +145,80 @@ def _evaluate(
     finish(terminal, project, ended, asked)
 
 
-def _ended(
-    state: State, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
-) -> tuple[Project, list[Ended]]:
-    """Run what the command line asks for; return how each run ended."""
-    project = load_project(state.entered(find_root(state.folder)))
-    chosen = _chosen(project, experiments)
-    if given["changed_since"]:
-        impact = impact_since(project, given["changed_since"], offline=state.offline)
+def chosen_of(
+    state: State, terminal: Terminal, project: Project, names: tuple[str, ...], since: str | None
+) -> list[Experiment]:
+    """Return the experiments that are named, or all; of these, those that a change touches."""
+    chosen = _chosen(project, names)
+    if since:
+        impact = impact_since(project, since, offline=state.offline)
         chosen = [e for e in chosen if e.id in impact.affected]
         if not chosen:
             terminal.note("skipped: nothing affected")
-    selection = Selection(
-        given["models"],
-        given["cases"],
-        given["tags"],
-        given["limit"],
-        given["draws"],
-        given["shard"],
-    )
-    for experiment in chosen:
-        selection.refuse_unknown(project, experiment)
-    budget = given["budget"]
-    options = RunOptions(
-        trigger="replay" if given["replay"] else os.environ.get("GITHUB_EVENT_NAME") or "cli",
-        selection=selection,
-        budget_microusd=None if budget is None else round(budget * 1_000_000),
-        reuse=not given["no_cache"] and not given["replay"],
-        allow_code=given["allow_code"],
-        wait=given["wait"],
-    )
-    require(project, "run")
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run, with the options of the command."""
+
+    experiments: list[Experiment]
+    given: Mapping[str, Any]
+    recording: ReplayProvider | None = None
+    """Where answers come from instead of models."""
+
+    def options(self) -> RunOptions:
+        """Return what the options ask of a run."""
+        given, replayed = self.given, self.recording is not None
+        names = ("models", "cases", "tags", "limit", "draws", "shard")
+        budget = given["budget"]
+        return RunOptions(
+            trigger="replay" if replayed else os.environ.get("GITHUB_EVENT_NAME") or "cli",
+            selection=Selection(*(given[name] for name in names)),
+            budget_microusd=None if budget is None else round(budget * 1_000_000),
+            reuse=not given["no_cache"] and not replayed,
+            allow_code=given["allow_code"],
+            wait=given["wait"],
+        )
+
+
+def evaluated(state: State, terminal: Terminal, project: Project, order: Order) -> list[Ended]:
+    """Run what was ordered, one after the other; return how each run ended."""
+    options, given = order.options(), order.given
+    for experiment in order.experiments:
+        options.selection.refuse_unknown(project, experiment)
     if given["record"]:
         refuse_unwritable(given["record"])
-    recording = open_recording(given["replay"]) if given["replay"] else None
-    if given["record"] and len(chosen) > 1:
-        hint = f"name one: {', '.join(e.id for e in chosen)}"
-        raise UsageError("--record keeps the answers of one experiment", hint=hint)
+        if len(order.experiments) > 1:
+            hint = f"name one: {', '.join(e.id for e in order.experiments)}"
+            raise UsageError("--record keeps the answers of one experiment", hint=hint)
     asking = Asking(
-        terminal, yes=given["yes"], strict=given["strict"], replay=recording is not None
+        terminal, yes=given["yes"], strict=given["strict"], replay=order.recording is not None
     )
-    table = Table(state, asking, recording)
+    table = Table(state, asking, order.recording)
     ended: list[Ended] = []
-    for experiment in chosen:
+    for experiment in order.experiments:
         for match in matches(terminal, project, experiment, given["against"]):
             with table.session(match) as session:
-                ended.append(session.run(options))
+                ended.append(session.run(_within(project, options, ended)))
             if given["record"]:
                 _record(terminal, project, ended[-1].run_id, given["record"])
         if ended[-1].exit_code is ExitCode.PAUSED:
             break  # whoever stopped this one did not mean the next one to start
-    return project, ended
+    return ended
+
+
+def _within(project: Project, options: RunOptions, ended: list[Ended]) -> RunOptions:
+    """Return the options with what earlier runs of the command left of its budget."""
+    if options.budget_microusd is None or not ended:
+        return options
+    reader = open_reader(project.root / project.file.results)
+    try:
+        gone = sum(booked(reader, Cap(f"run:{end.run_id}", None), "")[0] for end in ended)
+    finally:
+        reader.close()
+    left = max(options.budget_microusd - gone, 0)
+    return dataclasses.replace(options, budget_microusd=left)
 
 
 @click.command(cls=EdisonCommand)
@@ -334,6 +363,17 @@ def finish(
 ) -> None:
     """Show how runs ended, write their reports, and end with the exit code that matters most."""
     code = most_important(int(end.exit_code) for end in ended)
+    told = shown(terminal, project, ended)
+    if asked is not None and not asked.write(terminal, project, [end.run_id for end in ended]):
+        code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
+    if terminal.json:
+        terminal.document(document(told, code))
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def shown(terminal: Terminal, project: Project, ended: list[Ended]) -> list[Told]:
+    """Show how runs ended, unless JSON is asked for; return what there is to tell."""
     told: list[Told] = []
     if ended:
         reader = open_reader(project.root / project.file.results)
@@ -344,12 +384,7 @@ def finish(
     if not terminal.json:
         for one, end in zip(told, ended, strict=True):
             show_run(terminal, one.summary, one.rows, end.progress.closed, one.weak)
-    if asked is not None and not asked.write(terminal, project, [end.run_id for end in ended]):
-        code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
-    if terminal.json:
-        terminal.document(document(told, code))
-    if code:
-        raise click.exceptions.Exit(code)
+    return told
 
 
 def most_important(codes: Any) -> int:

@@ -3,6 +3,7 @@
 Whoever opens a pull request writes its files, so in a job for one `.edison/trust.yaml` is read from
 the base commit: which key may go to which host, whether code may run, and from which of the base's
 own files, and how much may be spent. What the pull request says of these counts after its merge.
+Nor may it bring results along: they would be taken for answers that models gave.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.trust import TrustFile
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.forge.changed import base_of
+from edison_ci.forge.changed import base_of, is_foreign
 from edison_ci.forge.events import Event, Situation, read_event
 from edison_ci.repository import Repository
 
@@ -35,10 +36,41 @@ PROPOSALS = frozenset({"pull_request", "pull_request_target", "merge_group"})
 
 def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
     """Return the project with what its base trusts, in a job for a pull request; else as it is."""
-    if environ.get("GITHUB_EVENT_NAME") not in PROPOSALS or project.proposed:
+    if project.proposed or not is_proposed(project.root, environ):
         return project
+    _refuse_results(project.root.resolve(), project.file.results)
     trust, code = _terms(project.root, read_event(environ))
     return replace(project, trust=trust, code_root=code, proposed=True)
+
+
+def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a job works on what somebody proposes: a pull request, or a commit named by hand."""
+    name = environ.get("GITHUB_EVENT_NAME")
+    if name in PROPOSALS or name != "workflow_dispatch":
+        return name in PROPOSALS
+    repository = Repository.find(root)
+    head = repository.head() if repository is not None else None
+    return head is not None and is_foreign(read_event(environ), head)
+
+
+def _refuse_results(root: Path, results: str) -> None:
+    """Refuse results that came with the checkout, as files or by a link."""
+    repository, path = Repository.find(root), root / results
+    head = repository.head() if repository is not None else None
+    found = [each for each in path.parent.glob(f"{path.name}*") if each.is_symlink()]
+    if os.path.realpath(path.parent) != str(path.parent):
+        found.append(path.parent)
+    if repository is not None and head is not None:
+        name = path.relative_to(repository.root.resolve()).as_posix()
+        under = name.rpartition("/")[0]
+        listed = repository.list_files(head, under)
+        found += [repository.root / each for each in listed if each.startswith(name)]
+    if found:
+        raise UsageError(
+            f"{os.path.relpath(found[0], root)} is committed: what it holds would be taken for "
+            "answers of models",
+            hint=f"take it out: git rm --cached {results}",
+        )
 
 
 @cache

@@ -40,7 +40,19 @@ def base_of(event: Event, repository: Repository) -> Base:
         return Base(base, "what the merge queue merges into")
     if event.name == "push":
         return _of_push(event, repository)
+    if is_foreign(event, head):
+        base = repository.base_for(str(event.sha))
+        return Base(base, "the commit that it shares with the one the job was started for")
     return Base(None, f"an event {event.name!r} names no commit to compare with")
+
+
+def is_foreign(event: Event, head: str) -> bool:
+    """Whether something else is checked out than the job was started for: a proposal, then.
+
+    So a maintainer evaluates a fork by hand. The commit of the job is one of our own branches, and
+    so is whatever it shares with what is checked out.
+    """
+    return event.situation is Situation.DISPATCH and event.sha is not None and head != event.sha
 
 
 def changed_paths(event: Event, repository: Repository) -> frozenset[str] | None:

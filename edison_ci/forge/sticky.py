@@ -130,6 +130,11 @@ async def post(forge: Forge, number: int, text: str) -> Posted:
     raise AssertionError("unreachable")
 
 
+async def is_there(forge: Forge, number: int, text: str) -> bool:
+    """Whether a pull request has a comment of ours in the place of this one."""
+    return bool(await _ours(forge, number, _Written.read(text)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Written:
     """A text that is ready to be sent, and what its first two lines say."""

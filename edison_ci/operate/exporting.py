@@ -14,11 +14,11 @@ from edison_ci.store.cached import newest_answers
 from edison_ci.store.database import open_reader, synced
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from edison_ci.operate.site import Site
-    from edison_ci.store.answers import Stored
 
 
 def export_recording(site: Site, path: Path) -> int:
@@ -30,11 +30,12 @@ def export_recording(site: Site, path: Path) -> int:
             hint="see settings.private in edison.yaml",
         )
     with closing(open_reader(site.results)) as connection:
-        return write_over_recording(path, _lines(newest_answers(connection)))
+        return write_over_recording(path, (one.line for one in stored_answers(connection)))
 
 
-def _lines(answers: Iterable[tuple[str, Stored]]) -> Iterator[str]:
-    for address, stored in answers:
+def stored_answers(connection: sqlite3.Connection) -> Iterator[Recorded]:
+    """Yield the newest answer of every call, as a recording holds it."""
+    for address, stored in newest_answers(connection):
         completion = stored.completion
         yield Recorded(
             address=address,
@@ -47,7 +48,7 @@ def _lines(answers: Iterable[tuple[str, Stored]]) -> Iterator[str]:
             latency_ms=completion.latency_ms,
             served_model=completion.served_model,
             cost_microusd=stored.cost_microusd,
-        ).line
+        )
 
 
 def write_over_recording(path: Path, lines: Iterable[str]) -> int:

@@ -90,8 +90,13 @@ def open_recording(path: Path) -> ReplayProvider:
 
 def open_replay(path: str, tree: Tree) -> ReplayProvider:
     """Return the replay of a recording in the project; raises UsageError with file and line."""
+    return ReplayProvider(recorded_in(path, tree))
+
+
+def recorded_in(path: str, tree: Tree) -> Iterator[Recorded]:
+    """Yield the answers of a recording in the project; raises UsageError with file and line."""
     try:
         with tree.open(path, max_bytes=MAX_BYTES) as stream:
-            return ReplayProvider(read_recording(stream, path))
+            yield from read_recording(stream, path)
     except Fault as fault:
         raise UsageError(fault.message, where=Location(path), hint=fault.hint) from None

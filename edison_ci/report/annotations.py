@@ -49,6 +49,8 @@ class Annotation(NamedTuple):
 def annotated(report: Report, changed: Changed) -> list[Annotation]:
     """Return what is to be shown beside lines, the worst first."""
     found = [Annotation("error", "not measured", report.failure)] if report.failure else []
+    if report.undecided:
+        found.append(Annotation("notice", "not evaluated", report.undecided))
     for view in report.runs:
         found += _of(view, changed)
     return sorted(found, key=lambda one: _LEVELS.index(one.level))

@@ -15,7 +15,7 @@ from edison_ci.harmless import json_text
 
 if TYPE_CHECKING:
     from edison_ci.decide.measured import Standing as Measured
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.report.view import Planned, Report, RunView
 
 SCHEMA_VERSION = 1
 _NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}
@@ -28,6 +28,8 @@ def document(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "simulated": report.simulated,
         "failure": report.failure or None,
+        "undecided": report.undecided or None,
+        "planned": [_planned(one) for one in report.planned],
         "cost_microusd": report.cost_microusd,
         "regressions": report.regressions,
         "runs": [_run(view) for view in report.runs],
@@ -37,6 +39,12 @@ def document(report: Report) -> dict[str, Any]:
 def document_text(report: Report) -> str:
     """Return the report as JSON, harmless for whoever prints it."""
     return json_text(document(report)) + "\n"
+
+
+def _planned(one: Planned) -> dict[str, Any]:
+    cost = one.cost_microusd
+    span = None if cost is None else {"low": cost[0], "high": cost[1]}
+    return {**one._asdict(), "cost_microusd": span}
 
 
 def _run(view: RunView) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def headline(verdict: str | None) -> str:
 def sections_of(report: Report) -> Iterator[Section]:
     """Yield everything there is to say, the most important first."""
     yield Section(headline(report.verdict), tuple(_opening(report)))
+    if report.planned:
+        yield _planned(report)
     for view in report.runs:
         if view.material:
             yield _material(view)
@@ -64,14 +66,33 @@ def sections_of(report: Report) -> Iterator[Section]:
 def _opening(report: Report) -> Iterator[str]:
     if report.failure:
         yield prose(report.failure)
+    if report.undecided:
+        yield prose(report.undecided)
     if report.simulated:
         yield SIMULATED
-    if not report.runs and not report.failure:
+    if not report.runs and not report.failure and not report.undecided:
         yield "Nothing was affected, so nothing was run."
     if len(report.runs) > 1:
         verdicts = Counter(view.run.verdict or "not finished" for view in report.runs)
         told = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
         yield f"{len(report.runs):,} runs: {told}. The worst verdict counts."
+
+
+def _planned(report: Report) -> Section:
+    rows = tuple(
+        (
+            code(one.experiment),
+            f"{one.cases:,}",
+            f"{one.cells:,}",
+            f"{one.calls:,}",
+            NOTHING
+            if one.cost_microusd is None
+            else f"{code(dollars(one.cost_microusd[0]))} to {code(dollars(one.cost_microusd[1]))}",
+        )
+        for one in report.planned
+    )
+    told = "Its files are valid. What evaluating it would take:"
+    return Section("", (told,), Table(("experiment", "cases", "cells", "calls", "cost"), rows))
 
 
 def _material(view: RunView) -> Section:

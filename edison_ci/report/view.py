@@ -117,6 +117,17 @@ class RunView:
         return sum(len(change.standing.broken) for change in self.changes)
 
 
+class Planned(NamedTuple):
+    """What a run of an experiment would take, where none could be made."""
+
+    experiment: str
+    cases: int
+    cells: int
+    calls: int
+    cost_microusd: tuple[int, int] | None
+    """From and to; None when a price is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The runs that belong together: of all experiments that a change touches."""
@@ -124,6 +135,10 @@ class Report:
     runs: tuple[RunView, ...] = ()
     failure: str = ""
     """Why something that was asked for has no run at all."""
+    undecided: str = ""
+    """Why nothing better than inconclusive can be said, whatever the runs say."""
+    planned: tuple[Planned, ...] = ()
+    """What would have been run, where nothing could be."""
 
     @property
     def verdict(self) -> str | None:
@@ -131,6 +146,8 @@ class Report:
         verdicts = {view.run.verdict for view in self.runs}
         if self.failure:
             verdicts.add("error")
+        if self.undecided:
+            verdicts.add("inconclusive")
         for verdict in _BEFORE_UNFINISHED:
             if verdict in verdicts:
                 return verdict

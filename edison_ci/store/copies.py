@@ -50,6 +50,18 @@ def back_up(results: Path, folder: Path, *, stamp: str, keep: int) -> Backup:
         ) from None
 
 
+def copy_whole(results: Path, target: Path) -> None:
+    """Copy the results to a file, whole or not at all; raises StoreError."""
+    stored_version(results)  # refuses what is not ours
+    try:
+        _copy(results, target)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {target}: {error.strerror}",
+            hint="is there room, and may we write there?",
+        ) from None
+
+
 def _prepare(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ignore = folder / ".gitignore"

@@ -1,0 +1,67 @@
+"""What can a job say without keys: from which answers, and what if there are none?"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from edison_ci.cli.terminal import counted
+from edison_ci.forge.events import Event, Situation
+from edison_ci.operate.exporting import stored_answers
+from edison_ci.plan.plan import plan
+from edison_ci.providers.replay import ReplayProvider, recorded_in
+from edison_ci.report.view import Planned
+from edison_ci.store.database import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.providers.recording import Recorded
+
+FOLDER = "recordings"
+_WHOSE = {
+    Situation.FORK: "a pull request from a fork",
+    Situation.DEPENDABOT: "a change by Dependabot",
+    Situation.AFTER_WORKFLOW: "a job after another workflow",
+}
+_BY_HAND = (
+    "A maintainer who has read the change can evaluate it with a workflow that is started by hand."
+)
+
+
+def recorded(project: Project) -> ReplayProvider | None:
+    """Return the answers that are there: of recordings in the project, and stored ones."""
+    names = [name for name in project.tree.names(FOLDER) if name.endswith(".jsonl")]
+    files = (recorded_in(f"{FOLDER}/{name}", project.tree) for name in names)
+    found = ReplayProvider(itertools.chain(_stored(project), *files))
+    return found if len(found) else None
+
+
+def _stored(project: Project) -> Iterator[Recorded]:
+    results = project.root / project.file.results
+    if results.exists():
+        with closing(open_reader(results)) as connection:
+            yield from stored_answers(connection)
+
+
+def undecided(event: Event, recording: ReplayProvider | None) -> str:
+    """Return why a replay cannot decide anything; nothing where it can."""
+    if event.trusted:
+        return ""
+    whose = _WHOSE.get(event.situation, f"an event {event.name!r}")
+    found = "There are no recorded answers either, so nothing was evaluated."
+    if recording is not None:
+        answers = counted(len(recording), "answer")
+        found = f"What is said here comes from {answers} that were recorded before."
+    return f"No model was asked, because this is {whose}, which gets no keys. {found} {_BY_HAND}"
+
+
+def planned(project: Project, experiments: Iterable[Experiment]) -> Iterator[Planned]:
+    """Yield what evaluating experiments would take."""
+    for experiment in experiments:
+        made = plan(project, experiment)
+        cost = made.cost_microusd
+        span = None if cost is None else (round(cost.low), round(cost.high))
+        yield Planned(experiment.id, made.cases, made.cells, made.calls, span)

@@ -1,0 +1,342 @@
+"""edison github run: how is a change evaluated by a job, from its event to its exit code?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from edison_ci.cli.github_comment import Request, Shown, as_json, audit, origin_of, post
+from edison_ci.cli.github_comment import tell as tell_comment
+from edison_ci.cli.github_comment import tell_failure as tell_no_comment
+from edison_ci.cli.github_job import (
+    Outcome,
+    Place,
+    annotate,
+    outcome_of,
+    output_values,
+    summarize_job,
+    write_outputs,
+)
+from edison_ci.cli.github_replay import planned, recorded, undecided
+from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.run import Order, chosen_of, evaluated, most_important, shown
+from edison_ci.cli.terminal import ODD, Ink, Terminal
+from edison_ci.cli.tools import require
+from edison_ci.config.load import find_root, load_project
+from edison_ci.errors import EdisonError, ExitCode, ForgeError, UsageError
+from edison_ci.forge.address import address_from
+from edison_ci.forge.changed import base_of
+from edison_ci.forge.events import Event, Situation, read_event
+from edison_ci.forge.github import WORKFLOW_BOT, Author
+from edison_ci.forge.sticky import State as Stage
+from edison_ci.frozen import dataclass
+from edison_ci.harmless import in_actions
+from edison_ci.operate.site import Site
+from edison_ci.report.view import Report
+from edison_ci.report.writing import Sources
+from edison_ci.repository import Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.forge.events import Mode
+
+FailOn = Literal["fail", "inconclusive", "never"]
+_DECIDED = {int(ExitCode.DONE), int(ExitCode.GATE_FAILED), int(ExitCode.UNCLEAR)}
+_RUNNING_S, _FINAL_S, _CANCELLED_S = 30.0, 330.0, 4.0
+"""How long a comment may take. GitHub kills a job 10 seconds after cancelling it."""
+_UNASKED: dict[str, Any] = {
+    **{"models": (), "cases": (), "tags": (), "limit": None, "draws": None, "shard": None},
+    **{"record": None, "allow_code": False, "wait": False, "yes": True, "strict": False},
+}
+"""The options of `edison run` that a job does not have."""
+
+
+@click.command("run", cls=EdisonCommand)
+@click.argument(
+    "experiments",
+    nargs=-1,
+    envvar="EDISON_GITHUB_RUN_EXPERIMENTS",
+    metavar="[EXPERIMENT]...",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["auto", "live", "replay"]),
+    default="auto",
+    show_default=True,
+    help="Whether models are asked; auto: where GitHub gives secrets.",
+)
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["fail", "inconclusive", "never"]),
+    default="fail",
+    show_default=True,
+    help="Which verdict fails the job; an error always does.",
+)
+@click.option("--comment/--no-comment", default=True, help="Comment on the pull request.")
+@click.option("--key", default="edison", show_default=True, help="Tells apart several comments.")
+@click.option(
+    "--author",
+    default=WORKFLOW_BOT,
+    show_default=True,
+    metavar="LOGIN",
+    help="The account that the token belongs to.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where reports and results go; by default RUNNER_TEMP/edison.",
+)
+@click.pass_obj
+def run_job(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
+    """Evaluate what a change touches, and report on it.
+
+    What the action does, in one command: it reads what started the job, compares base and head on
+    the same cases, and leaves a job summary, annotations, one comment on the pull request, reports,
+    a copy of the results, and the outputs verdict, composite, delta, cost-usd, cells, regressions,
+    report, db and comment-url. Pull requests from forks and Dependabot get no keys: they are
+    replayed from recordings/*.jsonl and from results that an earlier job left, and are
+    inconclusive at best. Nothing affected is `skipped`, which passes.
+
+    Every option has a variable, such as EDISON_GITHUB_RUN_FAIL_ON; the experiments are in
+    EDISON_GITHUB_RUN_EXPERIMENTS, separated by blanks or lines.
+
+    Examples:
+      edison github run
+      edison github run support-reply --budget 2 --fail-on inconclusive
+      edison github run --mode replay --no-comment
+    """
+    job = _Job(state, Terminal(state), Place.of(given["out"]), experiments, given)
+    try:
+        with _hushed(job.terminal):
+            outcome = job.outcome()
+    except KeyboardInterrupt:
+        job.end(Outcome(None, int(ExitCode.PAUSED), Stage.CANCELLED))
+        raise
+    except EdisonError as error:
+        said = f"{error.where}: {error.message}" if error.where else error.message
+        job.end(job.failed(said, error.exit_code))
+        raise
+    except Exception as error:
+        said = f"a bug in edison ({type(error).__name__}), see the log"
+        job.end(job.failed(said, ExitCode.BUG))
+        raise
+    job.end(outcome)
+    if code := exit_code(outcome, given["fail_on"]):
+        raise click.exceptions.Exit(code)
+
+
+def exit_code(outcome: Outcome, fail_on: FailOn) -> int:
+    """Return how the job ends: a verdict fails it as asked for, whatever is no verdict always."""
+    code, report = outcome.code, outcome.report
+    if code not in _DECIDED:
+        return code
+    if code == ExitCode.UNCLEAR and report is not None and report.undecided:
+        code = 0  # nothing better could have come out, which is nobody's fault
+    if fail_on == "never":
+        code = 0
+    elif fail_on == "inconclusive" and outcome.verdict == "inconclusive":
+        code = code or int(ExitCode.UNCLEAR)
+    return code or (0 if outcome.complete else int(ExitCode.INVALID))
+
+
+@dataclass(slots=True)
+class _Job:
+    state: State
+    terminal: Terminal
+    place: Place
+    names: tuple[str, ...]
+    given: dict[str, Any]
+    event: Event | None = None
+    project: Project | None = None
+    comment: Shown | None = None
+    silent: str = ""
+    """Why there is no comment."""
+    told: dict[str, Any] = field(default_factory=dict)
+
+    # --- evaluating -------------------------------------------------------------------------------
+
+    def outcome(self) -> Outcome:
+        """Evaluate what the change touches."""
+        event = self.event = read_event(os.environ)
+        mode = mode_of(event, self.given["mode"])
+        project = self.project = load_project(self.state.entered(find_root(self.state.folder)))
+        base = self._base(event, project)
+        self.told = {"situation": str(event.situation), "mode": mode, "base": base}
+        self.terminal.note(f"{event.situation}: {mode}, compared with {base or 'nothing'}")
+        chosen = chosen_of(self.state, self.terminal, project, self.names, base)
+        if not chosen:
+            return outcome_of(self.terminal, project, (), self.place)
+        self.say(Stage.RUNNING, Report(), _RUNNING_S)
+        self.place.take_up(self.terminal, project)
+        return self._evaluated(event, mode, base, chosen)
+
+    def _base(self, event: Event, project: Project) -> str | None:
+        repository = Repository.find(project.root)
+        if repository is None:
+            raise UsageError(
+                "this project is not in a Git repository", hint="check it out with actions/checkout"
+            )
+        return base_of(event, repository).commit
+
+    def _evaluated(
+        self, event: Event, mode: Mode, base: str | None, chosen: list[Experiment]
+    ) -> Outcome:
+        project, terminal = self._known, self.terminal
+        recording = recorded(project) if mode == "replay" else None
+        why = undecided(event, recording) if mode == "replay" else ""
+        if mode == "replay" and recording is None:
+            if not why:
+                raise UsageError(
+                    "there is nothing to replay", hint="commit recordings/NAME.jsonl: run --record"
+                )
+            plans = tuple(planned(project, chosen))
+            return outcome_of(terminal, project, (), self.place, undecided=why, planned=plans)
+        if mode == "live":
+            require(project, "run")  # a replay spends nothing, and a fork's author has no role
+        afresh = event.situation is Situation.SCHEDULE
+        given = {**_UNASKED, "no_cache": afresh, "against": base, "budget": self.given["budget"]}
+        ended = evaluated(self.state, terminal, project, Order(chosen, given, recording))
+        shown(terminal, project, ended)
+        ids = [end.run_id for end in ended]
+        found = outcome_of(terminal, project, ids, self.place, undecided=why)
+        code = most_important(int(end.exit_code) for end in ended)
+        stage = Stage.CANCELLED if code == ExitCode.PAUSED else Stage.FINAL
+        return Outcome(found.report, code, stage, found.annotations, found.complete)
+
+    @property
+    def _known(self) -> Project:
+        assert self.project is not None
+        return self.project
+
+    def failed(self, said: str, code: int) -> Outcome:
+        """Return the outcome of a job that could not evaluate anything."""
+        report = Report(failure=said)
+        complete = self.place.asked.write_report(self.terminal, report, Sources())
+        return Outcome(report, code, complete=complete)
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def end(self, outcome: Outcome) -> None:
+        """Leave everything behind that tells how the job ended."""
+        if outcome.stage is Stage.CANCELLED:
+            with _deaf():
+                self._leave(outcome, _CANCELLED_S)
+            return
+        try:
+            self._leave(outcome, _FINAL_S)
+        except KeyboardInterrupt:  # cancelled, but what was decided is decided
+            with _deaf():
+                self.say(outcome.stage, outcome.report, _CANCELLED_S)
+            raise
+
+    def _leave(self, outcome: Outcome, seconds: float) -> None:
+        report = outcome.report
+        # There is little time after a cancellation, and the summary is seen by fewer.
+        first = outcome.stage is Stage.CANCELLED
+        if first:
+            self.say(outcome.stage, report, seconds)
+        summarize_job(outcome)
+        if not self.terminal.json:
+            annotate(self.terminal, outcome, self.project)
+        if not first:
+            self.say(outcome.stage, report, seconds)
+        values = output_values(report)
+        values["report"] = str(self.place.report)
+        values["db"] = self.place.hand_on(self.terminal, self.project)
+        posted = self.comment.posted if self.comment is not None else None
+        values["comment-url"] = posted.comment.url if posted is not None else ""
+        write_outputs(values)
+        if self.terminal.json and not (report is not None and report.failure):
+            self._document(outcome, values)
+
+    def _document(self, outcome: Outcome, values: dict[str, str]) -> None:
+        comment = self.comment
+        told = {
+            "verdict": outcome.verdict,
+            "exit_code": exit_code(outcome, self.given["fail_on"]),
+            **self.told,
+            "outputs": values,
+            "comment": as_json(comment or Shown(None, None), self.silent or None),
+            "annotations": [one.as_json() for one in outcome.annotations],
+        }
+        self.terminal.document(told)
+
+    def say(self, stage: Stage, report: Report | None, seconds: float) -> None:
+        """Show a report on the pull request, if there is one; whatever happens is only told."""
+        event = self.event
+        if event is None or event.number is None or not self.given["comment"]:
+            return
+        if event.situation is Situation.FORK or self.state.offline:
+            self.silent = "--offline" if self.state.offline else "the token of a fork may only read"
+            return
+        empty = stage is Stage.FINAL and report is not None and report.verdict == "skipped"
+        request = Request(None, report, stage, None, self.given["key"], quiet=empty)
+        self._post(event, request, seconds)
+
+    def _post(self, event: Event, request: Request, seconds: float) -> None:
+        terminal = self.terminal
+        try:
+            address = address_from(os.environ, remote=origin_of(self.state.folder))
+            author = Author(self.given["author"])
+            posting = post(address, author, request, event)
+            self.comment = asyncio.run(asyncio.wait_for(posting, seconds))
+        except ForgeError as error:
+            self.silent = error.message
+            tell_no_comment(terminal, error, event)
+        except (UsageError, TimeoutError) as error:
+            self.silent = str(error) or f"GitHub took more than {seconds:g} seconds"
+            terminal.note(Ink("warning:", ODD), f" there is no comment: {self.silent}")
+        else:
+            tell_comment(terminal, self.comment, event)
+            if self.project is not None:
+                audit(Site(self.project.root, self.project.file), self.comment)
+
+
+def mode_of(event: Event, wanted: str) -> Mode:
+    """Return whether models are asked; refuses to where it could only fail or do harm."""
+    if wanted == "live" and event.situation in {Situation.FORK, Situation.AFTER_WORKFLOW}:
+        raise UsageError(
+            f"no model may be asked here, this is {event.situation!s}: {event.why}",
+            hint="use `mode: auto`",
+        )
+    if wanted == "live":
+        return "live"
+    return "replay" if wanted == "replay" else event.mode
+
+
+@contextlib.contextmanager
+def _hushed(terminal: Terminal) -> Iterator[None]:
+    """Make the runner obey nothing that a file or a model says meanwhile."""
+    if terminal.json or not in_actions():
+        yield
+        return
+    token = secrets.token_hex(16)
+    terminal.commands([f"::stop-commands::{token}"])
+    try:
+        yield
+    finally:
+        terminal.commands([f"::{token}::"])
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Let no further signal keep us from telling how it ended."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,451 @@
+"""edison github run: the right mode, one comment, every output, and an exit code that is true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.cli.github_job import Outcome
+from edison_ci.cli.github_run import exit_code
+from edison_ci.forge.sticky import State, stamp_of
+from edison_ci.report.view import Report
+from tests.conftest import Folder
+from tests.e2e.acting import BAD, CASES, EXPERIMENT, GOOD, KEY, PROMPT, TRUST, Bench
+from tests.forge.conftest import open_pull
+from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
+from tests.forge.fake_state import REPOSITORY, Grant
+from tests.loopback.server import LoopbackServer
+from tests.report.page import assert_harmless
+from tests.report.runner import Runner, read_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Edison
+    from tests.conftest import Result
+
+
+class Job:
+    """A job of GitHub Actions in this process."""
+
+    def __init__(
+        self, bench: Bench, edison: Edison, monkeypatch: pytest.MonkeyPatch, scratch: Path
+    ) -> None:
+        self.bench, self._edison, self._patch, self._scratch = bench, edison, monkeypatch, scratch
+        self._number = 0
+        for name, value in {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_ACTOR": "ada",
+            "GITHUB_API_URL": bench.github.url,
+            "GITHUB_SERVER_URL": bench.github.url,
+            "GITHUB_REPOSITORY": REPOSITORY,
+            "GITHUB_TOKEN": TOKEN,
+            "GITHUB_WORKSPACE": str(bench.repository.path),
+            "RUNNER_TEMP": str(scratch / "temp"),
+            "VENDOR_KEY": KEY,
+        }.items():
+            monkeypatch.setenv(name, value)
+
+    def __call__(self, event: str, payload: dict[str, Any], *args: str) -> Result:
+        self._number += 1
+        about = {"full_name": REPOSITORY, "default_branch": "main"}
+        file = self._scratch / "event.json"
+        file.write_text(json.dumps({"repository": about, **payload}), encoding="utf-8")
+        for name, value in {
+            "GITHUB_EVENT_NAME": event,
+            "GITHUB_EVENT_PATH": str(file),
+            "GITHUB_RUN_ID": str(self._number),
+            "GITHUB_OUTPUT": str(self._scratch / f"outputs-{self._number}"),
+            "GITHUB_STEP_SUMMARY": str(self._scratch / f"summary-{self._number}"),
+        }.items():
+            self._patch.setenv(name, value)
+        return self._edison(self.bench.repository, "github", "run", *args)
+
+    def pull_request(self, *args: str, fork: bool = False) -> Result:
+        return self("pull_request", self.bench.pull_request(fork=fork), *args)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return read_outputs((self._scratch / f"outputs-{self._number}").read_text("utf-8"))
+
+    @property
+    def summary(self) -> str:
+        return (self._scratch / f"summary-{self._number}").read_text("utf-8")
+
+
+@pytest.fixture
+def job(tmp_path: Path, edison: Edison, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    (tmp_path / "repository").mkdir()
+    with FakeGitHub() as github, LoopbackServer() as model:
+        open_pull(github)
+        bench = Bench(Folder(tmp_path / "repository"), tmp_path, github, model)
+        bench.lay_out()
+        yield Job(bench, edison, monkeypatch, tmp_path)
+
+
+def states(job: Job) -> list[str | None]:
+    """Return the states that the comment went through."""
+    sent = [r.body for r in job.bench.github.requests if r.method in ("POST", "PATCH")]
+    stamps = [stamp_of(body["body"]) for body in sent]
+    return [f"{stamp.state}: {stamp.verdict}" if stamp else None for stamp in stamps]
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def test_a_worse_prompt_fails_and_everything_says_so(job: Job) -> None:
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request()
+    assert done.code == 1, done.all
+    found = job.outputs
+    assert {"verdict", "composite", "delta", "cost-usd", "cells", "regressions"} < found.keys()
+    assert (found["verdict"], found["delta"], found["regressions"]) == ("fail", "-1.0000", "40")
+    assert states(job) == ["running: None", "final: fail"]
+    assert found["comment-url"] in done.out
+    assert job.summary.startswith("## ❌ edison: fail\n")
+    assert_harmless(job.summary)
+    report = json.loads(_read(found["report"], "report.json"))
+    assert (report["verdict"], report["regressions"]) == ("fail", CASES)
+    assert _read(found["report"], "junit.xml").startswith("<?xml")
+    obeyed = [command for command in Runner().read(done.out) if command.name == "error"]
+    assert obeyed[0].properties["file"] == "prompts/hello.md"
+    assert done.out.startswith("::stop-commands::")
+
+
+def _read(folder: str, name: str) -> str:
+    return (Path(folder) / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "fail_on", "ends"),
+    [
+        (0, "pass", "inconclusive", 0),
+        (0, "skipped", "inconclusive", 0),
+        (1, "fail", "fail", 1),
+        (1, "fail", "inconclusive", 1),
+        (1, "fail", "never", 0),
+        (0, "inconclusive", "fail", 0),
+        (0, "inconclusive", "inconclusive", 5),
+        (5, "inconclusive", "fail", 5),
+        (5, "inconclusive", "never", 0),
+        (3, "error", "never", 3),
+        (4, None, "never", 4),
+        (2, "error", "never", 2),
+        (130, None, "never", 130),
+    ],
+)
+def test_which_verdict_fails_the_job_is_the_owners_choice_but_an_error_always_does(
+    code: int, verdict: str | None, fail_on: Any, ends: int
+) -> None:
+    class Known(Outcome):
+        @property
+        def verdict(self) -> str | None:
+            return verdict
+
+    assert exit_code(Known(Report(), code), fail_on) == ends
+
+
+def test_what_cannot_be_decided_for_lack_of_keys_fails_no_gate(job: Job) -> None:
+    outcome = Outcome(Report(undecided="a fork"), 5)
+    assert exit_code(outcome, "fail") == 0
+    assert exit_code(outcome, "inconclusive") == 5
+
+
+def test_nothing_affected_is_green_and_makes_no_comment_of_its_own(job: Job) -> None:
+    job.bench.propose(**{"NOTES.md": "nothing that a run depends on\n"})
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"], states(job)) == (0, "skipped", [])
+    assert "Nothing was affected" in job.summary
+    assert job.bench.model.requests == []
+    job.bench.propose_prompt(BAD)
+    assert job.pull_request().code == 1
+    job.bench.propose(**{"NOTES.md": "the prompt is as it was again\n"})
+    assert job.pull_request().code == 0
+    assert states(job)[-1] == "final: skipped", "a comment that is there is kept right"
+
+
+def test_invalid_files_are_an_error_that_the_comment_explains(job: Job) -> None:
+    job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("[small]", "[smal]")})
+    done = job.pull_request("--fail-on", "never")
+    assert done.code == 2
+    assert "did you mean 'small'?" in done.err
+    assert (job.outputs["verdict"], states(job)) == ("error", ["final: error"])
+    assert "smal" in job.bench.comments[0]
+    assert "edison: error" in _read(job.outputs["report"], "report.md")
+    assert job.bench.model.requests == []
+
+
+def test_a_comment_that_fails_changes_no_verdict(job: Job) -> None:
+    job.bench.propose_prompt(f"{GOOD} Be brief.")
+    job.bench.github.grants[TOKEN] = Grant(permissions={"pull_requests": "read"})
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"], job.outputs["comment-url"]) == (0, "pass", "")
+    assert "pull-requests: write" in done.err
+    job.bench.github.faults.append(Fault(404, times=99))
+    assert job.pull_request().code == 0
+    quiet = job.pull_request("--no-comment")
+    assert (quiet.code, "there is no comment" in quiet.err) == (0, False)
+
+
+def test_as_json_it_is_one_document(job: Job) -> None:
+    job.bench.propose_prompt(BAD)
+    told = json.loads(job.pull_request("--json").out)
+    assert (told["verdict"], told["exit_code"], told["mode"]) == ("fail", 1, "live")
+    assert told["base"] == job.bench.base
+    assert told["outputs"] == job.outputs
+    assert told["comment"]["outcome"] == "updated"
+    assert told["annotations"][0]["file"] == "prompts/hello.md"
+
+
+def test_options_come_from_variables_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.bench.propose_prompt(BAD)
+    for name, value in {
+        "EXPERIMENTS": "hello\n",
+        "MODE": "auto",
+        "BUDGET": "",
+        "FAIL_ON": "never",
+        "COMMENT": "false",
+    }.items():
+        monkeypatch.setenv(f"EDISON_GITHUB_RUN_{name}", value)
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"], states(job)) == (0, "fail", [])
+    monkeypatch.setenv("EDISON_GITHUB_RUN_EXPERIMENTS", "hello helo")
+    assert "did you mean 'hello'?" in job.pull_request().err
+    monkeypatch.setenv("EDISON_GITHUB_RUN_EXPERIMENTS", "")
+    monkeypatch.setenv("EDISON_GITHUB_RUN_BUDGET", "0.000001")
+    job.bench.propose_prompt(f"{BAD} And say nothing else.")
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (4, "")
+    assert "--budget" in done.all
+
+
+def test_a_budget_is_for_all_runs_of_the_job(job: Job) -> None:
+    second = EXPERIMENT.replace("experiment: hello", "experiment: hallo")
+    job.bench.propose(
+        **{
+            "experiments/hallo.yaml": second.replace("prompts/hello", "prompts/hallo"),
+            "prompts/hallo.md": PROMPT.format(text=f"{GOOD} Now!").replace("hello", "hallo"),
+            "prompts/hello.md": PROMPT.format(text=f"{GOOD} Soon!"),
+        }
+    )
+    assert job.pull_request().code == 0
+    spent = job.bench.model.ledger_total()
+    (job.bench.repository.path / ".edison/results.db").unlink()
+    (job.bench.scratch / "temp/edison/results.db").unlink()
+    done = job.pull_request("--budget", f"{(spent - 100) / 1e6:f}")
+    assert done.code == 4, done.all
+    assert job.bench.model.ledger_total() - spent < spent
+
+
+# --- forks and others without keys ----------------------------------------------------------------
+
+
+def test_a_fork_without_recorded_answers_is_planned_and_inconclusive(job: Job) -> None:
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request(fork=True)
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+    assert "from a fork, which gets no keys" in job.summary
+    assert "workflow that is started by hand" in job.summary
+    assert "| `hello` | 40 | 40 | 40 |" in job.summary
+    assert_harmless(job.summary)
+    assert (job.bench.model.requests, job.bench.github.requests) == ([], [])
+    assert job.pull_request("--fail-on", "inconclusive", fork=True).code == 5
+    refused = job.pull_request("--mode", "live", fork=True)
+    assert (refused.code, job.bench.model.requests) == (2, [])
+    assert "no model may be asked here" in refused.err
+
+
+def test_a_fork_is_replayed_from_recordings_of_the_repository(job: Job, edison: Edison) -> None:
+    repository = job.bench.repository
+    repository.write("recordings/.keep", "")
+    assert edison(repository, "run", "--record", "recordings/hello.jsonl").code == 0
+    (repository.path / ".edison/results.db").unlink()
+    job.bench.base = job.bench.commit("record")
+    asked = len(job.bench.model.requests)
+    stricter = EXPERIMENT.replace("Welcome", "Welcome, dear")
+    job.bench.propose(**{"experiments/hello.yaml": stricter})
+    done = job.pull_request(fork=True)
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+    assert "comes from 40 answers that were recorded before" in job.summary
+    assert "replayed" in job.summary
+    assert job.outputs["composite"] == "1.0000", "the numbers are there, with no key"
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request(fork=True)
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+    assert len(job.bench.model.requests) == asked
+
+
+def test_a_fork_is_replayed_from_results_that_an_earlier_job_left(job: Job) -> None:
+    pushed = {"before": "0" * 40, "after": job.bench.head, "ref": "refs/heads/main"}
+    assert job("push", pushed).code == 0
+    handed_on = job.outputs["db"]
+    asked = len(job.bench.model.requests)
+    assert asked == CASES
+    (job.bench.repository.path / ".edison/results.db").unlink()  # another machine
+    job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")})
+    done = job.pull_request(fork=True)
+    assert "starting from the results of an earlier job" in done.err
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+    assert (job.outputs["composite"], job.outputs["db"]) == ("1.0000", handed_on)
+    assert len(job.bench.model.requests) == asked
+
+
+def test_a_replay_that_was_asked_for_decides_and_needs_answers(job: Job, edison: Edison) -> None:
+    job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")})
+    done = job.pull_request("--mode", "replay")
+    assert done.code == 2
+    assert "there is nothing to replay" in done.err
+    repository = job.bench.repository
+    repository.write("recordings/.keep", "")
+    assert edison(repository, "run", "--record", "recordings/hello.jsonl").code == 0
+    (repository.path / ".edison/results.db").unlink()
+    done = job.pull_request("--mode", "replay")
+    assert (done.code, job.outputs["verdict"]) == (0, "pass"), done.all
+
+
+def test_dependabot_gets_no_keys_and_a_token_that_may_only_read(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTOR", "dependabot[bot]")
+    job.bench.github.grants[TOKEN] = Grant(permissions={"pull_requests": "read"})
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+    assert "a change by Dependabot" in job.summary
+    assert "the result is in the job summary" in done.err
+    assert job.bench.model.requests == []
+
+
+def test_keys_for_the_files_of_a_stranger_are_refused_with_an_explanation(job: Job) -> None:
+    job.bench.propose_prompt(BAD)
+    done = job("pull_request_target", job.bench.pull_request(fork=True))
+    assert (done.code, job.outputs["verdict"]) == (2, "error")
+    assert "pull_request_target gives the code of a fork our keys" in done.err
+    assert (job.bench.model.requests, job.bench.github.requests) == ([], [])
+
+
+def test_a_member_list_does_not_keep_forks_from_being_replayed(job: Job) -> None:
+    members = "version: 1\nproject: greetings\nmembers: [{github: bob, role: owner}]\n"
+    job.bench.propose(**{"edison.yaml": members, "prompts/hello.md": PROMPT.format(text=BAD)})
+    assert job.pull_request(fork=True).code == 0
+    refused = job.pull_request()
+    assert refused.code == 2
+    assert "run needs an editor" in refused.err
+    assert job.bench.model.requests == []
+
+
+# --- other events ---------------------------------------------------------------------------------
+
+
+def test_a_push_is_measured_against_what_the_branch_was_before(job: Job) -> None:
+    before = job.bench.base
+    job.bench.repository.write("prompts/hello.md", PROMPT.format(text=BAD))
+    after = job.bench.commit("worse")
+    done = job("push", {"before": before, "after": after, "ref": "refs/heads/main"})
+    assert (done.code, job.outputs["verdict"], states(job)) == (1, "fail", [])
+    assert job.outputs["delta"] == "-1.0000"
+
+
+def test_a_merge_queue_is_evaluated_without_a_comment(job: Job) -> None:
+    job.bench.propose_prompt(f"{GOOD} Be brief.")
+    group = {
+        "head_sha": job.bench.repository.git("rev-parse", "HEAD"),
+        "head_ref": "refs/heads/gh-readonly-queue/main/pr-1",
+        "base_sha": job.bench.base,
+        "base_ref": "refs/heads/main",
+    }
+    done = job("merge_group", {"merge_group": group})
+    assert (done.code, job.outputs["verdict"], states(job)) == (0, "pass", [])
+
+
+def test_a_schedule_buys_new_answers_to_everything(job: Job) -> None:
+    for times in (1, 2):
+        assert job("schedule", {"schedule": "0 9 * * 1-5"}).code == 0
+        assert len(job.bench.model.requests) == times * CASES
+        assert job.outputs["verdict"] == ("skipped" if times == 1 else "pass")
+    assert float(job.outputs["cost-usd"]) > 0
+
+
+def test_what_is_started_by_hand_on_somebody_elses_commit_trusts_our_own(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = "http://127.0.0.1:9"
+    job.bench.propose_prompt(BAD)
+    monkeypatch.setenv("GITHUB_SHA", job.bench.base)
+    done = job("workflow_dispatch", {})
+    assert (done.code, job.outputs["verdict"]) == (1, "fail"), done.all
+    assert job.outputs["delta"] == "-1.0000"
+    models = job.bench.repository.read("models.yaml")
+    job.bench.propose(
+        **{
+            "models.yaml": models.replace(job.bench.model.openai_url, f"{stranger}/v1"),
+            ".edison/trust.yaml": TRUST.format(host=stranger),
+        }
+    )
+    done = job("workflow_dispatch", {})
+    assert done.code == 2
+    assert "would send VENDOR_KEY to" in done.all
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["a file", "a link", "another place"])
+def test_a_pull_request_cannot_bring_answers_along(job: Job, edison: Edison, how: str) -> None:
+    repository = job.bench.repository
+    assert edison(repository, "run").code == 0
+    results = repository.path / ".edison/results.db"
+    planted = repository.path / "planted.db"
+    planted.write_bytes(results.read_bytes())
+    if how != "a file":
+        results.unlink()
+    if how == "a link":
+        results.symlink_to("../planted.db")
+    if how == "another place":
+        repository.write("edison.yaml", "version: 1\nproject: greetings\nresults: planted.db\n")
+    repository.write(".gitignore", "")
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request()
+    assert done.code == 2, done.all
+    assert "would be taken for answers of models" in done.err
+    assert len(job.bench.model.requests) == CASES
+
+
+def test_the_results_of_a_private_project_are_not_handed_on(job: Job) -> None:
+    private = "version: 1\nproject: greetings\nsettings: {private: true}\n"
+    job.bench.propose(**{"edison.yaml": private, "prompts/hello.md": PROMPT.format(text=BAD)})
+    done = job.pull_request()
+    assert (done.code, job.outputs["db"]) == (1, "")
+    assert not (job.bench.scratch / "temp/edison/results.db").exists()
+
+
+def test_results_that_cannot_be_used_cost_money_and_nothing_else(job: Job) -> None:
+    place = job.bench.scratch / "temp/edison/results.db"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"no database")
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (1, "fail"), done.all
+    assert "the results of an earlier job cannot be used" in done.err
+
+
+def test_outside_of_a_job_it_says_what_is_missing(
+    job: Job, edison: Edison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert "GITHUB_EVENT_NAME" in edison(job.bench.repository, "github", "run").err
+    monkeypatch.delenv("RUNNER_TEMP")
+    assert "name one: --out" in edison(job.bench.repository, "github", "run").err
+
+
+def test_the_state_of_a_running_comment_names_the_head(job: Job) -> None:
+    job.bench.propose_prompt(BAD)
+    job.pull_request()
+    first, *_ = [r.body["body"] for r in job.bench.github.requests if r.method == "POST"]
+    stamp = stamp_of(first)
+    assert stamp is not None
+    assert (stamp.head_sha, stamp.state, stamp.run_id) == (job.bench.head, State.RUNNING, 1)

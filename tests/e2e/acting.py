@@ -1,0 +1,213 @@
+"""A repository, a forge and a model on this machine, and `act` to run workflows with them.
+
+`act` runs on the host, without containers. It replaces `actions/checkout` by a copy of the working
+tree, so the working tree is what GitHub would check out: the commit that merges a pull request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.conftest import ROOT, Folder
+from tests.forge.fake_github import TOKEN, FakeGitHub
+from tests.forge.fake_state import REPOSITORY
+from tests.loopback.script import rule
+
+if TYPE_CHECKING:
+    from tests.loopback.server import LoopbackServer
+
+ACTION = "edison-ci/edison-ci@" + "1" * 40
+KEY = "sk-canary-of-the-model-0123456789abcdef"
+"""No log, file or comment may hold it."""
+CASES = 40
+GOOD, BAD = "Answer in one kind sentence.", "Answer badly."
+PROMPT = "---\nid: hello\n---\n# user\n{text} Greet {{{{ name }}}}, who has just come in.\n"
+EXPERIMENT = """\
+experiment: hello
+objective: Greet people by their name in a friendly way.
+prompts: [prompts/hello.md]
+models: [small]
+dataset: datasets/names.jsonl
+checks:
+  - contains: Welcome
+gates:
+  - {metric: composite, no_worse_than: base, margin: 10pp}
+"""
+MODEL = """\
+small:
+  provider: openai_compatible
+  model: m
+  base_url: {url}
+  key_env: VENDOR_KEY
+  price: {{in: 1, out: 2}}
+"""
+TRUST = "version: 1\nkeys:\n  - {{env: VENDOR_KEY, hosts: ['{host}']}}\n"
+IGNORE = ".edison/*\n!.edison/trust.yaml\n!.edison/schemas/\n"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a workflow ended."""
+
+    code: int
+    log: str
+    outputs: dict[str, str]
+    kept: Path
+    """What the last step of the workflow saved of the job's files."""
+
+    @property
+    def summary(self) -> str:
+        """The job summary, which act adds to the log."""
+        return self.log.partition("## ")[2]
+
+
+@dataclass
+class Bench:
+    """A repository with a pull request, a model and a forge."""
+
+    repository: Folder
+    scratch: Path
+    github: FakeGitHub
+    model: LoopbackServer
+    base: str = ""
+    head: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+
+    # --- the repository ---------------------------------------------------------------------------
+
+    def lay_out(self) -> None:
+        """Make a project whose base trusts the model's host."""
+        write, names = self.repository.write, range(CASES)
+        write("edison.yaml", "version: 1\nproject: greetings\n")
+        write("models.yaml", MODEL.format(url=self.model.openai_url))
+        write("prompts/hello.md", PROMPT.format(text=GOOD))
+        write("experiments/hello.yaml", EXPERIMENT)
+        write("datasets/names.jsonl", "".join(f'{{"id": "c{n}", "name": "N{n}"}}\n' for n in names))
+        write(".edison/trust.yaml", TRUST.format(host=self.model.url))
+        write(".gitignore", IGNORE)
+        self.model.script[:] = [rule(contains=BAD, text="No."), rule(text="Welcome, dear friend.")]
+        git = self.repository.git
+        git("init", "--quiet", "--initial-branch=main")
+        git("remote", "add", "origin", f"https://github.com/{REPOSITORY}")
+        self.commit("start")
+        self.base = self.head = git("rev-parse", "HEAD")
+
+    def commit(self, message: str) -> str:
+        self.repository.git("add", "--all")
+        self.repository.git("commit", "--quiet", "--message", message)
+        return self.repository.git("rev-parse", "HEAD")
+
+    def propose(self, **files: str) -> None:
+        """Change files on a branch, and check out the commit that merges it, as GitHub does."""
+        git = self.repository.git
+        git("checkout", "--quiet", "-B", "topic", "main")
+        for name, text in files.items():
+            self.repository.write(name, text)
+        self.head = self.commit("change")
+        git("checkout", "--quiet", "--detach", "main")
+        git("merge", "--quiet", "--no-ff", "--message", "merge", "topic")
+        self.github.state.pulls[1].head_sha = self.head
+
+    def propose_prompt(self, text: str) -> None:
+        self.propose(**{"prompts/hello.md": PROMPT.format(text=text)})
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def pull_request(self, *, fork: bool = False) -> dict[str, Any]:
+        ours = {"id": 1, "full_name": REPOSITORY, "owner": {"login": "acme"}}
+        theirs = {"id": 2, "full_name": "eve/prompts", "owner": {"login": "eve"}} if fork else ours
+        pull = {
+            "number": 1,
+            "draft": False,
+            "head": {"sha": self.head, "ref": "topic", "repo": theirs},
+            "base": {"sha": self.base, "ref": "main", "repo": ours},
+        }
+        return {"action": "synchronize", "number": 1, "pull_request": pull}
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def command(self, event: str, payload: dict[str, Any], *more: str) -> list[str]:
+        about = {"full_name": REPOSITORY, "default_branch": "main", "owner": {"login": "acme"}}
+        file = self.scratch / "event.json"
+        file.write_text(json.dumps({"repository": about, **payload}), encoding="utf-8")
+        given = {
+            "GITHUB_API_URL": self.github.url,
+            "GITHUB_SERVER_URL": self.github.url,
+            "EDISON_ENVIRONMENT": str(ROOT / ".tools" / "smoke"),
+            "KEPT": str(self.scratch / "kept"),
+            **self.environment,
+        }
+        return [
+            *(str(Path(sys.executable).parent / "act"), event, "--eventpath", str(file)),
+            *("--platform", "ubuntu-latest=-self-hosted", "--no-cache-server", "--pull=false"),
+            *("--action-cache-path", str(self.scratch / "act"), "--action-offline-mode"),
+            *("--local-repository", f"{ACTION}={self.scratch / 'action'}"),
+            "--insecure-secrets",  # we are to keep them out of the log, not act
+            *("--secret", f"VENDOR_KEY={KEY}", "--secret", f"GITHUB_TOKEN={TOKEN}"),
+            *(word for name, value in given.items() for word in ("--env", f"{name}={value}")),
+            *more,
+        ]
+
+    def act(self, event: str, payload: dict[str, Any], *more: str) -> Done:
+        """Run the workflows of the repository for an event, to their end."""
+        kept = self.scratch / "kept"
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir()
+        done = subprocess.run(
+            self.command(event, payload, *more),
+            cwd=self.repository.path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=240,
+            check=False,
+        )
+        return self.done(done.returncode, done.stdout.decode())
+
+    def done(self, code: int, log: str) -> Done:
+        kept = self.scratch / "kept"
+        file = kept / "outputs.json"
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return Done(code, log, found, kept)
+
+    # --- what is there afterwards -----------------------------------------------------------------
+
+    @property
+    def comments(self) -> list[str]:
+        return [str(comment["body"]) for comment in self.github.state.comments.values()]
+
+    def assert_no_secret(self, done: Done) -> None:
+        """No key and no token is in any log, comment, report, result or left-over of the job."""
+        canaries = [text.encode() for text in (KEY, TOKEN)]
+        seen = [done.log.encode(), *(body.encode() for body in self.comments)]
+        seen += [p.read_bytes() for p in self.scratch.rglob("*") if _is_ours(p)]
+        seen += [p.read_bytes() for p in self.repository.path.rglob("*") if _is_ours(p)]
+        for data in seen:
+            assert not any(canary in data for canary in canaries)
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def lay_out_action(target: Path) -> None:
+    """Copy what `uses:` would fetch: the action, its requirements and the package."""
+    target.mkdir()
+    shutil.copy(ROOT / "action.yml", target)
+    leave_out = shutil.ignore_patterns("__pycache__", ".edison", "node")
+    for name in ("requirements", "edison_ci", "schemas", "examples"):
+        shutil.copytree(ROOT / name, target / name, ignore=leave_out)
+
+
+def needs_environment() -> None:
+    """Say how to get what the tests use, instead of installing it again and again."""
+    wanted, found = ROOT / "requirements" / "run.txt", ROOT / ".tools" / "smoke"
+    made = found / "requirements.txt"
+    ready = made.exists() and made.read_bytes() == wanted.read_bytes()
+    assert ready, f"{os.path.relpath(found, ROOT)} is not there or old: run make wheel-smoke"
