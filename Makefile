@@ -1,4 +1,5 @@
-# Needs Python 3.11 or newer, git and make. Everything else is installed into .venv and .tools.
+# Needs Python 3.11 or newer, git and make. Everything else is installed into .venv and .tools, but
+# for Chromium, which the tests take from the machine.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -54,6 +55,16 @@ OPENAPI := .tools/node/node_modules/@octokit/openapi/generated
 	cd $(@D) && $(NPM) ci --loglevel=error
 	$(BIN)/python -m tests.forge.trim_openapi $(OPENAPI) $(@D)/openapi
 	rm -rf $(OPENAPI) # 390 MB, of which the tests need half a megabyte
+	@touch $@
+
+.PHONY: browser
+browser: .tools/datasette-1/.stamp ## install what the tests of pages need: Chromium, and the next Datasette
+	@requirements/chromium.sh
+
+# Only what differs from .venv counts: the tests put this folder before it.
+.tools/datasette-1/.stamp: requirements/datasette-1.txt .venv/.requirements
+	rm -rf $(@D)
+	$(BIN)/python -m pip install $(LOCKED) --no-compile --target $(@D) -r requirements/datasette-1.txt
 	@touch $@
 
 .PHONY: demo
@@ -114,7 +125,7 @@ wheel-smoke: venv .tools/smoke/requirements.txt ## build the wheel and use it ou
 	cd project; "$$bin/edison" validate; "$$bin/edison" run --quiet
 
 .PHONY: test
-test: venv node lint workflows docs-check wheel-smoke ## run every check and every test
+test: venv node browser lint workflows docs-check wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: simulate

@@ -43,9 +43,18 @@ project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())
 print(*project["build-system"]["requires"], sep="\n")
 ' >"$tools/build.in"
 
-# The other two are constrained by dev.txt: what is shipped is what was tested.
+# The others are constrained by dev.txt: what is shipped is what was tested.
 compile dev.txt "Everything that developing and testing need." pyproject.toml \
     --extra embeddings --extra litellm --extra metrics --extra pii --group dev
 compile run.txt "What edison-ci needs to run." pyproject.toml --constraints requirements/dev.txt
+# The tests load this line of Datasette over the other one, so everything else is as in dev.txt.
+echo 'datasette>=1.0a41,<2' >"$tools/datasette-1.in"
+"$python" -c '
+import pathlib, re
+text = pathlib.Path("requirements/dev.txt").read_text()
+print(re.sub(r"(?m)^datasette==.*\n(?:    .*\n)*", "", text), end="")
+' >"$tools/constraints.txt"
+compile datasette-1.txt "The next line of Datasette, which the pages are tested on as well." \
+    "$tools/datasette-1.in" --constraints "$tools/constraints.txt"
 compile build.txt "What building the wheel needs." "$tools/build.in" \
     --constraints requirements/dev.txt

@@ -70,6 +70,8 @@ ONLY_IN = {
     "wordllama": {"checks/measures.py"},
     "py3langid": {"checks/language.py"},
     "junit_xml": {"report/junit.py"},
+    "datasette": {"report/datasette_plugin"},
+    "uvicorn": {"report/datasette_plugin/serving.py"},
 }
 """Libraries and the one place that may import each."""
 

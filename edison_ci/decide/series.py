@@ -65,9 +65,11 @@ class Drift:
     sentence: str
 
 
-def points_of(connection: sqlite3.Connection, experiment: str) -> list[Point]:
-    """Return the whole, complete runs of an experiment, oldest first."""
-    runs = [run for run in complete_runs(connection, experiment, MOST_RUNS) if not run.partial]
+def points_of(
+    connection: sqlite3.Connection, experiment: str, *, most: int = MOST_RUNS
+) -> list[Point]:
+    """Return the newest whole, complete runs of an experiment, oldest first."""
+    runs = [run for run in complete_runs(connection, experiment, most) if not run.partial]
     found: list[Point] = []
     before: Run | None = None
     for run in reversed(runs):

@@ -142,9 +142,11 @@ class Explained:
         return f"{score}{'' if reached else f' of {_points(asked)}'}{said}"
 
 
-def explain(connection: sqlite3.Connection, project: Project, run: Run, cell: CellRow) -> Explained:
-    """Return everything that is known about a cell."""
-    experiment = project.experiments.get(run.experiment)
+def explain(
+    connection: sqlite3.Connection, project: Project | None, run: Run, cell: CellRow
+) -> Explained:
+    """Return everything that is known about a cell; without its project, not what was asked."""
+    experiment = project.experiments.get(run.experiment) if project is not None else None
     answer = answer_at(connection, cell.address, cell.take)
     output = None
     if answer is not None and cell.status != "blocked":
@@ -157,7 +159,7 @@ def explain(connection: sqlite3.Connection, project: Project, run: Run, cell: Ce
     return Explained(
         run=run,
         cell=cell,
-        case=_case(project, experiment, cell),
+        case=None if project is None else _case(project, experiment, cell),
         answer=answer,
         output=output,
         thresholds=_thresholds(run, experiment),

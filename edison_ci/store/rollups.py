@@ -65,11 +65,11 @@ def write_rollups(
 
 
 def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
-    for table in ("rollup_run", "rollup_model", "rollup_part", "rollup_spending"):
-        connection.execute(f"delete from {table} where run_id = ?", (run_id,))
+    for table in ("run", "model", "case", "part", "spending"):
+        connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
     connection.create_function("root", 1, _root, deterministic=True)
     connection.execute("drop table if exists temp.used")
-    for statement in (_USED, _RUN, _MODEL, _PART, _SPENDING):
+    for statement in (_USED, _RUN, _MODEL, _CASE, _PART, _SPENDING):
         connection.execute(statement, {"run": run_id})
     _set_latencies(connection, run_id, "rollup_run", ("side",))
     _set_latencies(connection, run_id, "rollup_model", ("side", "prompt", "model"))
@@ -208,6 +208,18 @@ left join answered on {same.format("answered")}
 
 _RUN = _sums("rollup_run", ("side",), version=False)
 _MODEL = _sums("rollup_model", ("side", "prompt", "model"), version=True)
+
+_CASE = """
+insert into rollup_case (run_id, side, case_id, cells, ok, malformed, error, blocked, skipped,
+  passed, failed, composite, lowest, cost_microusd, tokens, latency_ms)
+select :run, c.side, c.case_id, count(*), sum(c.status = 'ok'), sum(c.status = 'malformed'),
+  sum(c.status = 'error'), sum(c.status = 'blocked'), sum(c.status = 'skipped'),
+  coalesce(sum(c.passed = 1), 0), coalesce(sum(c.passed = 0), 0), round(avg(c.composite), 12),
+  min(c.composite), coalesce(sum(a.cost_microusd), 0),
+  coalesce(sum(coalesce(a.tokens_in, 0) + coalesce(a.tokens_out, 0)), 0), max(a.latency_ms)
+from cell c left join answer a on a.address = c.address and a.take = c.take
+where c.run_id = :run group by c.side, c.case_id
+"""
 
 # The variance is taken around the mean, in a second pass: sums of squares lose digits. The last
 # digits depend on the order in which cells came in, so they are rounded away.

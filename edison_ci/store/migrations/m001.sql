@@ -46,7 +46,7 @@ create table cell (                         -- one case, with one prompt and mod
   case_hash  text                           -- of input and expected output: is it the same case?
 ) strict;
 create index cell_by_case on cell (case_id);
-create index cell_by_run on cell (run_id, model, status);
+create index cell_by_run on cell (run_id, case_id, model, status);
 
 create table run_case (                     -- what kind of case each case of a run was
   run_id     text not null references run (id),
@@ -388,6 +388,26 @@ create table rollup_model (                 -- a prompt with a model
   pass_worst       real,
   pass_best        real,
   primary key (run_id, side, prompt, model)
+) strict, without rowid;
+
+create table rollup_case (                  -- a case, over all prompts, models and draws of a side
+  run_id        text not null references run (id),
+  side          text not null,
+  case_id       text not null,
+  cells         integer not null,
+  ok            integer not null,
+  malformed     integer not null,
+  error         integer not null,
+  blocked       integer not null,
+  skipped       integer not null,
+  passed        integer not null,
+  failed        integer not null,
+  composite     real,                       -- mean over its cells
+  lowest        real,                       -- composite of its worst cell
+  cost_microusd integer not null,           -- of its answers, whoever paid for them
+  tokens        integer not null,           -- in and out
+  latency_ms    integer,                    -- of its slowest answer
+  primary key (run_id, side, case_id)
 ) strict, without rowid;
 
 create table rollup_part (                  -- a check, criterion or grader with a prompt and model

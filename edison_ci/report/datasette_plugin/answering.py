@@ -1,0 +1,212 @@
+"""How does a request become a page?
+
+The database is found, the page's function looks at one state of it in a thread of Datasette's, and
+a template of ours is rendered; Datasette's own base template has scripts that our policy forbids.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from datasette import Forbidden, NotFound, Response
+
+from edison_ci import times
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.report import components
+from edison_ci.report.datasette_plugin import shown
+from edison_ci.report.datasette_plugin.attached import attached_to, is_current, served_by
+from edison_ci.report.datasette_plugin.files import asset, asset_address
+from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
+from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
+from edison_ci.report.datasette_plugin.routing import AREAS, PAGES, PREFIX, Route
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Awaitable, Callable
+
+    from edison_ci.report.datasette_plugin.attached import Attached
+
+    View = Callable[..., Awaitable[Any]]
+
+
+logger = logging.getLogger(__name__)
+
+
+def routes(datasette: Any) -> list[tuple[str, View]]:
+    """Return every address of ours with what answers it."""
+    found: list[tuple[str, View]] = [
+        (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
+    ]
+    found += [(route.pattern, _view(route)) for route in PAGES]
+    found.append((rf"^{PREFIX}/.*$", _view(Route("", _nowhere))))
+    if served_by(datasette) is not None:
+        found.append((r"^/$", _home))
+    return found
+
+
+def _nowhere(look: Look) -> Page:
+    del look
+    raise UsageError("there is no such page", hint="it may have moved, or the address is cut off")
+
+
+def told(datasette: Any, request: Any, exception: Exception) -> Callable[[], Awaitable[Any]] | None:
+    """Return what to say of an error on the pages that `edison serve` serves."""
+    if served_by(datasette) is None:
+        return None  # whoever serves them has ways of their own
+    status = getattr(exception, "status", 500)
+    if status == 500:
+        logger.error("a page failed", exc_info=exception)
+
+    async def inner() -> Any:
+        said = str(exception) if status != 500 else f"a bug in edison: {type(exception).__name__}"
+        if request.path.partition("?")[0].endswith(".json"):
+            return Response.json({"ok": False, "error": said, "status": status}, status=status)
+        found = await attached_to(datasette)
+        page = Page("missing", "Not there" if status != 500 else "Error", {"message": said})
+        links = _links(datasette, found, found[0].name)
+        return await _html(datasette, request, links, page, status)
+
+    return inner
+
+
+async def _home(datasette: Any) -> Any:
+    return Response.redirect(datasette.urls.path(PREFIX))
+
+
+async def _static(request: Any) -> Any:
+    found = asset(request.url_vars["name"])
+    if found is None:
+        raise NotFound("there is no such file")
+    body, kind = found
+    headers = {**PAGE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
+    return Response(body, content_type=kind, headers=headers)
+
+
+async def menu(datasette: Any) -> list[dict[str, str]]:
+    """Return the link to our pages, if there is anything to show."""
+    if not await attached_to(datasette):
+        return []
+    return [{"href": datasette.urls.path(PREFIX), "label": "edison: results as pages"}]
+
+
+async def database_menu(datasette: Any, database: str) -> list[dict[str, str]]:
+    """Return the link from a database of ours to its pages."""
+    found = await attached_to(datasette)
+    if database not in {each.name for each in found}:
+        return []
+    links = _links(datasette, found, database)
+    return [{"href": links.to(), "label": "edison: results as pages"}]
+
+
+def _links(datasette: Any, found: list[Attached], database: str) -> Links:
+    return Links(datasette.urls.path, database, several=found[0].name != database)
+
+
+def _view(route: Route) -> View:
+    async def view(datasette: Any, request: Any) -> Any:
+        return await _answer(datasette, request, route)
+
+    return view
+
+
+async def _answer(datasette: Any, request: Any, route: Route) -> Any:
+    args = Args(dict(_pairs(request)))
+    found = await attached_to(datasette)
+    place = next((each for each in found if args.text("db") in ("", each.name)), None)
+    if place is None:
+        raise NotFound("no results of edison are attached")
+    await _refuse_strangers(datasette, request, place)
+    links = _links(datasette, found, place.name)
+
+    def looked(connection: sqlite3.Connection) -> Any:
+        if not is_current(connection):
+            return Page("other_version", "Results of another version")
+        look = Look(
+            connection=connection,
+            path=dict(request.url_vars),
+            args=args,
+            links=links,
+            root=place.root,
+            now=times.now(),
+            immutable=not place.mutable,
+        )
+        return route.view(look)
+
+    status = 200
+    try:
+        page = await datasette.get_database(place.name).execute_fn(_one_state(looked))
+    except EdisonError as error:
+        status = 404
+        page = Page("missing", "Not there", {"message": error.message, "hint": error.hint})
+    if isinstance(page, Page):
+        return await _html(datasette, request, links, page, status)
+    return _data(page, route)
+
+
+def _pairs(request: Any) -> list[tuple[str, list[str]]]:
+    return [(key, request.args.getlist(key)) for key in request.args]
+
+
+def _one_state(
+    looked: Callable[[sqlite3.Connection], Any],
+) -> Callable[[sqlite3.Connection], Any]:
+    """Return a function that sees one state of the file, in plain tuples, and cannot write."""
+
+    def inner(connection: sqlite3.Connection) -> Any:
+        factory = connection.row_factory
+        connection.row_factory = None
+        connection.execute("pragma query_only = 1")
+        connection.execute("begin")
+        try:
+            return looked(connection)
+        finally:
+            connection.rollback()
+            connection.row_factory = factory
+
+    return inner
+
+
+async def _refuse_strangers(datasette: Any, request: Any, place: Attached) -> None:
+    """Refuse whoever may not see the database in Datasette either."""
+    if hasattr(datasette, "permission_allowed"):  # 0.65
+        allowed = await datasette.permission_allowed(
+            request.actor, "view-database", place.name, default=True
+        )
+    else:
+        from datasette.resources import DatabaseResource  # 1.0
+
+        allowed = await datasette.allowed(
+            action="view-database", resource=DatabaseResource(place.name), actor=request.actor
+        )
+    if not allowed:
+        raise Forbidden("view-database")
+
+
+async def _html(datasette: Any, request: Any, links: Links, page: Page, status: int) -> Any:
+    context = {
+        "page": page,
+        "to": links.to,
+        "raw": links.raw,
+        "database": links.database,
+        "show": shown,
+        "ui": components,
+        "areas": AREAS,
+        "asset": lambda name: asset_address(links, name),
+        **page.shown,
+    }
+    # Only what the templates are given is theirs: Datasette adds `urls`, `request` and the like.
+    body = await datasette.render_template(f"edison/{page.template}.html", context, request)
+    return Response.html(body, status=status, headers=dict(PAGE_HEADERS))
+
+
+def _data(value: Any, route: Route) -> Any:
+    headers = dict(PAGE_HEADERS)
+    if isinstance(value, dict):
+        status = int(value.pop("_status", 200))
+        body = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        return Response(
+            body, status=status, content_type="application/json; charset=utf-8", headers=headers
+        )
+    return Response(value, content_type=route.content_type, headers=headers)

@@ -1,0 +1,95 @@
+"""Which of the attached databases hold results of ours, and which project do they belong to?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from edison_ci.frozen import dataclass
+from edison_ci.store.database import migrations, version_of
+from edison_ci.store.header import APPLICATION_ID
+
+if TYPE_CHECKING:
+    import sqlite3
+
+PROJECT_FILE = "edison.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What `edison serve` knows and Datasette does not."""
+
+    root: Path
+    """The project whose results are served."""
+    hosts: frozenset[str]
+    """Names by which browsers may call us; a page of another site that got hold of our address
+    under a name of its own (DNS rebinding) is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A database with results."""
+
+    name: str
+    """As Datasette calls it."""
+    path: Path | None
+    mutable: bool
+    root: Path | None
+    """The project that it lies in, if that is here too: prompts and cases are files."""
+
+
+_served: WeakKeyDictionary[Any, Served] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[str, Attached]] = WeakKeyDictionary()
+
+
+def serve_with(datasette: Any, served: Served) -> None:
+    """Remember what a Datasette of ours was started with."""
+    _served[datasette] = served
+
+
+def served_by(datasette: Any) -> Served | None:
+    """Return what a Datasette was started with; None if somebody else started it."""
+    return _served.get(datasette)
+
+
+async def attached_to(datasette: Any) -> list[Attached]:
+    """Return the databases that are ours, in the order in which they were named."""
+    known = _known.setdefault(datasette, {})
+    found = []
+    for name, database in datasette.databases.items():
+        new = name not in known and not database.is_memory and not name.startswith("_")
+        if new and await database.execute_fn(is_ours):
+            known[name] = _attached(datasette, name, database)
+        if name in known:
+            found.append(known[name])
+    return found
+
+
+def is_ours(connection: sqlite3.Connection) -> bool:
+    """Whether a database says that it holds our results."""
+    return bool(connection.execute("pragma application_id").fetchone()[0] == APPLICATION_ID)
+
+
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Whether a database has the tables that these pages know."""
+    return version_of(connection) == len(migrations())
+
+
+def _attached(datasette: Any, name: str, database: Any) -> Attached:
+    path = Path(database.path) if database.path else None
+    served = served_by(datasette)
+    return Attached(
+        name=name,
+        path=path,
+        mutable=bool(database.is_mutable),
+        root=served.root if served else _project_around(path),
+    )
+
+
+def _project_around(path: Path | None) -> Path | None:
+    """Return the project in whose `.edison` folder a file lies."""
+    if path is None or path.absolute().parent.name != ".edison":
+        return None
+    root = path.absolute().parent.parent
+    return root if (root / PROJECT_FILE).is_file() else None

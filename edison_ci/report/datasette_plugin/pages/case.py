@@ -1,0 +1,120 @@
+"""The page of a case: what did each model answer, side by side?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.documents.secret_text import redacted
+from edison_ci.errors import UsageError
+from edison_ci.execute.explaining import Explained, explain
+from edison_ci.frozen import dataclass
+from edison_ci.report.datasette_plugin.differences import word_diff
+from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
+from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID, Sibling, facts_of
+from edison_ci.report.datasette_plugin.pages.run import crumbs_of
+from edison_ci.report.datasette_plugin.runs import marks_of, run_named
+from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.store.runs import find_cell
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.report.markup import Html
+    from edison_ci.store.runs import Run
+
+MOST = 4
+"""Answers beside each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An answer that is shown beside others."""
+
+    about: Sibling
+    known: Explained
+    text: str
+    changes: Html | None
+    """In which words it differs from the first; None for the first, or if nobody asked."""
+
+
+def case(look: Look) -> Page:
+    """Return up to four answers to a case beside each other."""
+    run = run_named(look, look.path["run"])
+    name = look.args.text("case")
+    siblings = _answers(look.connection, run, name)
+    if not siblings:
+        raise UsageError(f"run {run.id} has no case {name!r}", hint="see the grid of the run")
+    picked = _picked(siblings, look.args.texts("pick"))
+    differ = look.args.flag("diff")
+    shown = _beside(look, run, picked, differ=differ)
+
+    def again(**changes: Any) -> str:
+        kept = {"case": name, "pick": look.args.texts("pick"), "diff": differ}
+        return look.links.to("run", run.id, "case", **{**kept, **changes})
+
+    return Page(
+        "case",
+        f"{name}, {run.experiment}",
+        {
+            "run": run,
+            "case": name,
+            "marks": marks_of(run),
+            "siblings": siblings,
+            "picked": {each.id for each in picked},
+            "beside": shown,
+            "asked": next((each.known.case for each in shown if each.known.case), None),
+            "facts": facts_of(look.connection, run.id, name),
+            "differ": differ,
+            "again": again,
+            "most": MOST,
+            "before": _neighbour(look.connection, run, name, "<", "desc"),
+            "after": _neighbour(look.connection, run, name, ">", "asc"),
+        },
+        crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
+        area="home",
+    )
+
+
+def _answers(connection: sqlite3.Connection, run: Run, name: str) -> list[Sibling]:
+    rows = connection.execute(
+        "select id, side, prompt, version, model, draw, status, composite, passed from cell "
+        "where run_id = ? and case_id = ? order by side desc, prompt, model, draw",
+        (run.id, name),
+    )
+    return [Sibling(*row) for row in rows]
+
+
+def _picked(siblings: list[Sibling], wanted: list[str]) -> list[Sibling]:
+    """Return the answers that were picked; else the first draw of each prompt, model and side."""
+    chosen = [each for each in siblings if each.id[:SHOWN_ID] in wanted]
+    if not chosen:
+        chosen = [each for each in siblings if each.draw == 0]
+    if len(chosen) == 1:  # nothing to compare it with but a further draw
+        chosen = siblings
+    return chosen[:MOST]
+
+
+def _beside(look: Look, run: Run, picked: list[Sibling], *, differ: bool) -> list[Beside]:
+    project = project_of(look)
+    usable = project if searchable(project, run.experiment) else None
+    found: list[Beside] = []
+    for position, each in enumerate(picked):
+        # The case is the same for all of them, and reading it takes time.
+        source = usable if position == 0 else None
+        known = explain(look.connection, source, run, find_cell(look.connection, run.id, each.id))
+        output = known.output
+        text = redacted(output.raw if output.malformed else output.text) if output else ""
+        changes = word_diff(found[0].text, text) if differ and found else None
+        found.append(Beside(each, known, text, changes))
+    return found
+
+
+def _neighbour(
+    connection: sqlite3.Connection, run: Run, name: str, sign: str, order: str
+) -> str | None:
+    row = connection.execute(
+        f"select case_id from run_case where run_id = ? and case_id {sign} ? "
+        f"order by case_id {order} limit 1",
+        (run.id, name),
+    ).fetchone()
+    return None if row is None else str(row[0])

@@ -1,0 +1,88 @@
+"""The page of an experiment: is it getting better, and with which model?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.decide.series import Point, points_of
+from edison_ci.errors import UsageError
+from edison_ci.names import did_you_mean
+from edison_ci.report.charts.trend import Moment, Series, Trend, trend
+from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
+from edison_ci.report.datasette_plugin.runs import count_of, experiments, ids_of, run_lines
+from edison_ci.report.datasette_plugin.sums import objective_of, sums_by_model
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.report.charts.drawing import Drawing
+
+_IN_TREND = 40
+
+
+def experiment(look: Look) -> Page:
+    """Return how an experiment stands: its newest numbers, their trend, its models and runs."""
+    name = named(look)
+    points = points_of(look.connection, name, most=_IN_TREND)
+    paging = Paging.of(look.args, count_of(look.connection, name))
+    newest = find_run(look.connection, name)
+    last = points[-1] if points else None
+    return Page(
+        "experiment",
+        name,
+        {
+            "experiment": name,
+            "objective": objective_of(newest.snapshot, name),
+            "newest": newest,
+            "last": last,
+            "before": _before(points),
+            "labels": last.run.labels if last else {},
+            "models": sums_by_model(look.connection, last.run.id) if last else [],
+            "trend": _trend(points) if len(points) > 1 else None,
+            "changes": [point for point in points if point.changed],
+            "runs": run_lines(look, ids_of(look.connection, name, most=paging.per_page,
+                                           offset=paging.offset)),
+            "paging": paging,
+        },
+        crumbs=(Crumb("Experiments", look.links.to()),),
+        area="home",
+    )  # fmt: skip
+
+
+def named(look: Look) -> str:
+    """Return the experiment that the address names; one that never ran is refused."""
+    wanted, known = look.path["experiment"], experiments(look.connection)
+    if wanted not in known:
+        hint = did_you_mean(wanted, known, label="experiments")
+        raise UsageError(f"no run of an experiment {wanted!r} is stored", hint=hint)
+    return wanted
+
+
+def _before(points: Sequence[Point]) -> Point | None:
+    """Return the run before the last one, if the two were measured alike."""
+    alike = len(points) > 1 and not points[-1].changed
+    return points[-2] if alike else None
+
+
+def _trend(points: Sequence[Point]) -> Drawing:
+    moments = tuple(_moment(index, point) for index, point in enumerate(points))
+    return trend(
+        Trend(
+            title="Score of each whole run, with its 95% interval",
+            series=(Series("score", moments),),
+            width=960,
+        )
+    )
+
+
+def _moment(index: int, point: Point) -> Moment:
+    found = point.composite
+    return Moment(
+        at=float(index),  # runs come in bursts: time would hide most of them behind each other
+        label=point.run.created_at[:10],
+        value=None if found is None else found.estimate,
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        note=f"changed: {', '.join(point.changed)}" if point.changed else "",
+    )

@@ -1,0 +1,71 @@
+"""How far is a run that goes on, or that stopped?"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.frozen import dataclass
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last that a runner said of itself."""
+
+    seq: int
+    """Number of the newest event."""
+    time: str
+    done: int
+    total: int
+    cells: Mapping[str, int]
+    by_model: Mapping[str, int]
+    cost_microusd: int
+    seconds: float | None
+
+    @property
+    def share(self) -> float:
+        """The part that is done."""
+        return self.done / self.total if self.total else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a page that follows the run."""
+        return {
+            "seq": self.seq,
+            "time": self.time,
+            "done": self.done,
+            "total": self.total,
+            "cells": dict(self.cells),
+            "by_model": dict(self.by_model),
+            "cost_microusd": self.cost_microusd,
+            "seconds": self.seconds,
+        }
+
+
+def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
+    """Return how far a run is, as it was told last."""
+    newest = connection.execute(
+        "select seq, time from event where run_id = ? order by seq desc limit 1", (run.id,)
+    ).fetchone()
+    row = connection.execute(
+        "select data from event where run_id = ? and type in ('run:progress', 'run:completed') "
+        "order by seq desc limit 1",
+        (run.id,),
+    ).fetchone()
+    data = json.loads(row[0]) if row else {}
+    seq, time = newest or (0, run.created_at)
+    return Progress(
+        seq=seq,
+        time=time,
+        done=int(data.get("done", 0)),
+        total=int(data.get("total", run.cells_planned)),
+        cells=data.get("cells", {}),
+        by_model=data.get("by_model", {}),
+        cost_microusd=int(data.get("cost_microusd", 0)),
+        seconds=data.get("seconds"),
+    )

@@ -1,0 +1,87 @@
+"""Which runs are there, and what is each of them in a line?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edison_ci.frozen import dataclass
+from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
+from edison_ci.store.owners import is_alive
+from edison_ci.store.runs import Run, find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.report.datasette_plugin.looking import Look
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run as lists show it."""
+
+    run: Run
+    sums: Sums | None
+    """None before it ended."""
+    cost_microusd: int
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What keeps its numbers from being evidence."""
+        return marks_of(self.run)
+
+
+def marks_of(run: Run) -> tuple[str, ...]:
+    """Return what keeps the numbers of a run from being evidence."""
+    marks = (
+        ("simulated", run.simulated),
+        ("replayed", run.trigger == "replay"),
+        ("part of the cases", run.partial),
+    )
+    return tuple(word for word, on in marks if on)
+
+
+def run_named(look: Look, wanted: str) -> Run:
+    """Return a run by id, `latest` or experiment; one whose process died is paused."""
+    return seen(look, find_run(look.connection, wanted))
+
+
+def seen(look: Look, run: Run) -> Run:
+    """Return a run as it really is, as far as the locks of its project are at hand."""
+    if look.root is None:
+        return run
+    locks = look.root / ".edison" / "locks"
+    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+def run_lines(look: Look, ids: list[str]) -> list[RunLine]:
+    """Return runs as lists show them."""
+    found = []
+    for run_id in ids:
+        run = seen(look, find_run(look.connection, run_id))
+        sums = sums_of_run(look.connection, run.id)
+        found.append(RunLine(run, sums, run_cost(look.connection, run.id)))
+    return found
+
+
+def experiments(connection: sqlite3.Connection) -> list[str]:
+    """Return every experiment that was ever run, by name."""
+    rows = connection.execute("select distinct experiment from run order by 1")
+    return [name for (name,) in rows]
+
+
+def ids_of(
+    connection: sqlite3.Connection, experiment: str, *, most: int, offset: int = 0
+) -> list[str]:
+    """Return runs of an experiment, newest first."""
+    rows = connection.execute(
+        "select id from run where experiment = ? order by created_at desc, rowid desc "
+        "limit ? offset ?",
+        (experiment, most, offset),
+    )
+    return [run_id for (run_id,) in rows]
+
+
+def count_of(connection: sqlite3.Connection, experiment: str) -> int:
+    """Return how many runs an experiment has."""
+    row = connection.execute("select count(*) from run where experiment = ?", (experiment,))
+    return int(row.fetchone()[0])

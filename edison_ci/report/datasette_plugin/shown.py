@@ -1,0 +1,126 @@
+"""How do numbers, times and words look on a page?
+
+Estimates and their intervals are separate texts, so that columns of them line up.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+from edison_ci.documents.secret_text import redacted
+from edison_ci.harmless import lines
+
+NOTHING = "\N{EN DASH}"
+
+
+def points(value: float | None) -> str:
+    """Return a score in points out of 100."""
+    return NOTHING if value is None else f"{100 * value:.1f}"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Return a share."""
+    return NOTHING if value is None else f"{100 * value:.{digits}f}%"
+
+
+def span(low: float | None, high: float | None, digits: int = 1) -> str:
+    """Return an interval, in points or percent."""
+    if low is None or high is None:
+        return ""
+    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f}"
+
+
+def signed(value: float | None) -> str:
+    """Return a change in points."""
+    if value is None:
+        return NOTHING
+    return f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def signed_span(low: float | None, high: float | None) -> str:
+    """Return the interval of a change, in points."""
+    return "" if low is None or high is None else f"{signed(low)} to {signed(high)}"
+
+
+def dollars(microusd: float | None) -> str:
+    """Return an amount of money; small ones with more digits."""
+    if microusd is None:
+        return NOTHING
+    if microusd == 0:
+        return "$0"
+    if microusd < 10_000:
+        return f"${microusd / 1e6:.6f}"
+    return f"${microusd / 1e6:,.4f}" if microusd < 1_000_000 else f"${microusd / 1e6:,.2f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return a latency."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+
+
+def count(value: int | None) -> str:
+    """Return a whole number."""
+    return NOTHING if value is None else f"{value:,}"
+
+
+def counted(value: int, word: str) -> str:
+    """Return a number with its noun."""
+    return f"{value:,} {word}{'' if value == 1 else 's'}"
+
+
+def chance(value: float | None) -> str:
+    """Return a p-value."""
+    if value is None:
+        return NOTHING
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def when(time: str | None) -> str:
+    """Return a stored time as people read it, in UTC."""
+    return NOTHING if not time else time[:16].replace("T", " ")
+
+
+def day(time: str | None) -> str:
+    """Return the day of a stored time."""
+    return NOTHING if not time else time[:10]
+
+
+def lasted(begun: str, ended: str | None) -> str:
+    """Return how long something took."""
+    if ended is None:
+        return NOTHING
+    took = dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(begun)
+    seconds = max(took.total_seconds(), 0)
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def text(value: str | None) -> str:
+    """Return what a model or a person wrote: secrets cut, what hides or turns text spelt out."""
+    return lines(value or "")
+
+
+def words(found: str | None) -> str:
+    """Return the same for a box of its own, which spells out itself what is hidden."""
+    return redacted(found or "")
+
+
+def plain(found: Any) -> str:
+    """Return a value of a case or an answer as text."""
+    return found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def short(found: str, most: int = 120) -> str:
+    """Return the beginning of a text, on one line."""
+    line = " ".join(text(found).split())
+    return line if len(line) <= most else f"{line[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def version(found: str) -> str:
+    """Return the hash of a prompt as people see it."""
+    return found[:8]

@@ -1,0 +1,68 @@
+// What makes pages smoother; every page works without it.
+(() => {
+  "use strict";
+  const body = document.body;
+  const typing = (node) => node.matches("input, select, textarea, [contenteditable]");
+  const go = (address) => { if (address) window.location.assign(address); };
+  const follow = (rel) => go(document.querySelector(`a[rel="${rel}"]`)?.href);
+
+  // Filters apply when they change; the button is for whoever has no scripts.
+  for (const form of document.querySelectorAll("form[data-auto]")) {
+    form.addEventListener("change", (event) => {
+      if (event.target.matches("select, input[type=checkbox]")) form.requestSubmit();
+    });
+    // Addresses stay short: what is empty is not sent.
+    form.addEventListener("submit", () => {
+      for (const field of form.querySelectorAll("input[name], select[name]")) {
+        if (!field.value) field.disabled = true;
+      }
+    });
+  }
+  window.addEventListener("pageshow", () => {
+    for (const field of document.querySelectorAll("form[data-auto] [disabled]")) field.disabled = false;
+  });
+
+  // Rows by keyboard.
+  const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a"));
+  const step = (by) => {
+    const all = rows();
+    if (!all.length) return;
+    const now = all.findIndex((row) => row.contains(document.activeElement));
+    const next = now < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(now + by, 0), all.length - 1);
+    all[next].querySelector("a").focus();
+  };
+  let before = "";
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    const key = event.key;
+    if (before === "g" && key === "h") go(body.dataset.home);
+    else if (key === "?") go(body.dataset.help);
+    else if (key === "/") {
+      const search = document.querySelector("input[type=search]");
+      if (search) { search.focus(); event.preventDefault(); }
+    }
+    else if (key === "j") step(1);
+    else if (key === "k") step(-1);
+    else if (key === "n") follow("next");
+    else if (key === "p") follow("prev");
+    else if (key === "u") go(body.dataset.up);
+    before = key;
+  });
+
+  // Copying what a model wrote, as text.
+  for (const box of document.querySelectorAll("[data-copy]")) {
+    const text = box.querySelector("pre");
+    const label = box.querySelector(".text-box-label");
+    if (!text || !label || !navigator.clipboard) continue;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "button";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+    label.append(button);
+  }
+})();

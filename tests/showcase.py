@@ -1,0 +1,173 @@
+"""Makes a project whose results have something of everything, by real runs of the simulator.
+
+    python -m tests.showcase FOLDER
+
+The tests of pages read them, and so does whoever wants to look at every page that is not empty.
+Some cases are hostile: their names, tags and texts try to become markup, script or addresses, and
+the simulator repeats them in its answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+EXPERIMENT = "support-reply"
+PROBE = "<img src=x onerror=\"document.title='PWNED'\"><script>document.title='PWNED'</script>"
+"""What would change the title of a page that takes it for markup."""
+HOSTILE: tuple[dict[str, Any], ...] = (
+    {
+        "id": "<script>alert(1)</script>",
+        "input": {"customer_name": PROBE, "message": f"{PROBE} {{{{7*7}}}} ${{7*7}} <%= 7*7 %>"},
+        "expected": "30 days",
+        "tags": ['"><svg onload=alert(1)>', "hostile"],
+    },
+    {
+        "id": "javascript:alert(1)//?a=1&b=2#c%3Cscript",
+        "input": {"customer_name": "Ada", "message": "[click](javascript:alert(1)) \u202egnp.exe"},
+        "expected": "</pre></td></table><h1>out</h1>",
+        "tags": ["hostile"],
+    },
+    {
+        "id": "مرحبا بالعالم",
+        "input": {"customer_name": "ليلى", "message": "أين طلبي رقم 12؟ وصلني إشعار قبل أسبوع."},
+        "expected": "30",
+        "tags": ["multilingual"],
+    },
+    {
+        "id": "huge-message",
+        "input": {"customer_name": "Bo", "message": "Where is my parcel? " * 400},
+        "expected": "parcel",
+        "tags": ["long"],
+    },
+)
+_POLICY = "Unused items can be returned within 30 days of delivery. The customer needs no reason."
+_MODELS = """\
+version: 1
+small: {provider: sim, model: small, price: {in: 0.4, out: 1.6}}
+large: {provider: sim, model: large, price: {in: 2.5, out: 10}}
+faulty: {provider: sim, model: small, options: {error_rate: 0.3, seed: 4}, price: {in: 1, out: 4},
+  params: {temperature: 0.5}, limits: {attempts: 1}}
+judge: {provider: sim, model: judge, price: {in: 0.1, out: 0.4}}
+strict: {provider: sim, model: judge, options: {noise: 0.2, seed: 7}, price: {in: 0.1, out: 0.4}}
+refiner: {provider: sim, model: refiner}
+"""
+
+
+@dataclass(frozen=True)
+class Showcase:
+    """The project that is being made."""
+
+    path: Path
+
+    def edison(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
+        """Run a command; another end than expected is an error with all that was said."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "edison_ci", *words],
+            cwd=self.path,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode not in codes:
+            raise RuntimeError(f"edison {' '.join(words)}: {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def git(self, *words: str) -> None:
+        subprocess.run(
+            ["git", *words], cwd=self.path, env=_environment(), check=True, capture_output=True
+        )
+
+    def edit(self, name: str, *changes: tuple[str, str]) -> None:
+        """Replace texts in a file; each must be there."""
+        target = self.path / name
+        text = target.read_text(encoding="utf-8")
+        for old, new in changes:
+            assert old in text, f"{old!r} is not in {name}"
+            text = text.replace(old, new, 1)
+        target.write_text(text, encoding="utf-8")
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what says that we are in a job, or somebody else."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("EDISON_", "GITHUB_", "GIT_"))}
+
+
+def build(path: Path) -> None:
+    """Make the project in a folder that is not there yet."""
+    shutil.copytree(ROOT / "examples" / "customer-support", path)
+    made = Showcase(path)
+    _write(made)
+    made.git("init", "-q", "-b", "main")
+    made.git("config", "user.email", "ada@example.com")
+    made.git("config", "user.name", "Ada Example")
+    made.git("add", "-A")
+    made.git("commit", "-q", "-m", "Start")
+    made.edison("run", EXPERIMENT, "--yes", codes=(0, 1))
+    made.edit("prompts/support-reply.md", ("# user", _MORE + "\n# user"))
+    made.git("checkout", "-q", "-b", "better")
+    made.git("commit", "-qam", "Ask for warmth and a next step")
+    made.edison("run", EXPERIMENT, "--against", "main", "--yes", codes=(0, 1))
+    _people(made)
+    _failing(made)
+
+
+_MORE = (
+    "Name the customer's problem in your first sentence, in your own words. State the one fact of "
+    "the policy that settles it, and the next step. Promise nothing else.\n"
+)
+
+
+def _write(made: Showcase) -> None:
+    golden = made.path / "datasets" / "golden.jsonl"
+    rows = golden.read_text(encoding="utf-8").splitlines()[:16]
+    hostile = [
+        json.dumps({**case, "input": {**case["input"], "policy": _POLICY}}, ensure_ascii=False)
+        for case in HOSTILE
+    ]
+    golden.write_text("\n".join([*rows, *hostile]) + "\n", encoding="utf-8")
+    adversarial = made.path / "datasets" / "adversarial.jsonl"
+    few = adversarial.read_text(encoding="utf-8").splitlines()[:4]
+    adversarial.write_text("\n".join(few) + "\n", encoding="utf-8")
+    (made.path / "models.yaml").write_text(_MODELS, encoding="utf-8")
+    made.edit(
+        f"experiments/{EXPERIMENT}.yaml",
+        ("models: [small] ", "models: [small, large] "),
+        ("draws: 1 ", "draws: 2 "),
+        ("pointwise: [judge]", "pointwise: [judge, strict]\n  pairwise: {by: judge}"),
+        ("at_least: 30%", "at_least: 90%"),
+    )
+    flaky = (made.path / f"experiments/{EXPERIMENT}.yaml").read_text(encoding="utf-8")
+    flaky = flaky.replace(f"experiment: {EXPERIMENT}", "experiment: unreliable")
+    flaky = flaky.replace("models: [small, large]", "models: [faulty]")
+    flaky = flaky.replace("draws: 2", "draws: 1")
+    (made.path / "experiments/unreliable.yaml").write_text(flaky, encoding="utf-8")
+
+
+def _people(made: Showcase) -> None:
+    """Let people grade, flag and set aside; let judges say what they think of the questions."""
+    for grade, note in (("up", "kind and right"), ("down", PROBE), ("down", "promises too much")):
+        made.edison("grade", EXPERIMENT, "--next", "--grade", grade, "--note", note)
+    made.edison("grade", EXPERIMENT, "--next", "--grade", "up", "--flag", "--note", "look again")
+    made.edison("dataset", "judge", EXPERIMENT, "--by", "judge", "--by", "strict", "--yes")
+    made.edison("quarantine", "add", EXPERIMENT, "return-how", "--reason", "judges disagree")
+    made.edison("cache", "clear", "--older-than", "3650d", "--yes", codes=(0, 2))
+
+
+def _failing(made: Showcase) -> None:
+    """Run what fails in part, and what stops half-way."""
+    made.edison("run", "unreliable", "--yes", codes=(0, 1, 3))
+    made.edison("run", EXPERIMENT, "--no-cache", "--budget", "0.001", "--yes", codes=(4,))
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))
