@@ -7,6 +7,7 @@
     ├── BusyError             2     the experiment is being run by another process
     ├── RoleError             2     whoever asks has no role that allows it
     ├── StoreError            3     the results file could not be read or written
+    ├── IncompleteRun         3     shards of a run are missing, or not finished
     ├── CallFailed            3     a model did not answer
     └── ForgeError            3     GitHub refused, was not there, or could not be understood
 
@@ -152,6 +153,13 @@ class StoreError(EdisonError):
 
     exit_code = ExitCode.NOT_MEASURED
     code = "store"
+
+
+class IncompleteRun(EdisonError):
+    """Parts of a run are not there, so nothing can be said of the whole."""
+
+    exit_code = ExitCode.NOT_MEASURED
+    code = "incomplete"
 
 
 class CallFailed(EdisonError):

@@ -44,6 +44,7 @@ COMMANDS = {
     "watch": Entry("Run", "status:watch", "Follow a run that goes on elsewhere."),
     "pause": Entry("Run", "status:pause", "Stop a run so that it can go on later."),
     "cancel": Entry("Run", "status:cancel", "Stop a run for good."),
+    "merge": Entry("Run", "merge:merge", "Put the shards of a run together, and decide."),
     "rerun": Entry("Run", "try_one:rerun", "Buy a further answer to one cell."),
     "compare": Entry("Decide", "compare:compare", "Say whether B is better than A."),
     "ab": Entry("Decide", "compare:ab", "Say which of two prompts is better."),

@@ -190,6 +190,11 @@ def _require_ended(run: Run) -> None:
             f"run {run.id} is {run.status}: its cells are not all there",
             hint=f"go on with it: edison resume {run.id}",
         )
+    if run.shard is not None:
+        raise UsageError(
+            f"run {run.id} is shard {run.shard}: gates decide on all shards together",
+            hint="put them together: edison merge SHARD.db...",
+        )
 
 
 def _tell_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateRow]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from edison_ci.cli.against import match_again
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.run import Asking, Table
+from edison_ci.cli.sessions import Asking, Table
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.told import document, told_of

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.against import Match, match_again, matches
+from edison_ci.cli.against import match_again, matches
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.rounds import stamps, wait_for_a_change
+from edison_ci.cli.sessions import Asking, Table
 from edison_ci.cli.summary import show_run
-from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.terminal import Terminal, counted
 from edison_ci.cli.told import Told, document, told_of
-from edison_ci.cli.tools import require, tools_for
-from edison_ci.cli.trusting import on_terms_of_base
+from edison_ci.cli.tools import require
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.orders import Ended, RunOptions, options_of
-from edison_ci.execute.session import Session
 from edison_ci.frozen import dataclass
 from edison_ci.plan.impact import impact_since
 from edison_ci.plan.selection import Selection
@@ -37,14 +33,12 @@ from edison_ci.store.ledger import Cap, booked
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from edison_ci.cli.reporting import Asked
-    from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
 
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
-_ASK_ABOVE_MICROUSD = 1_000_000
 # Loaded late: reports need more of the statistics than a run does.
 _asked = later("edison_ci.cli.reporting:asked")
 
@@ -199,11 +193,10 @@ def evaluated(state: State, terminal: Terminal, project: Project, order: Order) 
     ended: list[Ended] = []
     for experiment in order.experiments:
         for match in matches(terminal, project, experiment, given["against"]):
-            with table.session(match) as session:
-                ended.append(session.run(_within(project, options, ended)))
-            if given["record"]:
+            ended += table.runs(match, _within(project, options, ended))
+            if given["record"] and ended:
                 _record(terminal, project, ended[-1].run_id, given["record"])
-        if ended[-1].exit_code is ExitCode.PAUSED:
+        if ended and ended[-1].exit_code is ExitCode.PAUSED:
             break  # whoever stopped this one did not mean the next one to start
     return ended
 
@@ -265,57 +258,6 @@ def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
     return [e for e in project.experiments.values() if not e.file.archived]
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Looks at a plan before anything is sent."""
-
-    terminal: Terminal
-    yes: bool = True
-    strict: bool = False
-    replay: bool = False
-    """Whether answers come from a recording, which needs neither keys nor prices."""
-
-    def __call__(self, plan: Plan) -> None:
-        """Refuse what a run would stumble over; ask before it costs more than a little."""
-        terminal = self.terminal
-        terminal.warnings(plan.warnings)
-        unready = [] if self.replay else plan.unready
-        problems = [_problem("models.yaml", blocker) for blocker in unready]
-        problems += [_problem(f"experiments/{plan.experiment}", b) for b in plan.refusals]
-        if problems:
-            raise ConfigError(problems)
-        if self.strict and plan.skipped:
-            said = f"{counted(plan.skipped, 'cell')} would be skipped, and --strict forbids it"
-            raise UsageError(said, hint="complete the cases, or use the filter default")
-        mark = (Ink("  simulated", ODD),) if plan.simulated else ()
-        terminal.note(
-            Ink(plan.experiment, bold=True),
-            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
-            *mark,
-        )
-        cost = plan.cost_microusd
-        if cost is None or cost.high <= _ASK_ABOVE_MICROUSD or self.yes:
-            return
-        spent = f"{dollars(cost.low)} to {dollars(cost.high)}"
-        if sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json:
-            click.confirm(f"It may cost {spent}. Go on?", abort=True, err=True)
-        else:
-            terminal.note(f"it may cost {spent}")
-
-
-def _range(plan: Plan) -> str:
-    """Say how many calls a run makes that stops when it is clear."""
-    if plan.looks is None:
-        return ""
-    why = "more_draws" if plan.looks == "draws" else "adaptive_sampling"
-    return f"; {plan.fewest_calls:,} to {plan.calls:,} calls ({why})"
-
-
-def _problem(file: str, blocker: str) -> Problem:
-    what, _, hint = blocker.partition(": ")
-    return Problem(Location(file), "blocked", what, hint)
-
-
 def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> None:
     reader = open_reader(project.root / project.file.results)
     try:
@@ -323,39 +265,6 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
     finally:
         reader.close()
     terminal.note(f"{counted(count, 'answer')} recorded in {path}")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Makes sessions that talk to the person at the terminal."""
-
-    state: State
-    asking: Asking
-    recording: ReplayProvider | None = None
-
-    @contextlib.contextmanager
-    def session(self, match: Match) -> Iterator[Session]:
-        """Yield the session of one run, and take its progress off the screen in the end."""
-        state, recording = self.state, self.recording
-        plain = state.json or state.no_color
-        display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
-        tools = tools_for(state, match.project)
-        if recording is not None:
-            tools = dataclasses.replace(tools, provider_for=lambda _: recording)
-        tools = dataclasses.replace(
-            tools,
-            on_plan=self.asking,
-            on_progress=display.progress,
-            on_alert=display.alert,
-            on_look=display.look,
-            on_wait=display.waiting,
-            on_stop=display.stopping,
-        )
-        try:
-            project = on_terms_of_base(match.project)
-            yield Session(project, match.experiment, tools, against=match.against)
-        finally:
-            display.clear()
 
 
 def finish(

@@ -103,7 +103,8 @@ def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
 
 def _marks(run: Run) -> str:
     """Return what keeps a run from being evidence."""
-    marks = [word for word, on in (("simulated", run.simulated), ("part", run.partial)) if on]
+    part = "part" if run.shard is None else f"shard {run.shard}"
+    marks = [word for word, on in (("simulated", run.simulated), (part, run.partial)) if on]
     if material_of(run) == "base":
         marks.append(f"material of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""

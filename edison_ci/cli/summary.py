@@ -11,6 +11,7 @@ from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
 from edison_ci.decide.rows import stopped_sentence
 from edison_ci.execute.changes import kept_snapshot, material_of
+from edison_ci.execute.gatekeeping import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +48,8 @@ def show_run(
     show_people(terminal, summary.people, points, rate)
     _counts(terminal, summary)
     _gates(terminal, rows, weak)
+    if run.shard is not None:
+        terminal.result(f"  {UNDECIDED}")
     for lane, reason in (closed or {}).items():
         terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
     terminal.result(f"  run {run.id}")
@@ -90,7 +93,8 @@ def _headline(terminal: Terminal, run: Run) -> None:
     marks = {
         "simulated": run.simulated,
         "replayed": run.trigger == "replay",
-        "part of the cases": run.partial,
+        f"shard {run.shard}": run.shard is not None,
+        "part of the cases": run.partial and run.shard is None,
         f"on the material of {run.base_ref}": material_of(run) == "base",
     }
     terminal.result(

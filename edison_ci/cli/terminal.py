@@ -120,11 +120,11 @@ class Terminal:
         else:
             self._list(problems, sys.stdout)
 
-    def failure(self, problem: Problem, exit_code: ExitCode) -> int:
-        """Print why the command failed; return its exit code."""
+    def failure(self, problem: Problem, exit_code: ExitCode, **more: Any) -> int:
+        """Print why the command failed, with `more` in JSON; return its exit code."""
         problem = _told(problem)
         if self._state.json:
-            self._failed(problem, exit_code)
+            self._failed(problem, exit_code, **more)
         else:
             place = f"{self.place(problem.where)}: " if problem.where.file else ""
             self._print(sys.stderr, (Ink("error:", BAD, bold=True), f" {place}{problem.message}"))

@@ -13,14 +13,40 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.frozen import dataclass
+from edison_ci.plan.fingerprint import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.execute.orders import Against, RunOptions
     from edison_ci.store.runs import Run
 
 _PRICE = "the price of "
+
+
+def planned_on(
+    project: Project,
+    sides: Mapping[str, Experiment],
+    options: RunOptions,
+    against: Against | None,
+) -> str:
+    """Return everything that a run depends on, as it is kept with it."""
+    told: dict[str, Any] = {}
+    for side, experiment in sides.items():
+        mark = "" if side == "head" else f"{side}: "
+        found = describe(project, options.selection.narrow(experiment))
+        told.update({f"{mark}{place}": value for place, value in found.items()})
+    chosen = {
+        "selection": options.selection.as_json(),
+        "reuse": options.reuse,
+        "allow_code": options.allow_code,
+        "regrade": options.regrade,
+        "budget_microusd": options.budget_microusd,
+        "against": against.as_json() if against is not None else None,
+    }
+    return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
 
 
 def kept_snapshot(run: Run) -> dict[str, Any]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     Ask = Callable[[Look | None], Conclusion | None]
 
+UNDECIDED = "Its gates do not decide: `edison merge` puts all shards together and decides."
+"""What is said of the gates of a shard."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gates:
@@ -64,8 +67,8 @@ class Gates:
         licence = RunLicence.of(work.project, self.experiment)
 
         def asked(look: Look | None = None) -> Conclusion | None:
-            if self.tools.decide is None or not self.all:
-                return None
+            if self.tools.decide is None or not self.all or work.selection.shard is not None:
+                return None  # what is true of a part need not be true of the whole
             question = Question(
                 run_id,
                 self.all,

@@ -31,6 +31,8 @@ class LaneSettings:
     clock: Clock
     newer_than: str
     """Time from which stored answers count."""
+    parts: int = 1
+    """Machines that share what the provider allows in a minute."""
 
 
 class Lanes:
@@ -59,8 +61,8 @@ class Lanes:
         budgeted = Budgeted(provider, self.purse, model=model.name, phase=phase, price=price)
         limits = LaneLimits(
             model.limits.concurrency,
-            model.limits.rpm,
-            model.limits.tpm,
+            self._share(model.limits.rpm),
+            self._share(model.limits.tpm),
             model.limits.attempts,
             model.limits.timeout_s,
         )
@@ -71,6 +73,9 @@ class Lanes:
         if isinstance(provider, ReplayProvider):
             lane = replace(lane, top=Replayed(provider, self.purse, model=model.name))
         return replace(lane, tally=self.tally)
+
+    def _share(self, a_minute: int | None) -> int | None:
+        return None if a_minute is None else max(a_minute // self._settings.parts, 1)
 
     def drain(self) -> None:
         """Ask for no more answers; calls that wait for their turn are given up unsent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.store.ledger import Cap, booked
@@ -37,6 +38,27 @@ def caps_of(
         limit = _microusd(monthly)
         caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))
     return tuple(caps)
+
+
+def shared(
+    connection: sqlite3.Connection, caps: Iterable[Cap], parts: int, run_id: str, now: str
+) -> tuple[Cap, ...]:
+    """Return the limits of one of several machines that know nothing of each other.
+
+    What was booked before the run counts in full; what is left is divided by their number.
+    """
+    return tuple(_share(connection, cap, parts, run_id, now[:10]) for cap in caps)
+
+
+def _share(connection: sqlite3.Connection, cap: Cap, parts: int, run_id: str, today: str) -> Cap:
+    all_of_it = booked(connection, cap, today)
+    own = booked(connection, replace(cap, scope=f"run:{run_id}"), today)
+    before = [total - mine for total, mine in zip(all_of_it, own, strict=True)]
+    limits = [
+        None if most is None else min(most, spent + max(most - spent, 0) // parts)
+        for most, spent in zip((cap.microusd, cap.tokens), before, strict=True)
+    ]
+    return replace(cap, microusd=limits[0], tokens=limits[1])
 
 
 def run_limit(caps: Iterable[Cap]) -> int | None:

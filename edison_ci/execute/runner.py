@@ -8,7 +8,6 @@ and stored before its worker takes the next one; what was stored is never asked 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter
 from dataclasses import field, replace
 from functools import partial
@@ -24,6 +23,7 @@ from edison_ci.providers.lane import Tally
 from edison_ci.providers.replay import Unrecorded
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.records import Request
+from edison_ci.store.naming import cell_id
 from edison_ci.store.runs import CellRow, is_done
 from edison_ci.templating import MissingValueError, RenderError
 
@@ -219,15 +219,8 @@ class Runner:
 
 def id_of_cell(run_id: str, task: Task) -> str:
     """Return the id that a cell has in a run."""
-    parts = (
-        run_id,
-        task.side,
-        task.prompt.id,
-        task.configuration.name,
-        task.case.id,
-        str(task.draw),
-    )
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    name = task.configuration.name
+    return cell_id(run_id, task.side, task.prompt.id, name, task.case.id, task.draw)
 
 
 def request_for(task: Task) -> Request:

@@ -21,14 +21,20 @@ from edison_ci import times
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.aggregating import rollups_of
 from edison_ci.execute.bulletin import Bulletin
-from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, repriced
+from edison_ci.execute.changes import (
+    KeptPrices,
+    changes,
+    kept_snapshot,
+    planned_on,
+    repriced,
+)
 from edison_ci.execute.ending import ending, steps, verdict_without_gates
 from edison_ci.execute.gatekeeping import Gates
 from edison_ci.execute.head_to_head import HeadToHead
 from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.looks import Desk, Looks, Rules
-from edison_ci.execute.money import caps_of, run_limit
+from edison_ci.execute.money import caps_of, run_limit, shared
 from edison_ci.execute.orders import Against, Ended, RunOptions, Tools, allowing_code
 from edison_ci.execute.pairing import Pairing
 from edison_ci.execute.provenance import commit_of
@@ -38,7 +44,6 @@ from edison_ci.execute.snapshot import kept_data
 from edison_ci.execute.stopping import Stop
 from edison_ci.execute.work import BASE, HEAD, Work
 from edison_ci.frozen import dataclass
-from edison_ci.plan.fingerprint import describe
 from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
@@ -75,7 +80,7 @@ LISTEN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class Held:
     """What a session holds while it runs."""
 
     run_id: str
@@ -154,9 +159,7 @@ class Session:
                     new = kept.marked(new)
                 writer.submit(start_run(new)).result()
             newer = self._newer_than(options, resumed)
-            held = _Held(
-                run_id, writer, reader, owner, project, plan, options, newer, resumed, kept
-            )
+            held = Held(run_id, writer, reader, owner, project, plan, options, newer, resumed, kept)
             return asyncio.run(self._execute(held))
 
     def _kept(self, project: Project, options: RunOptions, stack: ExitStack) -> KeptAnswers | None:
@@ -172,7 +175,7 @@ class Session:
         if resumed is None or resumed.plan_hash == plan.hash:
             return
         before = kept_snapshot(resumed)
-        changed = changes(before, json.loads(self._snapshot(options)))
+        changed = changes(before, json.loads(self.snapshot(options)))
         models = repriced(changed)
         if models and self._plan_at(before, options).hash == resumed.plan_hash:
             # What is booked stays as it is; new calls cost the new price.
@@ -197,21 +200,9 @@ class Session:
         plan = partial(bare_plan, project, selection=options.selection)
         return joined(plan(head, of="head"), plan(base, of="base"))
 
-    def _snapshot(self, options: RunOptions) -> str:
-        told: dict[str, Any] = {}
-        for side, experiment in self._sides.items():
-            mark = "" if side == HEAD else f"{side}: "
-            found = describe(self._project, options.selection.narrow(experiment))
-            told.update({f"{mark}{place}": value for place, value in found.items()})
-        chosen = {
-            "selection": options.selection.as_json(),
-            "reuse": options.reuse,
-            "allow_code": options.allow_code,
-            "regrade": options.regrade,
-            "budget_microusd": options.budget_microusd,
-            "against": self._against.as_json() if self._against is not None else None,
-        }
-        return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
+    def snapshot(self, options: RunOptions) -> str:
+        """Return everything that the run depends on, to be kept with it."""
+        return planned_on(self._project, self._sides, options, self._against)
 
     def _new(self, run_id: str, plan: Plan, options: RunOptions, owner: str) -> NewRun:
         return NewRun(
@@ -219,7 +210,7 @@ class Session:
             experiment=self._experiment.id,
             trigger=options.trigger,
             plan_hash=plan.hash,
-            snapshot=self._snapshot(options),
+            snapshot=self.snapshot(options),
             labels={p.id: label_of(p, self._project.root) for p in self._experiment.prompts},
             cells_planned=plan.cells + plan.skipped,
             simulated=plan.simulated,
@@ -228,6 +219,7 @@ class Session:
             base_ref=self._against.ref if self._against is not None else None,
             base_commit=self._against.commit if self._against is not None else None,
             commit_id=commit_of(self._project, self._experiment),
+            shard=str(options.selection.shard) if options.selection.shard else None,
             now=self._now(),
         )
 
@@ -246,7 +238,7 @@ class Session:
 
     # --- inside the event loop --------------------------------------------------------------------
 
-    async def _execute(self, held: _Held) -> Ended:
+    async def _execute(self, held: Held) -> Ended:
         progress = Progress(total=held.plan.cells + held.plan.skipped)
         await self._begin(held, progress)
         async with AsyncExitStack() as stack:
@@ -291,7 +283,7 @@ class Session:
         known = looks.conclusion if looks is not None else None
         return await self._conclude(held, bulletin, progress, lambda: known or ask(None))
 
-    async def _begin(self, held: _Held, progress: Progress) -> None:
+    async def _begin(self, held: Held, progress: Progress) -> None:
         resumed = held.resumed
         if resumed is not None:
             if resumed.moving and resumed.status not in ("PENDING", "AGGREGATING"):
@@ -301,7 +293,7 @@ class Session:
         fresh = {"owner": held.owner.id, "stopped_by": None, "verdict": None}
         await held.writer.write(move_run(held.run_id, "EXECUTING", self._now(), **fresh))
 
-    async def _listen(self, held: _Held, stop: Stop) -> None:
+    async def _listen(self, held: Held, stop: Stop) -> None:
         """Do what another process asks of the run."""
         with suppress(asyncio.CancelledError):
             while True:
@@ -311,35 +303,42 @@ class Session:
                     stop.drain(asked)
                     return
 
-    def _pairing(self, held: _Held) -> Pairing:
+    def _pairing(self, held: Held) -> Pairing:
         begun = held.resumed.created_at if held.resumed is not None else self._now()
         day_ago = times.stamp(self._tools.now() - dt.timedelta(days=1))
         return Pairing(held.reader, begun, day_ago, held.newer_than)
 
-    def _work(self, held: _Held) -> Work:
+    def _work(self, held: Held) -> Work:
         only = held.kept.has if held.kept is not None else None
         return Work(held.project, self._sides, held.options.selection, only=only)
 
-    def _answers(self, held: _Held, lanes: Lanes, model: Model) -> Answer:
+    def _answers(self, held: Held, lanes: Lanes, model: Model) -> Answer:
         """Return where the answers of a model come from."""
         if held.kept is not None:
             return partial(held.kept.answer, tally=lanes.tally)
         lane = lanes.of(model, "generate")
         return lambda _, request: lane.answer(request)
 
-    def _lanes(self, held: _Held) -> Lanes:
-        experiment = self._experiment
+    def _lanes(self, held: Held) -> Lanes:
+        experiment, shard = self._experiment, held.options.selection.shard
+        caps = caps_of(held.project, experiment, held.run_id, held.options.budget_microusd)
+        if shard is not None:
+            caps = shared(held.reader, caps, shard.count, held.run_id, self._now())
         purse = Purse(
             writer=held.writer,
             run_id=held.run_id,
             owner=held.owner.id,
             scopes=(f"run:{held.run_id}", f"experiment:{experiment.id}", "project"),
-            caps=caps_of(held.project, experiment, held.run_id, held.options.budget_microusd),
+            caps=caps,
             now=self._now,
             is_alive=held.owner.is_alive,
         )
         settings = LaneSettings(
-            held.project, self._tools.provider_for, self._tools.clock, held.newer_than
+            held.project,
+            self._tools.provider_for,
+            self._tools.clock,
+            held.newer_than,
+            shard.count if shard is not None else 1,
         )
         return Lanes(settings, purse, held.reader)
 
@@ -347,7 +346,7 @@ class Session:
 
     async def _conclude(
         self,
-        held: _Held,
+        held: Held,
         bulletin: Bulletin,
         progress: Progress,
         decided: Callable[[], Conclusion | None],
@@ -376,11 +375,11 @@ class Session:
         await bulletin.end(status, progress)
         return Ended(held.run_id, status, code, progress, held.kept)
 
-    def _ending(self, held: _Held, progress: Progress) -> tuple[str, ExitCode]:
+    def _ending(self, held: Held, progress: Progress) -> tuple[str, ExitCode]:
         most = self._experiment.file.max_errors
         return ending(held.reader, held.run_id, progress, max_errors=most)
 
-    def _looks(self, held: _Held, runner: Runner, cells: Work, ask: Ask) -> Looks | None:
+    def _looks(self, held: Held, runner: Runner, cells: Work, ask: Ask) -> Looks | None:
         """Return the looks that were declared; None if the gates look once, at the end."""
         kind = self._gates.looks(cells)
         if kind is None:

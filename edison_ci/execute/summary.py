@@ -274,9 +274,12 @@ def _costs(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
     """Return the sum over sessions of how long each lasted, as far as it could tell."""
     row = connection.execute(
-        "select sum(longest) from (select max(json_extract(data, '$.seconds')) as longest from "
-        "(select data, sum(type = 'status:changed' and json_extract(data, '$.to') = 'EXECUTING') "
-        "over (order by seq) as session from event where run_id = ?) group by session)",
+        "select max(worked) from (select sum(longest) as worked from (select shard, "
+        "max(json_extract(data, '$.seconds')) as longest from (select data, "
+        "json_extract(data, '$.shard') as shard, "
+        "sum(type = 'status:changed' and json_extract(data, '$.to') = 'EXECUTING') "
+        "over (order by seq) as session from event where run_id = ?) group by shard, session) "
+        "group by shard)",
         (run_id,),
     ).fetchone()
     return None if row[0] is None else float(row[0])
@@ -314,6 +317,7 @@ def as_json(summary: RunSummary, rows: Sequence[Row] = ()) -> dict[str, Any]:
         "verdict": run.verdict,
         "simulated": run.simulated,
         "partial": run.partial,
+        "shard": run.shard,
         "stopped_by": run.stopped_by,
         "prompts": [
             {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}

@@ -45,11 +45,12 @@ def _looks(plan: Plan) -> dict[str, Any] | None:
 
 
 def matrix(plan: Plan) -> dict[str, Any]:
-    """Return the shards of a plan as a matrix of jobs."""
+    """Return the shards of a plan as a matrix of jobs; a shard without cases needs none."""
     count = len(plan.shards)
     rows = [
         {"experiment": plan.experiment, "shard": f"{index}/{count}", "cases": cases}
         for index, cases in enumerate(plan.shards, 1)
+        if cases
     ]
     return {"include": rows}
 

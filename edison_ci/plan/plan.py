@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _LOOP_LOW = 0.6
 
 
+class EmptyShard(UsageError):
+    """No case falls into this shard; that is no mistake of whoever asks for every shard."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Cells, calls, tokens, cost and time of one experiment."""
@@ -42,7 +46,7 @@ class Plan:
     gating: int
     """Cases that decide a gate: the fewest of any prompt, quarantined ones left out."""
     hash: str
-    """sha256 of everything that decides the result."""
+    """sha256 of everything that decides the result; the same for every shard of a run."""
     loads: list[Load]
     iterations: Span
     smallest_effect: float | None
@@ -147,10 +151,12 @@ def bare_plan(
     experiment = selection.narrow(experiment)
     survey = Survey(project, experiment, shards=shards)
     check = DataCheck(project, experiment)
-    for case in selection.pick(check):
-        survey.see(case)
+    for case in selection.whole(check):
+        survey.see(case, here=selection.here(case))
     if only_errors(check.problems):
         raise ConfigError(only_errors(check.problems))
+    if survey.seen == 0 and survey.elsewhere:
+        raise EmptyShard(f"shard {selection.shard} of {experiment.id} has no case")
     if survey.seen == 0:
         raise UsageError(f"no case of {experiment.id} is chosen", hint=selection.describe())
     rivals: dict[str, Rivals] = {"head": "base", "base": "nobody"}

@@ -49,16 +49,22 @@ class Selection:
         return dataclasses.replace(experiment, models=models, file=file)
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """Yield the chosen cases, reading all of them; `limit` is a stable sample."""
+        """Yield the chosen cases of this shard."""
+        return (case for case in self.whole(cases) if self.here(case))
+
+    def whole(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """Yield the chosen cases of all shards, reading all of them; `limit` is a stable sample."""
         chosen = (case for case in cases if self._has(case))
         return chosen if self.limit is None else iter(sample(chosen, self.limit))
+
+    def here(self, case: Case) -> bool:
+        """Whether a case belongs to this shard."""
+        return self.shard is None or self.shard.has(case.id)
 
     def _has(self, case: Case) -> bool:
         if self.cases and case.id not in self.cases:
             return False
-        if self.tags and not any(tag in self.tags for tag in case.tags):
-            return False
-        return self.shard is None or self.shard.has(case.id)
+        return not self.tags or any(tag in self.tags for tag in case.tags)
 
     def refuse_unknown(self, project: Project, experiment: Experiment) -> None:
         """Refuse a case or a tag that the dataset does not have; reads it only if some is named."""

@@ -29,16 +29,19 @@ class Survey:
         self.fingerprint = Fingerprint(project, experiment)
         self.usable: Counter[str] = Counter()
         """Cases that each prompt can be rendered for."""
-        self.seen = self.holdout = 0
+        self.seen = self.elsewhere = self.holdout = 0
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
         self._counters = {counter_for(model) for _, model, _ in experiment.models} | {ESTIMATE}
 
-    def see(self, case: Case) -> None:
-        """Take a case into account."""
-        self.seen += 1
+    def see(self, case: Case, *, here: bool = True) -> None:
+        """Take a case into account; one of another shard only for what all shards agree on."""
         self.fingerprint.feed(case)
+        if not here:
+            self.elsewhere += 1
+            return
+        self.seen += 1
         split = self._experiment.file.split
         if split is not None and is_holdout(case, split):
             self.holdout += 1

@@ -20,6 +20,7 @@ from edison_ci.decide.pruning import weak_prompts
 from edison_ci.decide.roll import Roll
 from edison_ci.errors import UsageError
 from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.gatekeeping import UNDECIDED
 from edison_ci.execute.summary import LISTED, summarize
 from edison_ci.report.material import material_changes, material_of
 from edison_ci.report.numbers import counted
@@ -196,16 +197,22 @@ def _missing(summary: RunSummary, gates: Sequence[GateRow], aside: frozenset[str
         shown = "; ".join(f"{case}: {reason}" for case, reason in summary.skips)
         more = ", ..." if cells["skipped"] > LISTED else ""
         yield f"Skipped: {counted(cells['skipped'], 'cell')}. {shown}{more}"
-    if run.partial:
-        yield "Only a part of the cases was run."
+    if run.partial or run.shard is not None:
+        yield _part(run)
     if aside:
         are = "is" if len(aside) == 1 else "are"
         yield f"{counted(len(aside), 'case')} {are} in quarantine: run and shown, but never gating."
     if summary.calls["unknown"]:
         lost = counted(summary.calls["unknown"], "call")
         yield f"Of unknown fate, and counted at the most they can cost: {lost}."
-    if run.status == "COMPLETED" and not gates:
+    if run.status == "COMPLETED" and not gates and run.shard is None:
         yield "The experiment has no gates, so nothing was decided."
+
+
+def _part(run: Run) -> str:
+    if run.shard is None:
+        return "Only a part of the cases was run."
+    return f"Shard {run.shard.replace('/', ' of ')}: this is a part of a run. {UNDECIDED}"
 
 
 def _bounds(summary: RunSummary) -> Iterator[str]:

@@ -102,7 +102,8 @@ class RunView:
         marks = (
             ("simulated", run.simulated),
             ("replayed", run.trigger == "replay"),
-            ("part of the cases", run.partial),
+            (f"shard {run.shard}", run.shard is not None),
+            ("part of the cases", run.partial and run.shard is None),
         )
         return tuple(word for word, on in marks if on)
 

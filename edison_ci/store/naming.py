@@ -1,7 +1,8 @@
-"""Which run or cell could a name that fits none have meant?"""
+"""How are cells named, and which run or cell could a name that fits none have meant?"""
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
@@ -23,6 +24,12 @@ def run_names(connection: sqlite3.Connection) -> list[str]:
         "select id from run order by created_at desc, rowid desc limit ?", (_RECENT_RUNS,)
     )
     return ["latest", *(name for (name,) in experiments), *(name for (name,) in ids)]
+
+
+def cell_id(run_id: str, *cell: str | int) -> str:
+    """Return the id of a cell in a run, given its side, prompt, model, case and draw."""
+    parts = (run_id, *map(str, cell))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def no_run(connection: sqlite3.Connection, wanted: str) -> UsageError:

@@ -55,6 +55,8 @@ class NewRun:
     base_commit: str | None = None
     commit_id: str | None = None
     """HEAD, if no file of the experiment differs from it."""
+    shard: str | None = None
+    """I/N, if it is one of N parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Run:
     created_at: str
     finished_at: str | None
     commit_id: str | None = None
+    shard: str | None = None
 
     @property
     def moving(self) -> bool:
@@ -157,7 +160,7 @@ class CellRow:
 _COLUMNS = (
     "id, experiment, trigger, status, verdict, plan_hash, snapshot, labels, cells_planned, "
     "complete, simulated, partial, stopped_by, reused, base_ref, base_commit, owner, created_at, "
-    "finished_at, commit_id"
+    "finished_at, commit_id, shard"
 )
 
 
@@ -168,7 +171,7 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
         connection.execute(
             "insert into run (id, experiment, trigger, status, plan_hash, snapshot, labels, "
             "cells_planned, simulated, partial, owner, base_ref, base_commit, commit_id, "
-            "created_at) values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "shard, created_at) values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.experiment,
@@ -183,6 +186,7 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
                 run.base_ref,
                 run.base_commit,
                 run.commit_id,
+                run.shard,
                 run.now,
             ),
         )

@@ -19,6 +19,7 @@ create table run (                          -- one evaluation of one experiment
   base_ref      text,                       -- what it is compared with
   base_commit   text,
   commit_id     text,                       -- HEAD, if no file of the experiment differed from it
+  shard         text,                       -- I/N, if it is one of N parts: its gates do not decide
   owner         text,                       -- the process that runs it
   wanted        text,                       -- pause or cancel, asked for by another process
   created_at    text not null,
