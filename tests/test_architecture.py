@@ -39,6 +39,7 @@ LAYERS = [
     {"config"},
     {"plan", "providers", "judges"},
     {"execute", "decide", "operate", "forge", "importing"},
+    {"refine"},
     {"report"},
     {"cli", "__main__", "__init__"},
 ]

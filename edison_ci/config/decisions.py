@@ -301,6 +301,9 @@ class Refine(Shape):
     max_lines_change: Share = Field(0.2, description="Lines added and removed, as a share.")
     max_lines: int = Field(4, ge=0, le=1_000, description="Or so many lines.")
     max_removed_run: int = Field(5, ge=0, le=1_000, description="Consecutive lines removed.")
+    max_copied_words: int = Field(
+        8, ge=1, le=1_000, description="Words in a row that may be those of a case."
+    )
     allow: Annotated[
         tuple[Literal["variables", "front_matter", "roles", "few_shots"], ...],
         items(0, 4),

@@ -1,0 +1,1 @@
+"""Better prompts as small diffs, tried before they are shown."""

@@ -1,0 +1,337 @@
+"""May this diff be tried at all?
+
+A refiner is somebody else's model that has read somebody else's texts: what it writes is taken as a
+suggestion of a small change to the instructions, and nothing else. Each rule answers for itself,
+with what it found and where its limit is. A diff is looked at by all of them, so that whoever wrote
+it can mend everything at once.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.documents.secret_text import brief, secrets_in
+from edison_ci.frozen import dataclass
+from edison_ci.refine.candidate import Candidate, change_of
+from edison_ci.refine.copying import copied, texts_of
+from edison_ci.refine.patch import PatchRefused
+from edison_ci.store.suggestions import Guardrail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from edison_ci.config.decisions import Refine
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.records import Case
+    from edison_ci.refine.candidate import Change, Subject
+
+APPLIES = "applies"
+"""The rule that comes first: without it there is nothing to look at."""
+_LISTED = 3
+_EXPRESSION = {
+    "jinja": re.compile(r"\{\{.*?\}\}", re.S),
+    "braces": re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}"),
+}
+_HEADING = re.compile(r"^# (system|user|assistant)\s*$", re.M)
+_LOGIC = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.S)
+_HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+"""Characters that are letters or marks by their class, and are not seen all the same."""
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_NEEDED = "\u200c\u200d\ufe0f"
+"""Joiners, without which some scripts and emoji cannot be written: fine where they were before."""
+
+
+class Found(NamedTuple):
+    """What a rule says of a change."""
+
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What has to be known beside the change itself."""
+
+    cases: Callable[[], Iterable[Case]] = tuple
+    """Reads the cases of the experiment."""
+    answers: tuple[str, ...] = ()
+    """Answers that the refiner was shown."""
+    known: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the prompt that are out of the question, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A guardrail."""
+
+    name: str
+    says: str
+    """What must hold, for people."""
+    limit: str
+    """Keys of `refine` that set it; empty if nothing does."""
+    look: Callable[[Change, Background], Found | None]
+    """Returns None where there is nothing to look at."""
+
+
+def judged(subject: Subject, diff: str, note: str, background: Background) -> Candidate:
+    """Return the candidate that a diff makes, with what every guardrail says of it."""
+    try:
+        change = change_of(subject, diff)
+    except PatchRefused as refused:
+        return Candidate(diff, note, (Guardrail(APPLIES, False, refused.reason),))
+    lines = len(change.patch.added) + len(change.patch.removed)
+    rails = [Guardrail(APPLIES, True, f"{lines} lines of {subject.prompt.path}, where it says")]
+    for rule in RULES:
+        found = rule.look(change, background)
+        if found is not None:
+            rails.append(Guardrail(rule.name, *found))
+    return Candidate(str(change.patch), note, tuple(rails), change)
+
+
+# --- how much -------------------------------------------------------------------------------------
+
+
+def _length(change: Change, _: Background) -> Found:
+    before, limits = len(change.subject.text), change.subject.limits
+    grown = len(change.text) - before
+    most = max(int(limits.max_length_change * before), limits.max_length_chars)
+    return Found(abs(grown) <= most, f"{grown:+,} characters of {before:,}; at most {most:,}")
+
+
+def _lines(change: Change, _: Background) -> Found:
+    before, limits = _count(change.subject.text), change.subject.limits
+    lines = len(change.patch.added) + len(change.patch.removed)
+    most = max(int(limits.max_lines_change * before), limits.max_lines)
+    return Found(lines <= most, f"{lines} lines added or removed of {before}; at most {most}")
+
+
+def _removed_run(change: Change, _: Background) -> Found:
+    run, most = change.patch.longest_removal, change.subject.limits.max_removed_run
+    return Found(run <= most, f"{run} lines in a row removed; at most {most}")
+
+
+def _count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
+
+
+# --- which parts ----------------------------------------------------------------------------------
+
+
+def _locked(part: str, limits: Refine) -> bool:
+    return part not in limits.allow
+
+
+def _front_matter(change: Change, _: Background) -> Found:
+    same = _front(change.subject.text) == _front(change.text)
+    if same or not _locked("front_matter", change.subject.limits):
+        return Found(True, "as it was" if same else "changed, which refine.allow permits")
+    return Found(False, "the front matter changed; it is locked")
+
+
+def _front(text: str) -> str:
+    """Return the front matter with the lines that mark it; empty if there is none."""
+    lines = text.split("\n")
+    marks = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
+    return "\n".join(lines[: marks[1] + 1]) if len(marks) > 1 and not marks[0] else ""
+
+
+def _roles(change: Change, _: Background) -> Found:
+    before, after = (_HEADING.findall(text) for text in (change.subject.text, change.text))
+    same = before == after
+    if same and change.prompt is not None:  # a code fence may swallow a heading that is still there
+        before, after = (
+            [section.role for section in prompt.sections]
+            for prompt in (change.subject.prompt, change.prompt)
+        )
+        same = before == after
+    if same or not _locked("roles", change.subject.limits):
+        return Found(True, ", ".join(after) or "none")
+    said = f"the sections were {', '.join(before)} and would be {', '.join(after) or 'none'}"
+    return Found(False, f"{said}; role headings are locked")
+
+
+def _few_shots(change: Change, _: Background) -> Found | None:
+    if change.prompt is None:
+        return None
+    before, after = _shots(change.subject.prompt), _shots(change.prompt)
+    if before == after or not _locked("few_shots", change.subject.limits):
+        return Found(True, f"{len(after) // 2} pairs")
+    return Found(False, "a few-shot example changed; they are locked")
+
+
+def _shots(prompt: Prompt) -> list[tuple[str, str]]:
+    """Return the pairs of questions and answers before the last question."""
+    said = [section for section in prompt.sections if section.role != "system"]
+    return [(section.role, section.template.source) for section in said[:-1]]
+
+
+def _variables(change: Change, _: Background) -> Found | None:
+    if change.prompt is None:
+        return None
+    before, after = (_expressions(p) for p in (change.subject.prompt, change.prompt))
+    if before == after or not _locked("variables", change.subject.limits):
+        return Found(True, f"{after.total()} used")
+    said = [f"{what} {_named(names)}" for what, names in _differing(before, after)]
+    return Found(False, f"{' and '.join(said)}; variables are locked")
+
+
+def _differing(before: Counter[str], after: Counter[str]) -> Iterator[tuple[str, Counter[str]]]:
+    for what, names in (("drops", before - after), ("adds", after - before)):
+        if names:
+            yield what, names
+
+
+def _named(names: Iterable[str]) -> str:
+    listed = [*names]
+    more = ", ..." if len(listed) > _LISTED else ""
+    return ", ".join(map(brief, listed[:_LISTED])) + more
+
+
+def _expressions(prompt: Prompt) -> Counter[str]:
+    pattern = _EXPRESSION[prompt.header.syntax]
+    found: Counter[str] = Counter()
+    for section in prompt.sections:
+        found.update("".join(one.split()) for one in pattern.findall(section.template.source))
+    return found
+
+
+def _logic(change: Change, _: Background) -> Found | None:
+    if change.subject.prompt.header.syntax == "braces":
+        return None
+    before, after = (Counter(_LOGIC.findall(text)) for text in (change.subject.text, change.text))
+    added = after - before
+    if not added:
+        return Found(True, "none added")
+    return Found(False, f"adds {_named(added)}; a refinement changes words, not template logic")
+
+
+# --- what it says ---------------------------------------------------------------------------------
+
+
+def _valid(change: Change, _: Background) -> Found:
+    if change.experiment is not None:
+        return Found(True, "the project is valid with it")
+    said = "; ".join(f"line {p.where.line}: {p.message}" for p in change.problems[:_LISTED])
+    return Found(False, said or "the project is not valid with it")
+
+
+def _output(change: Change, _: Background) -> Found | None:
+    if change.prompt is None:
+        return None
+    before, after = change.subject.prompt.expect, change.prompt.expect
+    same = before == after or not _locked("front_matter", change.subject.limits)
+    if same:
+        return Found(True, f"{after}, as before")
+    said = f"answers had to be {before} and would have to be {after}"
+    return Found(False, f"{said}: the prompt says json or <response> otherwise than before")
+
+
+def _new(change: Change, background: Background) -> Found | None:
+    if change.prompt is None:
+        return None
+    if change.prompt.version == change.subject.prompt.version:
+        return Found(False, "nothing that reaches the model changes")
+    known = background.known.get(change.prompt.version)
+    return Found(known is None, known or "not tried before")
+
+
+def _invisible(change: Change, _: Background) -> Found:
+    before = change.subject.text
+    for line in change.patch.added:
+        for character in line:
+            if _unseen(character) and not (character in _NEEDED and character in before):
+                name = unicodedata.name(character, "no name").lower()
+                return Found(False, f"adds U+{ord(character):04X} ({name}), which nobody can see")
+    return Found(True, "none added")
+
+
+def _unseen(character: str) -> bool:
+    if character in " \t" or (character.isascii() and character.isprintable()):
+        return False
+    hidden = unicodedata.category(character) in _HIDDEN or character in _BLANK
+    return hidden or _SELECTORS.match(character) is not None
+
+
+def _secrets(change: Change, _: Background) -> Found:
+    found = next(secrets_in("\n".join(change.patch.added)), None)
+    return Found(found is None, "none" if found is None else found.message)
+
+
+def _copied(change: Change, background: Background) -> Found:
+    longest = change.subject.limits.max_copied_words
+
+    def texts() -> Iterator[str]:
+        yield from background.answers
+        yield from texts_of(background.cases())
+
+    run = copied(change.patch.added, change.subject.text, texts(), longest=longest)
+    if not run:
+        return Found(True, f"no more than {longest} words in a row are those of a case")
+    # The words are the writer's own, so that telling them tells nothing of a case.
+    return Found(False, f"copies more than {longest} words of a case or its answer: {brief(run)}")
+
+
+RULES = (
+    Rule(
+        "valid",
+        "The project is valid with it, and the prompt within its limits.",
+        "",
+        _valid,
+    ),
+    Rule(
+        "length",
+        "The length changes by at most the larger of a share and a number of characters.",
+        "max_length_change, max_length_chars",
+        _length,
+    ),
+    Rule(
+        "lines",
+        "Added and removed lines are at most the larger of a share and a number.",
+        "max_lines_change, max_lines",
+        _lines,
+    ),
+    Rule(
+        "removed_run",
+        "So many lines in a row are removed at most.",
+        "max_removed_run",
+        _removed_run,
+    ),
+    Rule("front_matter", "The front matter stays as it is.", "allow", _front_matter),
+    Rule("roles", "The headings of sections stay as they are.", "allow", _roles),
+    Rule("few_shots", "Few-shot examples stay as they are.", "allow", _few_shots),
+    Rule(
+        "variables",
+        "The same variables are used, as often and with the same filters.",
+        "allow",
+        _variables,
+    ),
+    Rule(
+        "template_logic", "No block and no comment of the template language is added.", "", _logic
+    ),
+    Rule(
+        "output",
+        "Answers are expected in the same form (`expect`) as before.",
+        "allow (front_matter)",
+        _output,
+    ),
+    Rule(
+        "copied_text",
+        "No long run of words is that of a case or of an answer that the refiner was shown.",
+        "max_copied_words",
+        _copied,
+    ),
+    Rule("invisible", "No character is added that nobody can see.", "", _invisible),
+    Rule("secrets", "Nothing that looks like a key or a token is added.", "", _secrets),
+    Rule(
+        "new",
+        "It changes what reaches the model, and was not tried or rejected before.",
+        "",
+        _new,
+    ),
+)
+"""Every guardrail but the first, which is that the diff applies exactly, to this one file."""
