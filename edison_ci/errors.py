@@ -9,7 +9,9 @@
     ├── StoreError            3     the results file could not be read or written
     ├── IncompleteRun         3     shards of a run are missing, or not finished
     ├── CallFailed            3     a model did not answer
-    └── ForgeError            3     GitHub refused, was not there, or could not be understood
+    ├── ForgeError            3     GitHub refused, was not there, or could not be understood
+    ├── OutOfBudget           4     a budget has no room for the next call
+    └── Interrupted         130     somebody stopped it
 
 A failed gate is a decision, not an exception. Whatever is not an `EdisonError` is a bug and ends
 in `ExitCode.BUG`.
@@ -167,6 +169,20 @@ class CallFailed(EdisonError):
 
     exit_code = ExitCode.NOT_MEASURED
     code = "call"
+
+
+class OutOfBudget(EdisonError):
+    """A budget has no room for the next call; what was asked is kept."""
+
+    exit_code = ExitCode.BUDGET
+    code = "budget"
+
+
+class Interrupted(EdisonError):
+    """Somebody stopped it; what was asked is kept."""
+
+    exit_code = ExitCode.PAUSED
+    code = "stopped"
 
 
 class ForgeFault(StrEnum):

@@ -55,6 +55,7 @@ COMMANDS = {
     "quarantine": Entry(
         "Decide", "quarantine:quarantine", "Set flaky cases aside, with a reason and a last day."
     ),
+    "refine": Entry("Improve", "refine:refine", "Suggest a small change to a prompt, with proof."),
     "report": Entry(
         "Read", "report:report", "Write what a run found as JUnit, SARIF, Markdown or JSON."
     ),

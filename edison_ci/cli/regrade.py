@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.against import match_again
+from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.sessions import Asking, Table
+from edison_ci.cli.sessions import Table
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.told import document, told_of

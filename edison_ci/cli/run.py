@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.against import match_again, matches
+from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.rounds import stamps, wait_for_a_change
-from edison_ci.cli.sessions import Asking, Table
+from edison_ci.cli.sessions import Table
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import Terminal, counted
 from edison_ci.cli.told import Told, document, told_of
@@ -30,7 +31,7 @@ from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import TRIAL, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -243,6 +244,9 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
     if stored.trigger == "replay":
         hint = "start it again: edison run --replay FILE"
         raise UsageError(f"run {stored.id} answers from a recording", hint=hint)
+    if stored.trigger == TRIAL:
+        hint = f"go on with: edison refine {stored.experiment}"
+        raise UsageError(f"run {stored.id} tries a suggestion", hint=hint)
     options = dataclasses.replace(options_of(stored), wait=wait)
     if budget is not None:
         options = dataclasses.replace(options, budget_microusd=round(budget * 1_000_000))

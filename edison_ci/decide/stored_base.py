@@ -19,7 +19,7 @@ from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -106,6 +106,7 @@ def _candidates(reader: sqlite3.Connection, run: Run, origin: _Origin) -> list[C
         "select id, iif(commit_id = :commit, 'head', 'base') from run where experiment = :name "
         "and id <> :own and complete = 1 and status = 'COMPLETED' "
         f"and (commit_id = :commit or base_commit = :commit) and {OWN_MATERIAL} = 'head' "
+        f"and {NO_TRIAL} "
         "order by created_at desc, rowid desc limit :most",
         {
             "commit": origin.commit,

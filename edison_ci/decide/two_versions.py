@@ -58,7 +58,7 @@ def _pairs(
     connection: sqlite3.Connection, experiment: str, prompt: str, versions: tuple[str, str]
 ) -> list[tuple[Place, Place]]:
     """Return where both versions were measured with the same model, newest yardstick first."""
-    runs = complete_runs(connection, experiment, MOST_RUNS)
+    runs = complete_runs(connection, experiment, MOST_RUNS, trials=True)
     for stick in dict.fromkeys(map(yardstick, runs)):
         alike = [run for run in runs if yardstick(run) == stick]
         places = {

@@ -11,6 +11,7 @@ from edison_ci.execute.work import HEAD
 from edison_ci.frozen import dataclass
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
+from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -42,6 +43,11 @@ class RunOptions:
     wait: bool = False
     regrade: str | None = None
     """The run whose answers are graded again, instead of asking for answers."""
+
+    @property
+    def trial(self) -> bool:
+        """Whether a suggestion is tried that is in no file."""
+        return self.trigger == TRIAL
 
 
 @dataclass(frozen=True, slots=True)

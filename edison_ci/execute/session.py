@@ -218,7 +218,7 @@ class Session:
             owner=owner,
             base_ref=self._against.ref if self._against is not None else None,
             base_commit=self._against.commit if self._against is not None else None,
-            commit_id=commit_of(self._project, self._experiment),
+            commit_id=None if options.trial else commit_of(self._project, self._experiment),
             shard=str(options.selection.shard) if options.selection.shard else None,
             now=self._now(),
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Case, Json
 
 KEY_LINE = "Key of this message: "
-TAGS = ("input", "reference", "answer", "first", "second", "text")
+TAGS = ("input", "reference", "answer", "first", "second", "text", "prompt", "example", "earlier")
 _KEY_CHARS = 16
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from edison_ci.config.cases import STATIC, sample
+from edison_ci.config.cases import STATIC, is_holdout, sample
+from edison_ci.config.dataset_entry import Split
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
@@ -23,6 +24,27 @@ _REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The cases that a refiner learns from, or those that it never sees."""
+
+    name: Literal["train", "holdout"]
+    split: Split
+
+    def has(self, case: Case) -> bool:
+        """Whether a case belongs to it."""
+        return is_holdout(case, self.split) == (self.name == "holdout")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the part as it is kept with a run."""
+        return {"name": self.name, "holdout": self.split.holdout, "seed": self.split.seed}
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> Part:
+        """Return a part as it was kept."""
+        return cls(kept["name"], Split(holdout=kept["holdout"], seed=kept["seed"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Models, cases and draws that a command line chooses; empty chooses all."""
 
@@ -32,6 +54,7 @@ class Selection:
     limit: int | None = None
     draws: int | None = None
     shard: Shard | None = None
+    part: Part | None = None
 
     def narrow(self, experiment: Experiment) -> Experiment:
         """Return the experiment with the chosen models and number of draws only."""
@@ -64,7 +87,9 @@ class Selection:
     def _has(self, case: Case) -> bool:
         if self.cases and case.id not in self.cases:
             return False
-        return not self.tags or any(tag in self.tags for tag in case.tags)
+        if self.tags and not any(tag in self.tags for tag in case.tags):
+            return False
+        return self.part is None or self.part.has(case)
 
     def refuse_unknown(self, project: Project, experiment: Experiment) -> None:
         """Refuse a case or a tag that the dataset does not have; reads it only if some is named."""
@@ -95,7 +120,9 @@ class Selection:
 
     def as_json(self) -> dict[str, Any]:
         """Return the selection as it is kept with a run."""
-        return {**dataclasses.asdict(self), "shard": str(self.shard) if self.shard else None}
+        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        told |= {"shard": str(self.shard) if self.shard else None}
+        return {**told, "part": self.part.as_json() if self.part else None}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Selection:
@@ -107,6 +134,7 @@ class Selection:
             limit=kept.get("limit"),
             draws=kept.get("draws"),
             shard=parse_shard(kept["shard"]) if kept.get("shard") else None,
+            part=Part.from_json(kept["part"]) if kept.get("part") else None,
         )
 
 

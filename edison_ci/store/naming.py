@@ -34,7 +34,7 @@ def cell_id(run_id: str, *cell: str | int) -> str:
 
 def no_run(connection: sqlite3.Connection, wanted: str) -> UsageError:
     """Return the error that there is no such run, with the nearest there is."""
-    near = did_you_mean(wanted, run_names(connection))
+    near = did_you_mean(wanted, (name for name in run_names(connection) if name != wanted))
     hint = near if near.startswith("did you mean") else "see: edison status"
     return UsageError(f"there is no run {wanted!r}", hint=hint)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.pointers import columns, pointing
+from edison_ci.store.runs import NO_TRIAL
 from edison_ci.store.suggestions import OPEN
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ _OLD_EVENTS = (
 def _spared(connection: sqlite3.Connection, quarantined: Iterable[tuple[str, str]]) -> str:
     """Return SQL for the ids of cells that are kept whole."""
     newest = (
-        "r.rowid = (select n.rowid from run n where n.experiment = r.experiment and n.complete = 1"
+        "r.rowid = (select n.rowid from run n where n.experiment = r.experiment and n.complete = 1 "
+        f"and n.{NO_TRIAL}"
         "{0} order by n.created_at desc, n.rowid desc limit 1)"
     )
     runs = f"r.created_at >= :cutoff or {newest.format('')}"

@@ -31,6 +31,11 @@ MOVES: dict[str, frozenset[str]] = {
     "CANCELLED": frozenset(),
 }
 """From each status, where a run may go next."""
+TRIAL = "refine"
+"""Trigger of runs that try a suggestion. Nobody asked for them by name, and what they measure is in
+no commit: they are neither the latest run of an experiment nor a part of its history."""
+NO_TRIAL = f"trigger <> '{TRIAL}'"
+"""In a query on `run`: only runs of what is written in the files."""
 RESTING = frozenset({"COMPLETED", "CANCELLED", "FAILED", "PAUSED"})
 """Statuses in which no process works on a run."""
 
@@ -286,10 +291,10 @@ def wanted(connection: sqlite3.Connection, run_id: str) -> str | None:
 
 
 def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
-    """Return a run by id, `latest` or the name of an experiment (its last run)."""
-    where, values = "id = ? or experiment = ?", (wanted, wanted)
+    """Return a run by id, `latest` or the name of an experiment (its last run), no trials."""
+    where, values = f"id = ? or (experiment = ? and {NO_TRIAL})", (wanted, wanted)
     if wanted == "latest":
-        where, values = "1 = 1", ()  # type: ignore[assignment]  # no values at all
+        where, values = NO_TRIAL, ()  # type: ignore[assignment]  # no values at all
     row = connection.execute(
         f"select {_COLUMNS} from run where {where} order by created_at desc, rowid desc limit 1",
         values,

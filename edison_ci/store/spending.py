@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from edison_ci.frozen import dataclass
 from edison_ci.store.answers import SIMULATED
+from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -108,9 +109,10 @@ def _saved(connection: sqlite3.Connection, by: By, since: str) -> dict[str, int]
 
 
 def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
-    """Return the newest run of an experiment, finished or not."""
+    """Return the newest run of an experiment, finished or not, trials of suggestions aside."""
     row = connection.execute(
-        "select id from run where experiment = ? order by created_at desc, rowid desc limit 1",
+        f"select id from run where experiment = ? and {NO_TRIAL} "
+        "order by created_at desc, rowid desc limit 1",
         (experiment,),
     ).fetchone()
     return None if row is None else str(row[0])

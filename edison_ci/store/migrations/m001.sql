@@ -512,13 +512,14 @@ left join run r on r.id = t.run_id
 left join answer a on a.attempt = t.id
 group by 1, 2, 3, 4;
 
-create view latest_runs as                  -- the newest run of each experiment
+create view latest_runs as                  -- the newest run of each experiment, trials aside
 select r.experiment, r.id as run_id, r.trigger, r.status, r.verdict, r.complete, r.simulated,
   r.partial, r.stopped_by, r.cells_planned, r.created_at, r.finished_at,
   (select coalesce(sum(b.microusd), 0) from booked b where b.scope = 'run:' || r.id)
     as cost_microusd
 from run r
-where r.rowid = (select l.rowid from run l where l.experiment = r.experiment
+where r.rowid = (select l.rowid from run l
+                 where l.experiment = r.experiment and l.trigger <> 'refine'
                  order by l.created_at desc, l.rowid desc limit 1);
 
 create view failed_checks as                -- every part of a grade that failed or broke

@@ -1,0 +1,150 @@
+"""edison refine shows a diff with proof, labelled simulated, and sends nothing that is held out."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.cases import is_holdout
+from edison_ci.config.load import load_project
+from edison_ci.refine.weaknesses import split_of
+from tests.loopback.script import rule
+from tests.loopback.server import LoopbackServer
+from tests.refine.workbench import WELCOME, project, reply
+
+if TYPE_CHECKING:
+    from tests.conftest import Folder
+
+KEYS = {
+    "id", "experiment", "prompt", "status", "diff", "note", "targets", "guardrails", "evidence",
+    "branch", "pull_request", "decided_by", "decided_at", "reason",
+}  # fmt: skip
+
+
+def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_the_template_gets_better_on_cases_that_nobody_has_seen(support: Folder) -> None:
+    support.git("init", "-q")
+    support.git("add", "-A")
+    support.git("commit", "-qm", "start")
+    found = support.edison("refine", "support-reply", "--json")
+    assert found.code == 0, found.err
+    told = json.loads(found.out)
+    assert told["schema_version"] == 1
+    assert told["simulated"] is True
+    (one,) = told["suggestions"]
+    assert set(one) >= KEYS
+    assert one["status"] == "proposed"
+    assert one["simulated"] is True
+    assert {"rule", "ok", "detail"} == set(one["guardrails"][0])
+    assert one["evidence"]["holdout"]["n"] >= 16
+    assert one["evidence"]["holdout"]["decision"] == "better"
+    assert one["evidence"]["holdout"]["difference"]["low"] > 0
+    assert support.git("status", "--porcelain") == "", "no file of the working tree changed"
+    again = support.edison("refine", "support-reply")
+    assert again.code == 0
+    for word in (one["id"], "PROPOSED", "simulated", "unseen", "Empathy", "guardrails: all"):
+        assert word in again.out
+    ((calls,),) = ask(support, "select count(*) from attempt where phase = 'refine'")
+    assert calls == 1, "the same question is not asked twice"
+    rows = ask(support, "select action, entity from audit")
+    assert rows == [("refine", "support-reply/support-reply")] * 2
+
+
+def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(folder: Folder) -> None:
+    """Each case carries a word of its own; the refiner answers over HTTP and sees none of them."""
+    project(folder)
+    rows = [json.loads(line) for line in folder.read("datasets/names.jsonl").splitlines()]
+    for row in rows:
+        name = row["id"]
+        row |= {"expected": f"expected{name}x", "tags": [f"tag{name}x"]}
+        row |= {"metadata": {"source": f"meta{name}x"}, "cluster": f"cluster{name}x"}
+        row["input"] |= {"name": f"name{name}x", "other": {"deep": f"other{name}x"}}
+    folder.write("datasets/names.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    said = ("expected{}x", "tag{}x", "meta{}x", "cluster{}x", "name{}x", "other{}x")
+    bad = json.dumps({"note": "n", "diff": "nonsense\n"})
+    script = [rule(number=1, text=bad), rule(text=reply(WELCOME))]
+    with LoopbackServer(script) as server:
+        folder.write(
+            "models.yaml",
+            "small: {provider: sim, model: small}\n"
+            f"refiner: {{provider: openai_compatible, model: r, base_url: '{server.openai_url}', "
+            "price: free}\n",
+        )
+        for _ in range(2):  # the second time it is told of the first suggestion
+            done = folder.edison("refine", "hello", "--candidates", "2")
+            assert done.code == 0, done.err
+            with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+                connection.execute("update suggestion set status = 'tried'")
+        bodies = [request.body.decode() for request in server.requests]
+    loaded = load_project(folder.path)
+    experiment = loaded.experiments["hello"]
+    split = split_of(experiment)
+    shown, held = set(), 0
+    for case in loaded.cases(experiment):
+        words = [word.format(case.id) for word in said] + [f'\\"{case.id}\\"']
+        found = [word for word in words if any(word in body for body in bodies)]
+        if is_holdout(case, split):
+            held += 1
+            assert found == []
+        elif found:
+            shown.add(case.id)
+    assert len(bodies) > 3
+    assert held >= 16
+    assert shown, "training cases are shown, or this test would see nothing"
+
+
+def test_it_says_what_it_cannot_do(support: Folder) -> None:
+    unknown = support.edison("refine", "nothing")
+    assert unknown.code == 2
+    assert "there is no experiment" in unknown.err
+    support.edit("experiments/support-reply.yaml", "refine: {by: refiner, examples: 10}", "")
+    support.edit("edison.yaml", "refiner: refiner", "")
+    nobody = support.edison("refine", "support-reply")
+    assert nobody.code == 2
+    assert "no model refines support-reply" in nobody.err
+    assert "refine: {by: NAME}" in nobody.err
+
+
+def test_somebody_without_the_role_is_refused(support: Folder) -> None:
+    text = support.read("edison.yaml")
+    support.write(
+        "edison.yaml",
+        f"{text}\nmembers:\n  - {{email: test@example.com, role: reviewer}}\n"
+        "  - {email: boss@example.com, role: owner}\n",
+    )
+    support.git("init", "-q")
+    support.git("config", "user.email", "test@example.com")
+    refused = support.edison("refine", "support-reply")
+    assert refused.code == 2
+    assert "refine" in refused.err
+
+
+def test_a_budget_ends_it_with_exit_code_4(folder: Folder) -> None:
+    project(folder)
+    done = folder.edison("refine", "hello", "--budget", "0.001", "--json")
+    assert done.code == 4, done.err
+    told = json.loads(done.out)
+    assert told["exit_code"] == 4
+    assert "the same command goes on" in told["error"]["hint"]
+
+
+def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:
+    project(folder)
+    evil = json.dumps({"note": "\x1b[2J\x07::error::boo\u202e", "diff": "\x1b]0;x\x07\n" * 99})
+    with LoopbackServer([rule(text=evil)]) as server:
+        folder.write(
+            "models.yaml",
+            "small: {provider: sim, model: small}\n"
+            f"refiner: {{provider: openai_compatible, model: r, base_url: '{server.openai_url}', "
+            "price: free}\n",
+        )
+        done = folder.edison("refine", "hello")
+    assert done.code == 0, done.err
+    assert "REFUSED" in done.out
+    assert not {"\x1b", "\x07", "\u202e"} & {*done.all}
+    assert "Traceback" not in done.all

@@ -1,0 +1,138 @@
+"""A project whose model does what its prompt says, and a refiner that replies as it is told.
+
+Greeted by name, everybody gets `Hello NAME.`; where the prompt asks for a welcome there is one, and
+where it asks for a shout the name is lost. So a diff can be made to help, to harm or to do nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.config.load import load_project
+from edison_ci.execute.grading import CellGrader
+from edison_ci.execute.orders import Tools
+from edison_ci.providers.sim.diffs import unified_diff
+from edison_ci.records import Completion
+from edison_ci.refine.asking import refiner_of
+from edison_ci.refine.candidate import subject_of
+from edison_ci.refine.refining import Orders, Refined, refine
+from edison_ci.refine.trying import Bench, Wallet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from edison_ci.config.models import Model
+    from edison_ci.records import Request
+    from tests.conftest import Folder
+
+PATH = "prompts/hello.md"
+PROMPT = (
+    "---\nid: hello\n---\n# system\nYou work at the door of a museum, and you are brief.\n\n"
+    "# user\nSay hello to {{ name }} in one sentence, and nothing else.\n"
+)
+EXPERIMENT = """experiment: hello
+objective: Greet people by their name and make them welcome.
+prompts: [prompts/hello.md]
+models: [small]
+dataset: datasets/names.jsonl
+split: {holdout: 0.4, seed: 0}
+checks:
+  - contains: "{{ expected }}"
+  - contains: {value: Welcome, name: welcome}
+refine: {by: refiner, examples: 5}
+"""
+WELCOME = "Bid them welcome."
+SHOUT = "And shout."
+
+
+def project(folder: Folder, *, cases: int = 60) -> Folder:
+    """Write the project into a folder."""
+    folder.write("edison.yaml", "version: 1\nproject: museum\n")
+    folder.write(
+        "models.yaml",
+        "small: {provider: sim, model: small, price: {in: 1, out: 1}}\n"
+        "refiner: {provider: sim, model: refiner, price: {in: 1, out: 1}}\n",
+    )
+    folder.write(PATH, PROMPT)
+    folder.write("experiments/hello.yaml", EXPERIMENT)
+    rows = (
+        {"id": f"c{n}", "input": {"name": f"Visitor{n}"}, "expected": f"Visitor{n}"}
+        for n in range(cases)
+    )
+    folder.write("datasets/names.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder
+
+
+def reply(*lines: str, note: str = "It bids people welcome.", text: str = PROMPT) -> str:
+    """Return the reply that adds lines to the end of the prompt."""
+    after = text + "".join(f"{line}\n" for line in lines)
+    return json.dumps({"note": note, "diff": unified_diff(text, after, PATH)})
+
+
+@dataclass
+class Scripted:
+    """Answers by a function, and keeps what it was asked."""
+
+    answer: Callable[[Request], str]
+    asked: list[Request] = field(default_factory=list)
+
+    async def complete(self, request: Request) -> Completion:
+        self.asked.append(request)
+        text = self.answer(request)
+        return Completion(text, tokens_in=100, tokens_out=10, served_model=f"sim/{request.model}")
+
+
+def greeting(request: Request) -> str:
+    """Return what the model at the door says."""
+    told = request.messages[-1].content
+    name = told.partition("Say hello to ")[2].partition(" in one")[0]
+    hello = "HELLO!" if "shout" in told else f"Hello {name}."
+    return f"{hello} Welcome." if "welcome" in told else hello
+
+
+@dataclass
+class Museum:
+    """The project with its models."""
+
+    folder: Folder
+    replies: Sequence[str | Exception] = ()
+    budget_microusd: int | None = None
+    steps: list[str] = field(default_factory=list)
+    greeter: Scripted = field(default_factory=lambda: Scripted(greeting))
+    refiner: Scripted = field(init=False)
+
+    def __post_init__(self) -> None:
+        left = iter(self.replies)
+
+        def answer(_: Request) -> str:
+            said = next(left)
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+        self.refiner = Scripted(answer)
+
+    def provider_for(self, model: Model) -> Any:
+        return self.refiner if model.name == "refiner" else self.greeter
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Tools]:
+        yield Tools(self.provider_for, CellGrader.of)
+
+    def bench(self) -> Bench:
+        loaded = load_project(self.folder.path)
+        subject = subject_of(loaded, loaded.experiments["hello"])
+        return Bench(subject, self.opened, Wallet.of(subject, self.budget_microusd))
+
+    def refine(self, **orders: Any) -> Refined:
+        bench = self.bench()
+        model = bench.subject.project.models["refiner"]
+        return refine(bench, refiner_of(model), Orders(on_step=self.steps.append, **orders))
+
+    @property
+    def questions(self) -> list[str]:
+        """What the refiner was asked, as text."""
+        return ["\n".join(m.content for m in request.messages) for request in self.refiner.asked]
