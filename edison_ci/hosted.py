@@ -29,6 +29,8 @@ class Comment:
     author: Account
     url: str
     created_at: str = ""
+    association: str = ""
+    """What the author is to the repository, as the forge says: OWNER, MEMBER, COLLABORATOR, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class ChangedFile:
     """added, removed, modified, renamed, copied, changed or unchanged."""
     previous: str | None = None
     """The former name of a renamed file."""
+    patch: str = ""
+    """Its hunks, of which the forge may leave out those of large files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,9 @@ class PullRequest:
     base_ref: str
     base_sha: str
     author: Account
+    merge_commit: str | None = None
+    """The commit that merged it; None before, and where the forge does not say."""
+    merged_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,7 @@ class Address:
 
     def compare_url(self, base: str, branch: str) -> str:
         """Return the page on which a person can open a pull request."""
-        names = f"{quote(base, safe='/')}...{quote(branch, safe='/')}"
-        return f"{self.server_url.rstrip('/')}/{self.repository}/compare/{names}?expand=1"
+        return _compare(f"{self.server_url.rstrip('/')}/{self.repository}", base, branch)
 
 
 def address_from(environment: Mapping[str, str], *, remote: str | None = None) -> Address:
@@ -84,7 +83,7 @@ def address_from(environment: Mapping[str, str], *, remote: str | None = None) -
             hint="in a workflow: env: {GITHUB_TOKEN: '${{ github.token }}'}; "
             "elsewhere: export GITHUB_TOKEN",
         )
-    named = environment.get("GITHUB_REPOSITORY") or _on_github(remote)
+    named = environment.get("GITHUB_REPOSITORY") or on_github(remote)
     if not named:
         raise UsageError(
             "it is not known which repository on GitHub this is",
@@ -98,9 +97,20 @@ def address_from(environment: Mapping[str, str], *, remote: str | None = None) -
     )
 
 
-def _on_github(remote: str | None) -> str | None:
+def on_github(remote: str | None) -> str | None:
+    """Return `owner/name` of a remote on github.com."""
     found = _REMOTE.fullmatch(remote or "")
     return found[1] if found else None
+
+
+def compare_link(remote: str | None, base: str, branch: str) -> str | None:
+    """Return the page on which a person can open a pull request; no token is needed for it."""
+    named = on_github(remote)
+    return _compare(f"{PUBLIC_SERVER}/{named}", base, branch) if named else None
+
+
+def _compare(place: str, base: str, branch: str) -> str:
+    return f"{place}/compare/{quote(base, safe='/')}...{quote(branch, safe='/')}?expand=1"
 
 
 def _refuse_unsafe(url: str) -> None:

@@ -81,6 +81,16 @@ class GitData:
             raise
         return take(found, str, "object", "sha")
 
+    async def tips(self, prefix: str) -> dict[str, str]:
+        """Return the branches whose names start so, each with the commit that it points to."""
+        found = await self._api.get("list branches", "git", "matching-refs", "heads", prefix)
+        if not isinstance(found, list):
+            raise unreadable("list branches", "a list")
+        return {
+            take(item, str, "ref").removeprefix("refs/heads/"): take(item, str, "object", "sha")
+            for item in found
+        }
+
     async def create_branch(self, branch: str, sha: str) -> None:
         """Make a branch; one of this name must not exist."""
         body = {"ref": f"refs/heads/{branch}", "sha": sha}

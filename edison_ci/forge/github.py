@@ -19,6 +19,7 @@ from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.forge.address import Address
+    from edison_ci.forge.proposing import Put
     from edison_ci.hosted import Change, ChangedFile, Comment, Proposed, PullRequest
 
 WORKFLOW_BOT = "github-actions[bot]"
@@ -156,9 +157,9 @@ class GitHub:
         )
         return replies.take(made, str, "sha")
 
-    async def propose(self, change: Change) -> Proposed:
+    async def propose(self, change: Change, *, put: Put | None = None) -> Proposed:
         """Put a change on its branch and open a pull request, or update both."""
-        return await propose_on_github(self, change)
+        return await propose_on_github(self, change, put=put)
 
     # --- files ------------------------------------------------------------------------------------
 

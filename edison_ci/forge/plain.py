@@ -36,31 +36,58 @@ class PlainGit:
         """Put a change on its branch, push it, and return it as a patch."""
         return await asyncio.to_thread(self._propose, change)
 
+    async def put(self, change: Change) -> tuple[str, Deed]:
+        """Put a change on its branch and push it."""
+        return await asyncio.to_thread(self._put, change)
+
     def _propose(self, change: Change) -> Proposed:
         refuse_unfit(change)
-        commit, deed = self._put_branch(change)
-        if self.remote is not None:
-            self._push(change, commit)
+        commit, deed = self._put(change)
         patch = self._git("format-patch", "-1", "--stdout", "--no-ext-diff", "--no-textconv",
                           "--end-of-options", commit).out  # fmt: skip
         where = "there is no forge: the change is a branch and a patch"
         return Proposed(change.branch, commit, deed, patch=patch, why=where)
 
+    def _put(self, change: Change) -> tuple[str, Deed]:
+        commit, deed = self._put_branch(change)
+        if self.remote is not None:
+            self._push(change, commit)
+        return commit, deed
+
     def _put_branch(self, change: Change) -> tuple[str, Deed]:
         ref = f"refs/heads/{change.branch}"
-        found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
-        tip = found.line if found.code == 0 else None
+        here = self._tip(ref)
+        there = self.remote and self._tip(f"refs/remotes/{self.remote}/{change.branch}")
+        tip = there if there and (here is None or self._is_behind(here, there)) else here
         if tip is not None:
             message = self._git("log", "-1", "--format=%B", "--end-of-options", tip).line
             if is_there(change, message):
                 return tip, Deed.UNCHANGED
             refuse_foreign(change, message)
-        made = self._make_commit(change, tip or self.repository.resolve(change.base_commit))
+        self._refuse_checked_out(change, ref)
+        made = self.commit(change, tip or self.repository.resolve(change.base_commit))
         # The old value makes it fail when somebody else moved the branch meanwhile.
-        self._git("update-ref", "-m", "edison: propose", ref, made, tip or _ZEROS)
+        self._git("update-ref", "-m", "edison: propose", ref, made, here or _ZEROS)
         return made, Deed.CREATED if tip is None else Deed.UPDATED
 
-    def _make_commit(self, change: Change, parent: str) -> str:
+    def _tip(self, ref: str) -> str | None:
+        found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        return found.line if found.code == 0 else None
+
+    def _is_behind(self, older: str, newer: str) -> bool:
+        return self._ask("merge-base", "--is-ancestor", older, newer).code == 0
+
+    def _refuse_checked_out(self, change: Change, ref: str) -> None:
+        """Raise if somebody works on the branch: its files would no longer fit its commit."""
+        where = self._git("for-each-ref", "--format=%(worktreepath)", ref).line
+        if where:
+            raise UsageError(
+                f"the branch {change.branch!r} is checked out in {where!r}, and is left alone",
+                hint="switch to another branch there first",
+            )
+
+    def commit(self, change: Change, parent: str) -> str:
+        """Make the commit of a change from objects, on no branch, and return its id."""
         with tempfile.TemporaryDirectory() as folder:
             index = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
             self._git("read-tree", parent, environment=index)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped
 from edison_ci.hosted import Deed, Proposed
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from edison_ci.forge.address import Address
     from edison_ci.forge.git_data import GitData
     from edison_ci.hosted import Change, PullRequest
@@ -55,15 +58,25 @@ class PullRequests(Protocol):
         ...
 
 
-async def propose_on_github(github: PullRequests, change: Change) -> Proposed:
-    """Put a change on its branch and open a pull request, or update both."""
+Put: TypeAlias = "Callable[[Change], Awaitable[tuple[str, Deed]]]"
+"""Puts a change on its branch; returns the commit, and whether the branch was made or moved."""
+
+
+async def propose_on_github(
+    github: PullRequests, change: Change, *, put: Put | None = None
+) -> Proposed:
+    """Put a change on its branch and open a pull request, or update both.
+
+    `put` makes the commit; without it that is done on GitHub, where no clone is needed.
+    """
     refuse_unfit(change)
+    put = put or partial(_put_branch, github.git)
     decided = await _decided(github, change)
     if decided is not None:
         how = "merged" if decided.merged else "closed"
         why = f"pull request {decided.number} with this change was {how}"
         return Proposed(change.branch, decided.head_sha, Deed.UNCHANGED, decided, why=why)
-    commit, deed = await _put_branch(github.git, change)
+    commit, deed = await put(change)
     compare_url = github.address.compare_url(change.base, change.branch)
     try:
         pull, opened = await _put_pull_request(github, change)
@@ -176,7 +189,12 @@ def message_of(change: Change) -> str:
 
 def is_there(change: Change, message: str) -> bool:
     """Whether a commit is this very change."""
-    return change.key in _TRAILER.findall(message)
+    return change.key in keys_in(message)
+
+
+def keys_in(message: str) -> list[str]:
+    """Return the keys of the changes that a commit says it is."""
+    return [str(key) for key in _TRAILER.findall(message)]
 
 
 def refuse_foreign(change: Change, message: str) -> None:

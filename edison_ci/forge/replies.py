@@ -43,6 +43,7 @@ def comment(value: Any) -> Comment:
         account(value),
         take(value, str, "html_url"),
         take_or_none(value, str, "created_at") or "",
+        take_or_none(value, str, "author_association") or "",
     )
 
 
@@ -52,17 +53,19 @@ def changed_file(value: Any) -> ChangedFile:
         take(value, str, "filename"),
         take(value, str, "status"),
         take_or_none(value, str, "previous_filename"),
+        take_or_none(value, str, "patch") or "",
     )
 
 
 def pull_request(value: Any) -> PullRequest:
     """Return a pull request, of a list or alone."""
     state: Literal["open", "closed"] = "open" if take(value, str, "state") == "open" else "closed"
+    merged = take_or_none(value, str, "merged_at") is not None
     return PullRequest(
         number=take(value, int, "number"),
         url=take(value, str, "html_url"),
         state=state,
-        merged=take_or_none(value, str, "merged_at") is not None,
+        merged=merged,
         draft=take_or_none(value, bool, "draft") or False,
         title=take(value, str, "title"),
         body=take_or_none(value, str, "body") or "",
@@ -72,6 +75,9 @@ def pull_request(value: Any) -> PullRequest:
         base_ref=take(value, str, "base", "ref"),
         base_sha=take(value, str, "base", "sha"),
         author=account(value),
+        # Before the merge this is the commit that tries it out.
+        merge_commit=take_or_none(value, str, "merge_commit_sha") if merged else None,
+        merged_by=take_or_none(value, str, "merged_by", "login"),
     )
 
 

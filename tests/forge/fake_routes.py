@@ -17,6 +17,7 @@ from tests.forge.fake_state import (
     FILES,
     ISSUE_COMMENTS,
     LINE_COMMENTS,
+    MATCHING_REFS,
     MERGE,
     PULL,
     PULLS,
@@ -133,7 +134,7 @@ def _change_pull(call: Call) -> Result:
 
 
 def _merge(call: Call) -> Result:
-    sha = call.state.merge(call.pull, call.body.get("sha"))
+    sha = call.state.merge(call.pull, call.body.get("sha"), call.who)
     return 200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"}
 
 
@@ -206,6 +207,12 @@ def _ref(call: Call) -> Result:
     return 200, _ref_reply(call, call.found["ref"], call.need(call.state.refs, "ref"))
 
 
+def _matching_refs(call: Call) -> Result:
+    start = call.found["ref"]
+    found = {ref: sha for ref, sha in call.state.refs.items() if ref.startswith(start)}
+    return 200, [_ref_reply(call, ref, sha) for ref, sha in sorted(found.items())]
+
+
 def _add_ref(call: Call) -> Result:
     call.state.create_ref(call.body["ref"], call.body["sha"])
     return 201, _ref_reply(call, call.body["ref"].removeprefix("refs/"), call.body["sha"])
@@ -258,6 +265,7 @@ ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("POST", COMMITS): _add_commit,
     ("GET", COMMIT): _commit,
     ("GET", REF): _ref,
+    ("GET", MATCHING_REFS): _matching_refs,
     ("POST", REFS): _add_ref,
     ("PATCH", REF_CHANGE): _move_ref,
     ("GET", CONTENTS): _contents,

@@ -22,7 +22,7 @@ BOT = "github-actions[bot]"
 
 (
     ISSUE_COMMENTS, COMMENT, PULLS, PULL, FILES, MERGE, REVIEWS, LINE_COMMENTS,
-    BLOBS, BLOB, TREES, COMMITS, COMMIT, REFS, REF_CHANGE, REF, CONTENTS,
+    BLOBS, BLOB, TREES, COMMITS, COMMIT, REFS, REF_CHANGE, REF, MATCHING_REFS, CONTENTS,
 ) = PATHS  # fmt: skip
 
 
@@ -41,6 +41,7 @@ class Grant:
 
     login: str = BOT
     is_bot: bool = True
+    association: str = "MEMBER"
     permissions: dict[str, str] = field(
         default_factory=lambda: {"contents": "write", "pull_requests": "write"}
     )
@@ -60,6 +61,7 @@ class Pull:
     head_owner: str = OWNER
     state: str = "open"
     merged: bool = False
+    merged_by: str | None = None
     draft: bool = False
     files: list[dict[str, Any]] = field(default_factory=list)
     diff_lines: dict[str, set[int]] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class State:
         self.github, self.server = github, server
         self.may_open_pull_requests = True
         self.locked = False
+        self.approvals_needed = 0
         self.comments: dict[int, dict[str, Any]] = {}
         self.pulls: dict[int, Pull] = {}
         self.blobs: dict[str, bytes] = {}
@@ -101,6 +104,7 @@ class State:
         made["issue_url"] = f"{self.server}/repos/{REPOSITORY}/issues/{number}"
         made["body"] = body
         made["user"] = _user(made["user"], who)
+        made["author_association"] = who.association
         made["performed_via_github_app"] = None
         self.comments[made["id"]] = made
         return made
@@ -218,9 +222,13 @@ class State:
             "draft": pull.draft,
             "html_url": f"{self.server}/{REPOSITORY}/pull/{pull.number}",
             "merged_at": "2026-01-01T00:00:00Z" if pull.merged else None,
+            "merge_commit_sha": pull.head_sha,
             "requested_teams": [],
             "user": _user(made["user"], pull.author),
         }
+        if "merged_by" in made:  # a list does not say it
+            who = Grant(pull.merged_by or "", is_bot=False)
+            made["merged_by"] = _user(made["user"], who) if pull.merged_by else None
         for side, ref, sha in (
             ("head", pull.head, pull.head_sha),
             ("base", pull.base, self.refs.get(f"heads/{pull.base}", "0" * 40)),
@@ -230,17 +238,27 @@ class State:
             made[side]["repo"]["full_name"] = f"{owner}/prompts"
         return made
 
-    def merge(self, pull: Pull, sha: str | None) -> str:
+    def merge(self, pull: Pull, sha: str | None, who: Grant) -> str:
         if pull.state != "open":
             raise RefusedError(405, "Pull Request is not mergeable")
+        if self.approvals_needed > self.approvals(pull):
+            said = "At least 1 approving review is required by reviewers with write access."
+            raise RefusedError(405, said)
         if sha is not None and sha != pull.head_sha:
             raise RefusedError(409, "Head branch was modified. Review and try the merge again.")
-        pull.state, pull.merged = "closed", True
+        pull.state, pull.merged, pull.merged_by = "closed", True, who.login
         self.refs[f"heads/{pull.base}"] = pull.head_sha
         return pull.head_sha
 
+    def approvals(self, pull: Pull) -> int:
+        given = self.reviews.get(pull.number, [])
+        return len({one["user"]["login"] for one in given if one["state"] == "APPROVED"})
+
     def add_review(self, pull: Pull, fields: dict[str, Any], who: Grant) -> dict[str, Any]:
         event = fields.get("event", "PENDING")
+        if event == "APPROVE" and who.login == BOT and not self.may_open_pull_requests:
+            message = "GitHub Actions is not permitted to create or approve pull requests."
+            raise RefusedError(422, "Unprocessable Entity", message)
         if event == "APPROVE" and who.login == pull.author.login:
             raise RefusedError(422, "Unprocessable Entity", "Can not approve your own pull request")
         if event != "APPROVE" and not fields.get("body") and not fields.get("comments"):

@@ -59,6 +59,7 @@ async def test_every_request_we_can_send_is_one_that_github_describes(
             assert await github.git.read_blob(blob) == b"x"
             await github.read_file("README.md", ref="main")
             tip = await github.git.tip("main")
+            assert await github.git.tips("mai") == {"main": tip}
             assert tip is not None
             change = Change("edison/a", "main", tip, {"a.md": b"a"}, "key-1", "Title", draft=True)
             proposed = await github.propose(change)
@@ -129,14 +130,18 @@ async def test_a_pull_request_is_merged_only_as_it_was_seen(
         assert await github.merge_pull_request(1, head_sha=pull.head_sha) == pull.head_sha
         merged = await github.pull_request(1)
         assert (merged.state, merged.merged) == ("closed", True)
+        assert (pull.merge_commit, pull.merged_by) == (None, None)
+        assert (merged.merge_commit, merged.merged_by) == (pull.head_sha, "github-actions[bot]")
 
 
 async def test_changed_files_have_their_former_names(fake: FakeGitHub, github: GitHub) -> None:
     new = {"filename": "prompts/b.md", "status": "renamed", "previous_filename": "prompts/a.md"}
     fake.state.pulls[1].files = [new, {"filename": "x.md", "status": "added"}]
+    fake.state.pulls[1].files[0]["patch"] = "@@ -1 +1 @@"
+    fake.state.pulls[1].files[1]["patch"] = ""
     async with github:
         assert await github.changed_files(1) == [
-            ChangedFile("prompts/b.md", "renamed", "prompts/a.md"),
+            ChangedFile("prompts/b.md", "renamed", "prompts/a.md", "@@ -1 +1 @@"),
             ChangedFile("x.md", "added"),
         ]
 

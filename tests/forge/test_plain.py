@@ -132,8 +132,8 @@ async def test_a_branch_of_somebody_else_is_left_alone_here_and_there(
 
 async def test_a_branch_that_moves_meanwhile_is_not_overwritten(clone: Folder) -> None:
     class Racing(PlainGit):
-        def _make_commit(self, change: Change, parent: str) -> str:
-            made = super()._make_commit(change, parent)
+        def commit(self, change: Change, parent: str) -> str:
+            made = super().commit(change, parent)
             clone.git("branch", "--force", BRANCH, theirs)
             return made
 

@@ -36,6 +36,7 @@ PATHS = tuple(
         "/git/refs",
         "/git/refs/{ref}",
         "/git/ref/{ref}",
+        "/git/matching-refs/{ref}",
         "/contents/{path}",
     )
 )
