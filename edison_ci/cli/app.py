@@ -56,6 +56,9 @@ COMMANDS = {
         "Decide", "quarantine:quarantine", "Set flaky cases aside, with a reason and a last day."
     ),
     "refine": Entry("Improve", "refine:refine", "Suggest a small change to a prompt, with proof."),
+    "promote": Entry(
+        "Improve", "promote:promote", "Mark the version of a prompt that is in production."
+    ),
     "report": Entry(
         "Read", "report:report", "Write what a run found as JUnit, SARIF, Markdown or JSON."
     ),

@@ -50,7 +50,12 @@ class _Meant:
 
     @property
     def name(self) -> str:
-        return self.file or f"{self.prompt}@{self.version.label}"
+        label = self.version.label
+        return self.file or (label if self.version.former else f"{self.prompt}@{label}")
+
+    @property
+    def measured_as(self) -> str:
+        return self.version.former or self.prompt
 
 
 @click.command("diff", cls=EdisonCommand)
@@ -62,8 +67,9 @@ def diff(state: State, a: str, b: str, prompt: str | None) -> None:
     """Compare two versions of a prompt.
 
     A and B are labels (v2), hashes, Git refs, files, or the id of a prompt for the file as it is;
-    PROMPT@v2 names the prompt as well. Shows what changed in the text and, where complete runs have
-    both, what it did to the score on the same cases and models.
+    PROMPT@v2 names the prompt as well, OLD@v2 a version under a former name. Shows what changed in
+    the text and, where complete runs have both, what it did to the score on the same cases and
+    models.
 
     Examples:
       edison diff v1 v2
@@ -127,10 +133,11 @@ def _meant(project: Project, folder: Path, prompt: Prompt | None, word: str) -> 
         )
     lineage = History.of(prompt, project)
     versions = lineage.versions()
+    former = [] if named(versions, word) else lineage.former()
     if not word:
         found = next(version for version in versions if version.hash == prompt.version)
         return _Meant(prompt.id, found)
-    if known := named(versions, word):
+    if known := named([*versions, *former], word):
         return _Meant(prompt.id, known)
     if (folder / word).is_file():
         return _file(project, folder, word)
@@ -196,7 +203,7 @@ def _scores(project: Project, before: _Meant, after: _Meant) -> list[Versus]:
         pair = (before.version.hash, after.version.hash)
         return versus(
             connection,
-            before.prompt,
+            {before.measured_as, after.measured_as},
             pair,
             lambda name: roll_of(project, name, stored=connection),
         )
@@ -248,7 +255,7 @@ def _document(
     def side(meant: _Meant) -> dict[str, Any]:
         version = meant.version
         return {
-            "prompt": meant.prompt,
+            "prompt": meant.measured_as,
             "label": version.label,
             "hash": short(version.hash),
             "commit": version.commit,

@@ -16,8 +16,8 @@ from edison_ci.cli.reading import (
 )
 from edison_ci.cli.summary import points
 from edison_ci.cli.terminal import Ink, Terminal
-from edison_ci.decide.lineage import History, Version
-from edison_ci.decide.version_results import results_by_version, with_measured
+from edison_ci.decide.lineage import History
+from edison_ci.decide.lineage_results import Lineage, lineage_of
 from edison_ci.execute.summary import interval_json
 from edison_ci.plan.versions import short
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
+    from edison_ci.decide.lineage_results import Life
     from edison_ci.decide.version_results import Result
 
 _NAMED = 2
@@ -40,7 +41,8 @@ def history(state: State, prompt: str) -> None:
     PROMPT is a path or an id. Newest first: what is merged, what is on this branch, and the file as
     it is, each with who wrote it and when, and the score, its interval and the cost of an answer in
     the newest complete run that has it. What was not measured like the newest version, with other
-    models, cases or grading, says so and is left out of the line of scores.
+    models, cases or grading, says so and is left out of the line of scores. Names that the prompt
+    had before are followed; open suggestions are listed below.
 
     Examples:
       edison history support-reply
@@ -49,16 +51,15 @@ def history(state: State, prompt: str) -> None:
     terminal = Terminal(state)
     project = readable_at(state, terminal)
     found = prompt_named(project, prompt, state.folder)
-    lineage = History.of(found, project)
-    known = lineage.versions()
-    results = _results(project, found.id, [version.hash for version in reversed(known)])
-    versions = with_measured(known, results, found.id)[::-1]
+    history = History.of(found, project)
+    lineage = _lineage(project, history)
     if terminal.json:
         terminal.document(
             {
                 "prompt": {"id": found.id, "path": found.path},
-                "shallow": lineage.cut_off,
-                "versions": [_version(v, results.get(v.hash), found) for v in versions],
+                "shallow": history.cut_off,
+                "versions": [_version(life, found) for life in lineage.lives],
+                "suggestions": [one.as_json() for one in lineage.open],
             }
         )
         return
@@ -66,23 +67,26 @@ def history(state: State, prompt: str) -> None:
     table: list[tuple[str, ...]] = [
         ("version", "hash", "date", "author", "score", "cost/answer", "with", "what", "")
     ]
-    table += [_row(version, results.get(version.hash), found) for version in versions]
-    terminal.table(table, right=(5,))
-    scores = [_score(results.get(version.hash)) for version in versions[::-1]]
+    terminal.table([*table, *(_row(life, found) for life in lineage.lives)], right=(5,))
+    scores = [_score(life.result) for life in lineage.lives[::-1]]
     if sum(score is not None for score in scores) > 1:
         terminal.result(f"score, oldest to newest  {sparkline(scores)}")
-    if any(result.differs for result in results.values()):
+    for one in lineage.open:
+        mark = "  simulated" if one.simulated else ""
+        weak = f" for {', '.join(one.targets)}" if one.targets else ""
+        terminal.result(f"suggestion {one.id}  {one.status}, of {short(one.base_hash)}{weak}{mark}")
+    if any(life.result is not None and life.result.differs for life in lineage.lives):
         terminal.note("scores that were not measured alike say nothing about each other; on the")
         terminal.note(f"same models and cases: edison diff {found.id}@A {found.id}@B")
-    if lineage.cut_off:
+    if history.cut_off:
         terminal.note("a shallow clone: older versions are not known here")
 
 
-def _results(project: Project, prompt: str, newest_first: list[str]) -> dict[str, Result]:
+def _lineage(project: Project, history: History) -> Lineage:
     if not (project.root / project.file.results).exists():
-        return {}
+        return lineage_of(history, None)
     with results_of(project) as connection:
-        return results_by_version(connection, prompt, newest_first)
+        return lineage_of(history, connection)
 
 
 def _score(result: Result | None) -> float | None:
@@ -92,15 +96,9 @@ def _score(result: Result | None) -> float | None:
     return result.composite.estimate
 
 
-def _row(version: Version, result: Result | None, prompt: Prompt) -> tuple[str, ...]:
+def _row(life: Life, prompt: Prompt) -> tuple[str, ...]:
+    version, result = life.version, life.result
     uncommitted = "not committed" if version.data is not None else "not in Git"
-    marks = ["in use"] if version.hash == prompt.version else []
-    if result is not None and result.run.simulated:
-        marks.append("simulated")
-    if result is not None and result.run.partial:
-        marks.append("part of the cases")
-    if result is not None and result.differs:
-        marks.append(f"other {' and '.join(result.differs)}")
     return (
         version.label,
         short(version.hash),
@@ -110,8 +108,24 @@ def _row(version: Version, result: Result | None, prompt: Prompt) -> tuple[str, 
         price(result.answer_cost_microusd) if result is not None else "-",
         _models(result.models) if result is not None else "-",
         _short(version.subject) if version.commit else uncommitted,
-        ", ".join(marks),
+        ", ".join(_marks(life, prompt)),
     )
+
+
+def _marks(life: Life, prompt: Prompt) -> list[str]:
+    version, result = life.version, life.result
+    marks = ["in use"] if version.hash == prompt.version and not version.former else []
+    marks += ["production"] if life.in_production else []
+    marks += [f"suggested, {life.suggestion.id}"] if life.suggestion is not None else []
+    if result is None:
+        return marks
+    marks += ["simulated"] if result.run.simulated else []
+    marks += ["part of the cases"] if result.run.partial else []
+    if result.prompt != (version.former or prompt.id):
+        marks.append(f"measured as {result.prompt}")
+    if result.differs:
+        marks.append(f"other {' and '.join(result.differs)}")
+    return marks
 
 
 def _models(names: Sequence[str]) -> str:
@@ -123,19 +137,24 @@ def _short(text: str | None) -> str:
     return text if len(text) <= 50 else f"{text[:47]}..."
 
 
-def _version(version: Version, result: Result | None, prompt: Prompt) -> dict[str, Any]:
+def _version(life: Life, prompt: Prompt) -> dict[str, Any]:
+    version, result = life.version, life.result
     run = None if result is None else result.run
     return {
         "label": version.label,
         "hash": short(version.hash),
         "version": version.hash,
-        "in_use": version.hash == prompt.version,
+        "prompt": version.former or prompt.id,
+        "in_use": version.hash == prompt.version and not version.former,
+        "production": life.in_production,
+        "suggestion": None if life.suggestion is None else life.suggestion.id,
         "commit": version.commit,
         "author": version.author,
         "date": version.date,
         "subject": version.subject,
         "run_id": None if run is None else run.id,
         "experiment": None if run is None else run.experiment,
+        "measured_as": None if result is None else result.prompt,
         "simulated": None if run is None else run.simulated,
         "partial": None if run is None else run.partial,
         "models": None if result is None else len(result.models),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.prompt import read_prompt
+from edison_ci.decide.renames import former_names
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.frozen import dataclass
@@ -39,6 +40,8 @@ class Version:
     date: str | None = None
     """When it was written, with the author's time zone."""
     subject: str | None = None
+    former: str | None = None
+    """The id that the prompt had then, if it has another one by now."""
 
 
 # --- what Git knows -------------------------------------------------------------------------------
@@ -81,6 +84,26 @@ class History:
             for version, (commit, data) in found.items()
         ]
 
+    def former(self) -> list[Version]:
+        """Return the versions that the prompt had under other names, oldest first."""
+        if self.repository is None:
+            return []
+        prefix, found = self._prefix(), []
+        for name in former_names(self.repository, prefix + self.prompt.path):
+            if not name.path.startswith(prefix) or not name.path.endswith(".md"):
+                break  # it came from outside of the project, or was no prompt
+            path = name.path.removeprefix(prefix)
+            texts = dict(self._texts(self.repository, name.until, path))
+            authors = self._authors([commit for commit, _ in texts.values() if commit])
+            old = path.rpartition("/")[2].removesuffix(".md")
+            then = []
+            for number, (version, (commit, data)) in enumerate(texts.items(), 1):
+                label = f"v?+{short(version)}" if self.cut_off else f"v{number}"
+                known = authors.get(commit, (None, None, None))
+                then.append(Version(version, f"{old}@{label}", data, commit, *known, former=old))
+            found.append(then)
+        return [version for then in reversed(found) for version in then]
+
     def at(self, commit: str) -> Version | None:
         """Return the version in a commit; None if the prompt is not there, or is not valid."""
         assert self.repository is not None, "a commit is in a repository"
@@ -106,14 +129,15 @@ class History:
         return "" if prefix == "." else f"{prefix}/"
 
     def _texts(
-        self, repository: Repository, ref: str | None
+        self, repository: Repository, ref: str | None, path: str = ""
     ) -> Iterator[tuple[str, tuple[str | None, bytes]]]:
         """Yield each version with the first commit that has it; schemas it names count."""
-        prefix, path = self._prefix(), self._prefix() + self.prompt.path
+        prefix, name = self._prefix(), path or self.prompt.path
+        path = prefix + name
         seen: set[str] = set()
         files: dict[str, None] = {}
         for commit, data in repository.first_parent_texts(path, ref=ref):
-            prompt = self._read(repository, commit, data)
+            prompt = self._read(repository, commit, data, name)
             if prompt is None:
                 continue
             named = (prompt.header.output, prompt.header.tools)
@@ -126,14 +150,16 @@ class History:
                 data_then = repository.read(commit, path)
                 if data_then is None:
                     continue
-                prompt = self._read(repository, commit, data_then)
+                prompt = self._read(repository, commit, data_then, name)
                 if prompt is not None and prompt.version not in seen:
                     seen.add(prompt.version)
                     yield prompt.version, (commit, data_then)
 
-    def _read(self, repository: Repository, commit: str, data: bytes) -> Prompt | None:
+    def _read(
+        self, repository: Repository, commit: str, data: bytes, path: str = ""
+    ) -> Prompt | None:
         tree = CommitTree(repository, commit, self._prefix())
-        return read_prompt(data, self.prompt.path, partial(_json, tree))[0]
+        return read_prompt(data, path or self.prompt.path, partial(_json, tree))[0]
 
     def _authors(self, commits: list[str]) -> dict[str | None, tuple[str, str, str]]:
         if self.repository is None or not commits:

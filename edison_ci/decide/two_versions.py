@@ -17,7 +17,7 @@ from edison_ci.stats.ab import moved
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from edison_ci.decide.measured import Place, Standing
     from edison_ci.decide.roll import Roll
@@ -39,14 +39,17 @@ class Versus:
 
 def versus(
     connection: sqlite3.Connection,
-    prompt: str,
+    prompts: Collection[str],
     versions: tuple[str, str],
     roll: Callable[[str], Roll],
 ) -> list[Versus]:
-    """Compare two versions in every experiment that measured both by the same yardstick."""
+    """Compare two versions in every experiment that measured both by the same yardstick.
+
+    A prompt that was renamed has several names in `prompts`.
+    """
     found = []
     for experiment in measured_experiments(connection):
-        pairs = _pairs(connection, experiment, prompt, versions)
+        pairs = _pairs(connection, experiment, prompts, versions)
         if pairs:
             one = _compared(connection, experiment, pairs, roll(experiment))
             if one is not None:
@@ -55,7 +58,10 @@ def versus(
 
 
 def _pairs(
-    connection: sqlite3.Connection, experiment: str, prompt: str, versions: tuple[str, str]
+    connection: sqlite3.Connection,
+    experiment: str,
+    prompts: Collection[str],
+    versions: tuple[str, str],
 ) -> list[tuple[Place, Place]]:
     """Return where both versions were measured with the same model, newest yardstick first."""
     runs = complete_runs(connection, experiment, MOST_RUNS, trials=True)
@@ -64,7 +70,7 @@ def _pairs(
         places = {
             (place.version, place.model): place
             for place in newest_places(connection, alike)
-            if place.prompt == prompt and place.version in versions
+            if place.prompt in prompts and place.version in versions
         }
         models = sorted({model for _, model in places})
         both = [

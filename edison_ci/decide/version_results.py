@@ -43,6 +43,8 @@ class Result:
     """Its cases, each with the hash of what it says."""
     differs: tuple[str, ...] = ()
     """In what it was not measured like the newest version."""
+    prompt: str = ""
+    """The id under which it was measured."""
 
 
 class _Measured(NamedTuple):
@@ -57,18 +59,34 @@ class _Measured(NamedTuple):
 
 
 def results_by_version(
-    connection: sqlite3.Connection, prompt: str, newest_first: Sequence[str]
+    connection: sqlite3.Connection,
+    prompt: str,
+    newest_first: Sequence[str],
+    newest: Result | None = None,
 ) -> dict[str, Result]:
-    """Return a complete result of each version of a prompt, whole runs before partial ones."""
+    """Return a complete result of each version of a prompt, whole runs before partial ones.
+
+    `newest` is what they are held against, if that is none of them.
+    """
     places = _places(connection, prompt)
     found: dict[str, Result] = {}
-    newest: Result | None = None
     for version in dict.fromkeys([*newest_first, *places]):
         if version not in places:
             continue
         found[version] = _result(connection, prompt, version, places[version], newest)
         newest = newest or found[version]
     return found
+
+
+def measured_as(connection: sqlite3.Connection, version: str, prompt: str) -> list[str]:
+    """Return the other prompts under whose names the very same version was measured."""
+    rows = connection.execute(
+        "select distinct m.prompt from rollup_model m join run r on r.id = m.run_id "
+        "where m.version = ? and m.prompt <> ? and r.complete = 1 and r.status = 'COMPLETED' "
+        "order by m.prompt",
+        (version, prompt),
+    )
+    return [name for (name,) in rows]
 
 
 def _places(connection: sqlite3.Connection, prompt: str) -> dict[str, list[_Measured]]:
@@ -123,6 +141,7 @@ def _read(connection: sqlite3.Connection, prompt: str, version: str, place: _Mea
         answers=place.answers,
         answer_cost_microusd=place.cost_microusd / place.answers if place.answers else None,
         cases=frozenset((case, content) for case, content, _, _ in rows),
+        prompt=prompt,
     )
 
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.documents.yaml_edit import scalar
+from edison_ci.store.suggestions import Status
 from tests.planted import Planted, plant
+from tests.suggested import keep, suggestion_for, version_of
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -186,6 +189,127 @@ def test_authors_cannot_write_to_the_terminal(
     mini.git("init", "--quiet", "--initial-branch=main")
     commit(mini, "start \x1b[2J")
     assert "\x1b" not in edison(mini, "history", "hello").out
+
+
+# --- other names, suggestions and production ------------------------------------------------------
+
+
+@pytest.fixture
+def renamed(edison: Edison, told: Folder) -> Folder:
+    """The prompt under a new name, which was changed once more since."""
+    told.git("checkout", "--quiet", "prompts/hello.md")
+    told.git("mv", "prompts/hello.md", "prompts/greet.md")
+    told.edit("prompts/greet.md", "id: hello", "id: greet")
+    told.edit("experiments/hello.yaml", "prompts/hello.md", "prompts/greet.md")
+    commit(told, "Call it greet")
+    told.edit("prompts/greet.md", "one", "a single")
+    commit(told, "A single one")
+    return told
+
+
+def test_a_renamed_prompt_starts_at_v1_and_its_history_shows_both_names(
+    edison: Edison, renamed: Folder
+) -> None:
+    found = versions(edison, renamed, "greet")
+    assert [(v["label"], v["prompt"], v["subject"]) for v in found] == [
+        ("v2", "greet", "A single one"),
+        ("v1", "greet", "Call it greet"),
+        ("hello@v2", "hello", "Say it warmly"),
+        ("hello@v1", "hello", "Say hello"),
+    ]
+    assert found[1]["version"] == found[2]["version"]
+    assert [v["run_id"] for v in found] == [None, "r2", "r2", "r1"]
+    assert [v["measured_as"] for v in found] == [None, "hello", "hello", "hello"]
+    done = edison(renamed, "history", "greet")
+    lines = done.out.splitlines()
+    assert lines[3].endswith("measured as hello")
+    assert lines[5].startswith("hello@v1  ")
+    assert "score, oldest to newest  ▁██" in done.out
+
+
+def test_a_rename_that_is_not_committed_is_known_by_what_was_measured(
+    edison: Edison, told: Folder
+) -> None:
+    told.git("checkout", "--quiet", "prompts/hello.md")
+    told.git("mv", "prompts/hello.md", "prompts/greet.md")
+    told.edit("prompts/greet.md", "id: hello", "id: greet")
+    told.edit("experiments/hello.yaml", "prompts/hello.md", "prompts/greet.md")
+    (only,) = versions(edison, told, "greet")
+    assert (only["run_id"], only["measured_as"]) == ("r2", "hello")
+
+
+def test_versions_under_other_names_can_be_compared(edison: Edison, renamed: Folder) -> None:
+    done = edison(renamed, "diff", "hello@v1", "v1", "--prompt", "greet")
+    assert done.code == 0, done.all
+    assert done.out.splitlines()[:2] == ["--- hello@v1", "+++ greet@v1"]
+    assert "hello: v1 is better +35.0 points" in done.out
+
+
+def test_suggestions_are_part_of_the_history(edison: Edison, told: Folder) -> None:
+    second, first = versions(edison, told)[1:]
+    told.git("checkout", "--quiet", "prompts/hello.md")
+    made = keep(
+        told,
+        suggestion_for(
+            told, status=Status.APPLIED, base_hash=first["version"], new_hash=second["version"]
+        ),
+    )
+    waiting = keep(told, suggestion_for(told, "Smile while you write it.\n"))
+    assert versions(edison, told)[0]["suggestion"] == made.id
+    done = edison(told, "history", "hello")
+    assert f"in use, suggested, {made.id}" in done.out
+    assert (
+        f"suggestion {waiting.id}  proposed, of {second['hash']} for Warmth  simulated" in done.out
+    )
+    document = json.loads(edison(told, "history", "hello", "--json").out)
+    assert [one["id"] for one in document["suggestions"]] == [waiting.id]
+
+
+@pytest.mark.parametrize("word", ["v1", "{hash}", "main~1"])
+def test_a_version_is_promoted_by_a_line_of_front_matter(
+    edison: Edison, told: Folder, word: str
+) -> None:
+    first = versions(edison, told)[2]
+    before = told.read("prompts/hello.md")
+    done = edison(told, "promote", "hello", word.format(hash=first["hash"]), "--json")
+    assert done.code == 0, done.all
+    said = json.loads(done.out)
+    assert (said["label"], said["changed"], said["measured"]) == ("v1", True, True)
+    after = told.read("prompts/hello.md")
+    added = set(after.splitlines()) - set(before.splitlines())
+    assert added == {f"production: {scalar(first['hash'])}"}
+    found = versions(edison, told)
+    assert [v["production"] for v in found] == [False, False, True]
+    assert found[0]["version"] == version_of(before)  # the mark makes no version
+    again = json.loads(edison(told, "promote", "hello", "v1", "--json").out)
+    assert again["changed"] is False
+    rows = json.loads(edison(told, "audit", "--json").out)["rows"]
+    assert [(row["action"], row["entity"]) for row in rows] == [("promote", "hello")]
+    plant(told, Planted("r6", "2026-11-16T09:00:00Z", {"small": HIGH}, version=found[0]["version"]))
+    compared = edison(told, "compare", "production", "latest", "--experiment", "hello", "--json")
+    assert json.loads(compared.out)["verdict"] == "b_better"
+
+
+def test_the_mark_is_moved_and_comments_stay(edison: Edison, told: Folder) -> None:
+    told.edit("prompts/hello.md", "id: hello\n", 'id: hello # mine\nproduction: "v1" # old\n')
+    done = edison(told, "promote", "hello", "current")
+    assert done.code == 0
+    assert "not on the default branch yet" in done.err
+    text = told.read("prompts/hello.md")
+    assert text.startswith("---\nid: hello # mine\nproduction: ")
+    assert text.count("production") == 1
+    assert edison(told, "validate").code == 0
+
+
+def test_a_version_that_is_not_there_is_not_promoted(edison: Edison, told: Folder) -> None:
+    done = edison(told, "promote", "hello", "v9")
+    assert (done.code, "hello has no version 'v9'" in done.err) == (2, True)
+    told.edit("edison.yaml", "project: mini\n", "project: mini\nmembers:\n"
+              "  - {email: bo@example.org, role: owner}\n")  # fmt: skip
+    before = told.read("prompts/hello.md")
+    refused = edison(told, "promote", "hello", "v1")
+    assert (refused.code, "promote needs an editor" in refused.err) == (2, True)
+    assert told.read("prompts/hello.md") == before
 
 
 # --- diff -----------------------------------------------------------------------------------------
