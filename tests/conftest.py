@@ -91,10 +91,13 @@ class Folder:
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def git(self, *args: str) -> str:
+        return self.git_bytes(*args).decode().strip()
+
+    def git_bytes(self, *args: str) -> bytes:
         done = subprocess.run(
-            ["git", *args], cwd=self.path, capture_output=True, text=True, check=True, timeout=60
+            ["git", *args], cwd=self.path, capture_output=True, check=True, timeout=60
         )
-        return done.stdout.strip()
+        return done.stdout
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ LAYERS = [
     {"execute", "decide", "operate", "forge", "importing"},
     {"refine"},
     {"report"},
+    {"review"},
     {"cli", "__main__", "__init__"},
 ]
 """Floors of the house, lowest first; docs/architecture.md is written from this list."""

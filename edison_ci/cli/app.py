@@ -56,6 +56,10 @@ COMMANDS = {
         "Decide", "quarantine:quarantine", "Set flaky cases aside, with a reason and a last day."
     ),
     "refine": Entry("Improve", "refine:refine", "Suggest a small change to a prompt, with proof."),
+    "propose": Entry(
+        "Improve", "propose:propose", "Put a suggestion on a branch, and open a pull request."
+    ),
+    "review": Entry("Improve", "review:review", "Decide about suggested changes of prompts."),
     "promote": Entry(
         "Improve", "promote:promote", "Mark the version of a prompt that is in production."
     ),

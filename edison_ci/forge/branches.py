@@ -34,6 +34,8 @@ class Whereabouts:
     """The branch that has the change; None if none has it."""
     commit: str | None = None
     """The commit that is the change."""
+    shared: bool = False
+    """Whether others can see the commit already, so that it need not be put anywhere."""
     merged: bool = False
     """Whether the default branch has the commit."""
 
@@ -65,7 +67,7 @@ async def find_on_github(git: GitData, experiment: str, key: str) -> Whereabouts
                 break
             found = await git.commit(sha)
             if key in keys_in(found.message):
-                return Whereabouts(frozenset(ours), branch, sha)
+                return Whereabouts(frozenset(ours), branch, sha, shared=True)
             sha = found.parents[0] if found.parents else None
             if keys_in(found.message):
                 break  # another suggestion, made on top of what it was made on
@@ -94,9 +96,11 @@ def find_in_git(
         *("refs/heads", "refs/remotes"),
         cwd=repository.root,
     )
-    branches = [_short(ref, remote) for ref in holding.line.splitlines()]
-    own = next((name for name in branches if _numbered(experiment, name)), None)
-    return Whereabouts(taken, own, commit, merged=_is_merged(repository, commit))
+    refs = [ref for ref in holding.line.splitlines() if _numbered(experiment, _short(ref, remote))]
+    own = next((_short(ref, remote) for ref in refs), None)
+    # Without a remote the repository itself is where others look.
+    shared = bool(refs) and (remote is None or any(ref.startswith("refs/remotes/") for ref in refs))
+    return Whereabouts(taken, own, commit, shared, _is_merged(repository, commit))
 
 
 def _commit_with(repository: Repository, key: str) -> str | None:

@@ -13,14 +13,14 @@ from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge import replies
 from edison_ci.forge.api import Api, Timing
 from edison_ci.forge.git_data import GitData, decoded
-from edison_ci.forge.proposing import propose_on_github
+from edison_ci.forge.proposing import propose_on_github, put_branch, refuse_unfit
 from edison_ci.forge.reviews import Reviews
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.forge.address import Address
     from edison_ci.forge.proposing import Put
-    from edison_ci.hosted import Change, ChangedFile, Comment, Proposed, PullRequest
+    from edison_ci.hosted import Change, ChangedFile, Comment, Deed, Proposed, PullRequest
 
 WORKFLOW_BOT = "github-actions[bot]"
 MAX_FILES = 3_000
@@ -156,6 +156,11 @@ class GitHub:
             "merge the pull request", "PUT", *path, body={"sha": head_sha}, repeatable=False
         )
         return replies.take(made, str, "sha")
+
+    async def put_branch(self, change: Change) -> tuple[str, Deed]:
+        """Put a change on its branch, without a pull request."""
+        refuse_unfit(change)
+        return await put_branch(self.git, change)
 
     async def propose(self, change: Change, *, put: Put | None = None) -> Proposed:
         """Put a change on its branch and open a pull request, or update both."""

@@ -43,10 +43,13 @@ class PlainGit:
     def _propose(self, change: Change) -> Proposed:
         refuse_unfit(change)
         commit, deed = self._put(change)
-        patch = self._git("format-patch", "-1", "--stdout", "--no-ext-diff", "--no-textconv",
-                          "--end-of-options", commit).out  # fmt: skip
         where = "there is no forge: the change is a branch and a patch"
-        return Proposed(change.branch, commit, deed, patch=patch, why=where)
+        return Proposed(change.branch, commit, deed, patch=self.patch_of(commit), why=where)
+
+    def patch_of(self, commit: str) -> bytes:
+        """Return a commit as a patch that `git am` takes."""
+        options = ("-1", "--stdout", "--no-ext-diff", "--no-textconv", "--end-of-options")
+        return self._git("format-patch", *options, commit).out
 
     def _put(self, change: Change) -> tuple[str, Deed]:
         commit, deed = self._put_branch(change)

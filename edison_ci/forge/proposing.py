@@ -70,7 +70,7 @@ async def propose_on_github(
     `put` makes the commit; without it that is done on GitHub, where no clone is needed.
     """
     refuse_unfit(change)
-    put = put or partial(_put_branch, github.git)
+    put = put or partial(put_branch, github.git)
     decided = await _decided(github, change)
     if decided is not None:
         how = "merged" if decided.merged else "closed"
@@ -92,7 +92,8 @@ async def propose_on_github(
 # --- the branch -----------------------------------------------------------------------------------
 
 
-async def _put_branch(git: GitData, change: Change) -> tuple[str, Deed]:
+async def put_branch(git: GitData, change: Change) -> tuple[str, Deed]:
+    """Put a change on its branch on GitHub; a branch with something else on it is left alone."""
     for _ in range(2):  # once more when the branch appeared or moved between looking and writing
         tip = await git.tip(change.branch)
         if tip is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from edison_ci.harmless import line
+from edison_ci.harmless import line, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,3 +71,12 @@ def row(cells: Iterable[str]) -> str:
     """Return a row of a table; bars inside cells do not end them."""
     bar = r"\|"  # the one escape that holds inside of code too, if it is in a table
     return f"| {' | '.join(cell.replace('|', bar) for cell in cells)} |"
+
+
+def fenced(text: str, *, most: int = 2_000) -> str:
+    """Return a text of several lines as a block of code that nothing in it can end."""
+    plain = lines(text.replace("\r\n", "\n")).strip("\n")
+    spelt = _MANY_TICKS.sub(lambda found: r"\u{60}" * len(found.group()), plain)
+    shown = shortened(spelt, most) or "(empty)"
+    fence = "`" * max([2, *(len(run) for run in _TICKS.findall(shown))])
+    return f"{fence}`\n{shown}\n{fence}`"

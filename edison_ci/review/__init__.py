@@ -1,0 +1,1 @@
+"""People and suggestions: offering a refined prompt, and deciding about it."""

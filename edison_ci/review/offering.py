@@ -1,0 +1,260 @@
+"""How does a suggestion reach people: as a branch, a pull request, or lines to accept?
+
+Nothing of whoever is at work here is touched: commits are made from objects, on a branch of their
+own, and pushed without force. The same suggestion is found again by its trailer and never offered
+twice, whichever machine it is offered from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from edison_ci.errors import UsageError
+from edison_ci.forge.github import GitHub
+from edison_ci.frozen import dataclass
+from edison_ci.hosted import Change, Deed, Proposed
+from edison_ci.operate.actors import Role
+from edison_ci.report.proposal import Offer, marker, message_of, proposal_body, title_of
+from edison_ci.review.desk import Desk, needs_repository
+from edison_ci.review.examples import examples_of
+from edison_ci.review.lines import fit, lines_shown, suggested_lines
+from edison_ci.review.refined import is_base, refined
+from edison_ci.review.ways import Base, ByGit, ByGitHub, Way, current_branch, event_at_hand
+from edison_ci.store.suggestions import Status, Suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from edison_ci.forge.api import Timing
+    from edison_ci.forge.branches import Whereabouts
+    from edison_ci.hosted import PullRequest
+
+_OVER = {
+    Status.REFUSED: "broke a guardrail",
+    Status.APPLIED: "is in the repository already",
+    Status.REJECTED: "was rejected",
+    Status.SUPERSEDED: "was superseded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line asks for."""
+
+    open_pr: bool = False
+    force: bool = False
+    """Offer what was not shown to help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Where a suggestion can be looked at."""
+
+    suggestion: Suggestion
+    deed: Deed
+    base: str
+    compare_url: str | None = None
+    patch: Path | None = None
+    why: str = ""
+    """Why there is no pull request, or no new one."""
+    lines: int = 0
+    """Places in somebody's own pull request where lines are suggested."""
+
+
+async def offer(
+    desk: Desk, suggestion: Suggestion, wish: Wish, *, timing: Timing | None = None
+) -> Offered:
+    """Put a suggestion where people can see it, and write down where that is."""
+    actor = desk.require(Role.EDITOR, "propose", suggestion)
+    _refuse_unfit(suggestion, force=wish.force)
+    needs_repository(desk)
+    async with _github(desk, timing) as github:
+        done = await _offered(desk, suggestion, wish, github)
+    one = done.suggestion
+    if done.deed is Deed.UNCHANGED and one == suggestion:
+        return done
+    changes = {
+        "branch": one.branch,
+        "pull_request": one.pull_request,
+        "pull_request_url": one.pull_request_url,
+        "commit_id": one.commit_id,
+        "forced": suggestion.forced or not suggestion.proven,
+    }
+    to = suggestion.status if suggestion.status is Status.APPROVED else Status.PROPOSED
+    moved = desk.move(actor, "propose", suggestion, to, **changes)
+    return dataclasses.replace(done, suggestion=moved)
+
+
+def _refuse_unfit(suggestion: Suggestion, *, force: bool) -> None:
+    if said := _OVER.get(suggestion.status):
+        because = f": {suggestion.reason}" if suggestion.reason else ""
+        raise UsageError(
+            f"suggestion {suggestion.id} {said}{because}", hint="ask for another: edison refine"
+        )
+    insisted = force or suggestion.forced or suggestion.status is Status.APPROVED
+    if not suggestion.proven and not insisted:
+        told = suggestion.evidence.get("sentence")
+        raise UsageError(
+            f"suggestion {suggestion.id} was not shown to help{f': {told}' if told else ''}",
+            hint="offer it all the same, marked as unproven: --force",
+        )
+
+
+@asynccontextmanager
+async def _github(desk: Desk, timing: Timing | None) -> AsyncIterator[GitHub | None]:
+    if desk.hosting.address is None:
+        yield None
+        return
+    async with GitHub(desk.hosting.address, timing=timing) as github:
+        yield github
+
+
+async def _offered(
+    desk: Desk, suggestion: Suggestion, wish: Wish, github: GitHub | None
+) -> Offered:
+    if github is not None and wish.open_pr and suggestion.branch is None:
+        pull = await _own_pull_request(desk, github)
+        done = pull and await _suggest_lines(desk, github, pull, suggestion)
+        if done:
+            return done
+    way: Way = ByGit(desk)
+    if desk.hosting.by_api and github is not None:
+        way = ByGitHub(desk, github)
+    found = await way.find(suggestion)
+    if found.merged:
+        raise UsageError(
+            f"suggestion {suggestion.id} is in the repository already, as {found.commit}",
+            hint="take note of it: edison review sync",
+        )
+    base = await way.base(suggestion, found.commit)
+    change = _change(desk, suggestion, base, found)
+    put = way.put
+    if found.shared and found.commit is not None:
+        # People may have gone on from it: what others see already is left as it is.
+        put = partial(_there, found.commit)
+    if github is not None and wish.open_pr:
+        proposed = await github.propose(change, put=put)
+    else:
+        commit, deed = await put(change)
+        proposed = Proposed(change.branch, commit, deed, patch=way.patch_of(commit))
+    return _told(desk, suggestion, base, proposed)
+
+
+async def _there(commit: str, _: Change) -> tuple[str, Deed]:
+    return commit, Deed.UNCHANGED
+
+
+def _change(desk: Desk, suggestion: Suggestion, base: Base, found: Whereabouts) -> Change:
+    after = refined(desk.project, suggestion, base.data)
+    return Change(
+        # An edited suggestion goes on top of what it was edited from.
+        branch=found.branch or suggestion.branch or found.name_for(suggestion.experiment),
+        base=base.branch,
+        base_commit=base.commit,
+        files={desk.in_repository(suggestion.path): after},
+        key=suggestion.hash,
+        title=title_of(suggestion),
+        body=proposal_body(_offer(desk, suggestion)),
+        message=message_of(suggestion),
+    )
+
+
+def _offer(desk: Desk, suggestion: Suggestion, *, lines_only: bool = False) -> Offer:
+    examples = desk.read(lambda connection: examples_of(connection, suggestion))
+    return Offer(suggestion, examples, desk.private, lines_only)
+
+
+def _told(desk: Desk, suggestion: Suggestion, base: Base, proposed: Proposed) -> Offered:
+    pull, hosting = proposed.pull_request, desk.hosting
+    one = dataclasses.replace(suggestion, branch=proposed.branch, commit_id=proposed.commit)
+    if pull is not None:
+        one = dataclasses.replace(one, pull_request=pull.number, pull_request_url=pull.url)
+    if one.pull_request is not None:
+        return Offered(one, proposed.deed, base.branch, why=proposed.why)
+    link = hosting.compare_url(base.branch, proposed.branch)
+    patch = None
+    if proposed.patch and link is None:
+        patch = write_draft(desk, f"{proposed.branch.rpartition('/')[2]}.patch", proposed.patch)
+    why = proposed.why
+    if not why and link is not None:
+        why = "no pull request was asked for: --open-pr"
+        if hosting.address is None:
+            why = "there is no token for GitHub: export GITHUB_TOKEN, or open it by hand"
+    return Offered(one, proposed.deed, base.branch, link, patch, why)
+
+
+def write_draft(desk: Desk, name: str, data: bytes) -> Path:
+    """Write a file beside the results, where Git does not see it."""
+    try:
+        desk.drafts.mkdir(parents=True, exist_ok=True)
+        ignore = desk.drafts / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("# Patches and drafts stay on this machine.\n*\n", encoding="utf-8")
+        target = desk.drafts / name
+        target.write_bytes(data)
+    except OSError as error:
+        raise UsageError(
+            f"{desk.drafts} cannot be written: {error.strerror}", hint="look at its permissions"
+        ) from None
+    return target
+
+
+# --- somebody's own pull request ------------------------------------------------------------------
+
+
+async def _own_pull_request(desk: Desk, github: GitHub) -> PullRequest | None:
+    """Return the open pull request that we are working on, which is none of ours."""
+    event = event_at_hand()
+    if event is not None and event.number is not None and event.trusted:
+        pull = await github.pull_request(event.number)
+    else:
+        branch = current_branch(needs_repository(desk))
+        found = await github.find_pull_request(branch) if branch else None
+        if found is None:
+            return None
+        pull = found
+    ours = pull.head_ref.startswith("edison/")
+    return pull if pull.state == "open" and not ours else None
+
+
+async def _suggest_lines(
+    desk: Desk, github: GitHub, pull: PullRequest, suggestion: Suggestion
+) -> Offered | None:
+    """Suggest lines where the pull request changes the prompt; None where that cannot be."""
+    place = desk.in_repository(suggestion.path)
+    files = await github.changed_files(pull.number)
+    changed = next((one for one in files if one.path == place and one.status != "removed"), None)
+    if changed is None:
+        return None
+    data = await github.read_file(place, ref=pull.head_sha)
+    if data is None or not is_base(desk.project, suggestion, data):
+        return None
+    after = refined(desk.project, suggestion, data)
+    note = f"{marker(suggestion)}\n{title_of(suggestion)}"
+    lines = suggested_lines(place, data.decode(), after.decode(), note)
+    if not fit(lines, lines_shown(changed.patch)):
+        return None
+    known = [one for one in await github.reviews.line_comments(pull.number)
+             if marker(suggestion) in one.body]  # fmt: skip
+    if not known:
+        body = proposal_body(_offer(desk, suggestion, lines_only=True))
+        await github.reviews.suggest(pull.number, lines, commit=pull.head_sha, body=body)
+    one = dataclasses.replace(suggestion, pull_request=pull.number, pull_request_url=pull.url)
+    deed = Deed.UNCHANGED if known else Deed.CREATED
+    why = "the pull request changes the prompt itself, so lines are suggested there"
+    return Offered(one, deed, pull.base_ref, why=why, lines=len(lines))
+
+
+def newest(suggestions: list[Suggestion]) -> Suggestion:
+    """Return the suggestion that is meant when none is named."""
+    for one in suggestions:
+        if one.status is Status.PROPOSED:
+            return one
+    tried = next((one for one in suggestions if one.status is Status.TRIED), None)
+    if tried is None:
+        raise UsageError("there is no suggestion to propose", hint="ask for one: edison refine")
+    return tried

@@ -1,0 +1,157 @@
+"""What did people decide about suggestions elsewhere?
+
+Merged is applied, closed is rejected, with the last comment of somebody who belongs to the
+repository as the reason: what a stranger writes is not told to the next refinement. Without a forge
+Git knows whether the default branch has the commit, or the text.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.errors import ForgeError, ForgeFault
+from edison_ci.forge.branches import find_in_git
+from edison_ci.forge.github import GitHub
+from edison_ci.operate.actors import Role
+from edison_ci.review.deciding import MAX_REASON_CHARS, overtaken
+from edison_ci.review.refined import is_result
+from edison_ci.store.suggestions import Status, Suggestion, list_suggestions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from edison_ci.forge.api import Timing
+    from edison_ci.hosted import Comment, PullRequest
+    from edison_ci.operate.actors import Actor
+    from edison_ci.review.desk import Desk
+
+_WATCHED = (Status.PROPOSED, Status.APPROVED, Status.REJECTED, Status.SUPERSEDED, Status.TRIED)
+_BELONGS = {"OWNER", "MEMBER", "COLLABORATOR"}
+
+
+class Synced(NamedTuple):
+    """What reading the pull requests has changed."""
+
+    changed: list[Suggestion]
+    looked: int
+    problems: list[str]
+
+
+class _News(NamedTuple):
+    """What happened to a suggestion."""
+
+    status: Status
+    by: str | None
+    reason: str | None = None
+    commit: str | None = None
+
+
+async def sync(desk: Desk, *, timing: Timing | None = None) -> Synced:
+    """Take note of what people decided, and return what has changed."""
+    actor = desk.site.require(Role.REVIEWER, "review sync")
+    watched = desk.read(lambda connection: list_suggestions(connection, statuses=_WATCHED))
+    changed, problems, looked = [], [], 0
+    async with _github(desk, timing) as github:
+        for one in watched:
+            looked += 1
+            try:
+                news = await _news(desk, github, one)
+            except ForgeError as error:
+                if error.fault is not ForgeFault.NOT_FOUND:
+                    raise
+                problems.append(f"suggestion {one.id}: {error.message}")
+                continue
+            if news is not None and news.status is not one.status:
+                changed.append(_noted(desk, actor, one, news))
+    return Synced(changed, looked, problems)
+
+
+@asynccontextmanager
+async def _github(desk: Desk, timing: Timing | None) -> AsyncIterator[GitHub | None]:
+    if desk.hosting.address is None:
+        yield None
+        return
+    async with GitHub(desk.hosting.address, timing=timing) as github:
+        yield github
+
+
+async def _news(desk: Desk, github: GitHub | None, one: Suggestion) -> _News | None:
+    if github is None or one.pull_request is None:
+        return _by_git(desk, one)
+    pull = await github.pull_request(one.pull_request)
+    if one.branch is None:
+        return await _of_lines(desk, github, pull, one)
+    if one.status is Status.SUPERSEDED and not await _is_there(desk, github, pull, one):
+        return None  # what is there by now is the suggestion that came after it
+    if pull.merged:
+        return _News(Status.APPLIED, pull.merged_by, commit=pull.merge_commit or pull.head_sha)
+    if pull.state == "closed":
+        if one.status is Status.SUPERSEDED:
+            return None
+        last = _last(await github.comments(pull.number))
+        reason = last.body if last is not None else "closed without a comment"
+        return _News(Status.REJECTED, last.author.login if last is not None else None, reason)
+    # Open again after it was closed; what was decided here and not there stays as it is.
+    return _News(Status.PROPOSED, None) if one.status is Status.REJECTED else None
+
+
+async def _of_lines(desk: Desk, github: GitHub, pull: PullRequest, one: Suggestion) -> _News | None:
+    """Look whether suggested lines were accepted in somebody's own pull request."""
+    taken = await _is_there(desk, github, pull, one)
+    if pull.merged:
+        if taken:
+            return _News(Status.APPLIED, pull.merged_by, commit=pull.merge_commit or pull.head_sha)
+        reason = f"pull request {pull.number} was merged without it"
+        return _News(Status.REJECTED, pull.merged_by, reason)
+    if pull.state == "closed":
+        return _News(Status.REJECTED, None, f"pull request {pull.number} was closed")
+    return _News(Status.APPROVED, pull.author.login) if taken else None
+
+
+async def _is_there(desk: Desk, github: GitHub, pull: PullRequest, one: Suggestion) -> bool:
+    """Whether the head of a pull request has the very version that was suggested."""
+    data = await github.read_file(desk.in_repository(one.path), ref=pull.head_sha)
+    return is_result(desk.project, one, data)
+
+
+def _by_git(desk: Desk, one: Suggestion) -> _News | None:
+    if desk.repository is None or one.status is Status.REJECTED:
+        return None
+    found = find_in_git(desk.repository, desk.hosting.remote, one.experiment, one.hash)
+    if found.merged:
+        return _News(Status.APPLIED, None, commit=found.commit)
+    default = desk.repository.default_branch()
+    commit = desk.repository.resolve(default) if default else None
+    data = desk.repository.read(commit, desk.in_repository(one.path)) if commit else None
+    if commit is not None and is_result(desk.project, one, data):
+        return _News(Status.APPLIED, None, commit=commit)
+    return None
+
+
+def _last(comments: list[Comment]) -> Comment | None:
+    """Return the last comment of a person who belongs to the repository."""
+    said = [
+        comment
+        for comment in comments
+        if comment.association in _BELONGS and not comment.author.is_bot and comment.body.strip()
+    ]
+    return said[-1] if said else None
+
+
+def _noted(desk: Desk, actor: Actor, one: Suggestion, news: _News) -> Suggestion:
+    changes: dict[str, str | None] = {"reason": _short(news.reason)}
+    if news.status is not Status.PROPOSED:
+        changes |= {"decided_by": news.by or one.decided_by, "decided_at": desk.site.now()}
+    if news.commit is not None:
+        changes["commit_id"] = news.commit
+    if one.status is Status.TRIED and news.status is Status.APPLIED:
+        one = desk.move(actor, "review sync", one, Status.PROPOSED)
+    moved = desk.move(actor, "review sync", one, news.status, **changes)
+    if moved.status is Status.APPLIED:
+        overtaken(desk, actor, moved)
+    return moved
+
+
+def _short(reason: str | None) -> str | None:
+    return None if reason is None else " ".join(reason.split())[:MAX_REASON_CHARS]
