@@ -99,8 +99,9 @@ class History:
             then = []
             for number, (version, (commit, data)) in enumerate(texts.items(), 1):
                 label = f"v?+{short(version)}" if self.cut_off else f"v{number}"
-                known = authors.get(commit, (None, None, None))
-                then.append(Version(version, f"{old}@{label}", data, commit, *known, former=old))
+                by, date, subject = authors.get(commit, (None, None, None))
+                told = (version, f"{old}@{label}", data, commit, by, date, subject)
+                then.append(Version(*told, former=old))
             found.append(then)
         return [version for then in reversed(found) for version in then]
 

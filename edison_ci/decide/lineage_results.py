@@ -49,6 +49,9 @@ def lineage_of(history: History, connection: sqlite3.Connection | None) -> Linea
         for name in names:
             suggestions += list_suggestions(connection, prompt=name)
     made = {one.new_hash: one for one in suggestions if one.status is Status.APPLIED}
+    # What was only suggested is no version that the prompt ever had.
+    only_tried = {one.new_hash for one in suggestions if one.new_hash not in made}
+    versions = [one for one in versions if one.data is not None or one.hash not in only_tried]
     promoted = promoted_version(versions, prompt.header.production)
     lives = [
         Life(

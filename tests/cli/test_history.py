@@ -255,6 +255,9 @@ def test_suggestions_are_part_of_the_history(edison: Edison, told: Folder) -> No
         ),
     )
     waiting = keep(told, suggestion_for(told, "Smile while you write it.\n"))
+    assert waiting.new_hash is not None
+    plant(told, Planted("r9", "2026-11-16T09:00:00Z", {"small": HIGH}, version=waiting.new_hash))
+    assert waiting.new_hash not in {v["version"] for v in versions(edison, told)}
     assert versions(edison, told)[0]["suggestion"] == made.id
     done = edison(told, "history", "hello")
     assert f"in use, suggested, {made.id}" in done.out

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.forge.github import GitHub
 from edison_ci.store.suggestions import Status
 from tests.conftest import Folder
+from tests.forge.emulator import emulator
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.forge.fake_state import REPOSITORY, Grant
+from tests.forge.git_remote import GitRemote
 from tests.forge.mirror import seed
 from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from edison_ci.forge.address import Address
     from tests.cli.conftest import Edison
 
 BRANCH = "edison/refine/hello-1"
@@ -442,3 +447,59 @@ def test_lines_that_the_pull_request_does_not_show_become_a_pull_request_for_it(
     keep(repo, suggestion_for(repo))
     found = proposed(edison, repo, "--open-pr")
     assert (found["pull_request"], found["base"], found["suggested_lines"]) == (2, "topic", 0)
+
+
+# --- other remotes --------------------------------------------------------------------------------
+
+
+def test_a_branch_is_pushed_over_http(edison: Edison, repo: Folder, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    Folder(served).git("init", "--quiet", "--bare", "--initial-branch=main", "prompts.git")
+    hosted = Folder(served / "prompts.git")
+    hosted.git("config", "http.receivepack", "true")
+    with GitRemote(served) as server:
+        repo.git("remote", "add", "origin", f"{server.url}/prompts.git")
+        repo.git("push", "--quiet", "--set-upstream", "origin", "main")
+        keep(repo, suggestion_for(repo))
+        found = proposed(edison, repo)
+        assert hosted.git("rev-parse", BRANCH) == found["commit"]
+        assert proposed(edison, repo)["outcome"] == "unchanged"
+
+
+def test_a_server_that_somebody_else_wrote_understands_it_all(
+    edison: Edison, repo: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with emulator(tmp_path) as address:
+        asyncio.run(put_on_main(address, PATH, repo.read(PATH).encode()))
+        for name, value in {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_API_URL": address.api_url,
+            "GITHUB_SERVER_URL": address.server_url,
+            "GITHUB_REPOSITORY": address.repository,
+            "GITHUB_TOKEN": address.token,
+        }.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("edison_ci.forge.api.WRITE_GAP_S", 0.0)
+        one = keep(repo, suggestion_for(repo))
+        first = proposed(edison, repo, "--open-pr")
+        again = proposed(edison, repo, "--open-pr")
+        assert (first["outcome"], again["outcome"]) == ("created", "unchanged")
+        assert first["pull_request"] == again["pull_request"] is not None
+        two = keep(repo, suggestion_for(repo, "Smile while you write it.\n"))
+        assert proposed(edison, repo, two.id, "--open-pr")["branch"] == "edison/refine/hello-2"
+        assert edison(repo, "review", "reject", two.id, "--reason", "no smiles").code == 0
+        assert edison(repo, "review", "approve", one.id, "--merge").code == 0
+        assert stored(repo, one).status is Status.APPLIED
+        assert stored(repo, two).status is Status.REJECTED
+
+
+async def put_on_main(address: Address, path: str, data: bytes) -> None:
+    async with GitHub(address) as github:
+        tip = await github.git.tip("main")
+        assert tip is not None
+        tree = (await github.git.commit(tip)).tree
+        blob = await github.git.create_blob(data)
+        made = await github.git.create_tree(tree, {path: blob})
+        commit = await github.git.create_commit("start", tree=made, parent=tip)
+        await github.git.advance_branch("main", commit)
