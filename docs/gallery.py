@@ -57,10 +57,10 @@ def charts() -> dict[str, Drawing]:
     small, large = _moments(0.58, 0.018), _gaps(_moments(0.7, 0.012))
     scores = [((i * 37) % 101) / 100 for i in range(160)] + [0.8, 0.85, 0.9] * 25 + [math.nan, None]
     grid = (
-        ("shipping", (Field(0.82, 14), Field(0.91, 14), Field(0.4, 14, stands_out=True))),
-        ("refunds", (Field(0.35, 9, stands_out=True), Field(0.74, 9), Field(0.66, 9))),
+        ("shipping", (Field(0.82, 14), Field(0.91, 14), Field(0.4, 14, "below"))),
+        ("refunds", (Field(0.35, 9, "below"), Field(0.74, 9), Field(0.66, 9))),
         (f"{ARABIC}", (Field(0.05, 2), None, Field(math.nan, 3))),
-        (LONG, (Field(0.55, 21), Field(0.97, 21, stands_out=True), Field(0.61, 21))),
+        (LONG, (Field(0.55, 21), Field(0.97, 21, "above"), Field(0.61, 21))),
     )
     lines = (
         GateLine("composite, support-reply with small", "pass", 0.021, -0.018, 0.06, -0.1),
@@ -218,8 +218,8 @@ def _gates(drawn: dict[str, Drawing]) -> Html:
     )
     rows = (
         element(
-            "li", ui.badge(verdict), element("div", element("div", what, class_="what"),
-            element("div", why, class_="why")),
+            "li", ui.badge(verdict), element("span", what, class_="what"),
+            element("span", why, class_="why"),
         )
         for verdict, what, why in said
     )  # fmt: skip

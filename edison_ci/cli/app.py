@@ -64,7 +64,7 @@ COMMANDS = {
         "Improve", "promote:promote", "Mark the version of a prompt that is in production."
     ),
     "report": Entry(
-        "Read", "report:report", "Write what a run found as JUnit, SARIF, Markdown or JSON."
+        "Read", "report:report", "Write what a run found as a page, a table or a document."
     ),
     "grade": Entry("Decide", "grade:grade", "Grade answers by hand."),
     "calibrate": Entry("Decide", "calibrate:calibrate", "Hold judges to what people say."),

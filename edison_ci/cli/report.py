@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,11 +12,49 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.reporting import run_as_seen, sources_of
 from edison_ci.cli.terminal import Terminal
+from edison_ci.errors import UsageError
+from edison_ci.execute.explaining import unchanged_cases
+from edison_ci.frozen import dataclass
+from edison_ci.harmless import clean
+from edison_ci.operate.actors import Role
+from edison_ci.operate.site import Site
+from edison_ci.plugins import later
+from edison_ci.report.cells import Cells
 from edison_ci.report.summary import report_of
-from edison_ci.report.writing import FORMATS, refuse_unwritable, rendered, write_whole
+from edison_ci.report.writing import (
+    FORMATS,
+    LONG,
+    Sources,
+    pieces,
+    refuse_unwritable,
+    rendered,
+    write_whole,
+)
 
 if TYPE_CHECKING:
-    from edison_ci.report.view import Report
+    import sqlite3
+
+    from edison_ci.config.load import Project
+    from edison_ci.report.view import Report, RunView
+
+_PAGES = ("html", "pdf")
+_WITH_TEXTS = (*LONG, *_PAGES)
+_ENDINGS = {
+    ".xml": "junit",
+    ".sarif": "sarif",
+    ".json": "json",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".html": "html",
+    ".htm": "html",
+    ".pdf": "pdf",
+}
+# Loaded late: most reports have no charts, and are written by a job that waits for them.
+_html_page = later("edison_ci.report.html.page:html_page")
+_shown = later("edison_ci.report.html.page:Shown")
+_close_up = later("edison_ci.report.closeup:close_up")
+_find_browser = later("edison_ci.report.pdf:find_browser")
+_printed = later("edison_ci.report.pdf:printed")
 
 
 @click.command(cls=EdisonCommand)
@@ -23,7 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(FORMATS),
+    type=click.Choice((*FORMATS, *_PAGES)),
     help="md by default, or by the ending of --out.",
 )
 @click.option(
@@ -32,45 +71,117 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write to this file, whole or not at all.",
 )
+@click.option(
+    "--raw", is_flag=True, help="In CSV, leave texts that look like formulas as they are."
+)
 @click.pass_obj
-def report(state: State, wanted: str, kind: str | None, out: Path | None) -> None:
-    """Write what a run found as JUnit, SARIF, Markdown or JSON.
+def report(state: State, wanted: str, kind: str | None, out: Path | None, raw: bool) -> None:
+    """Write what a run found as a page, a table or a document.
 
-    Everything is told from what is stored, and nothing is asked of any model. There are ids and
-    scores in it, and no answers; only JUnit has reasons, which may quote a few words. RUN is an id,
-    `latest` or the name of an experiment; a comparison on changed material is told with both its
-    runs. Without --out the report goes to stdout. The exit code says whether the report was
-    written, not how the run ended.
+    Everything is told from what is stored, and nothing is asked of any model. HTML is one file
+    with charts that needs no network; PDF is the same, printed by a Chromium. CSV and JSONL have a
+    line for each cell. These four have the texts of answers, unless the project is private. JUnit,
+    SARIF, Markdown and JSON have ids and scores; only JUnit has reasons, which may quote a few
+    words. RUN is an id, `latest` or the name of an experiment; a comparison on changed material is
+    told with both its runs. Without --out the report goes to stdout. The exit code says whether the
+    report was written, not how the run ended.
 
     Examples:
       edison report
+      edison report latest --out report.html
       edison report support-reply --format junit --out junit.xml
-      edison report latest --out report.md
+      edison report --format csv > cells.csv
       edison report --format sarif > edison.sarif
     """
     terminal = Terminal(state)
     project = project_at(state)
     chosen = "json" if state.json and kind is None and out is None else kind or _kind_of(out)
-    if out is not None:
-        refuse_unwritable(out)
+    writing = _Writing(terminal, project, chosen, out, raw)
+    writing.refuse()
     with results_of(project) as connection:
         found = report_of(connection, [run_as_seen(connection, project, wanted)])
-        text = rendered(found, chosen, sources_of(connection, project, found))
-    if out is None:
-        terminal.raw(text)
-        return
-    write_whole(out, text)
-    _tell(terminal, found, chosen, out)
+        writing.write(connection, found)
 
 
-def _tell(terminal: Terminal, found: Report, kind: str, out: Path) -> None:
-    if terminal.json:
-        runs = [view.run.id for view in found.runs]
-        told = {"format": kind, "file": str(out), "verdict": found.verdict, "runs": runs}
-        terminal.document(told)
-    terminal.note(f"wrote {out}")
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """A report that is asked for."""
+
+    terminal: Terminal
+    project: Project
+    kind: str
+    out: Path | None
+    raw: bool
+
+    def refuse(self) -> None:
+        """Refuse what cannot be done, before anything is read."""
+        if self.raw and self.kind != "csv":
+            raise UsageError("--raw is for CSV", hint="say --format csv, or leave --raw out")
+        if self.out is not None:
+            refuse_unwritable(self.out)
+        if self.kind in _WITH_TEXTS:
+            site = Site(self.project.root, self.project.file)
+            site.require(Role.VIEWER, f"report --format {self.kind}")
+        if self.kind == "pdf":
+            if self.out is None:
+                raise UsageError("a PDF needs a file", hint="say --out report.pdf")
+            _find_browser()
+
+    def write(self, connection: sqlite3.Connection, found: Report) -> None:
+        """Write the report where it was asked for."""
+        sources = sources_of(connection, self.project, found)
+        private = self.project.file.settings.private
+        if private and self.kind in _WITH_TEXTS:
+            self.terminal.note("this project is private: texts and reasons are left out")
+        cells = Cells(connection, texts=not private)
+        if self.kind in LONG:
+            self._long(found, Sources(cells=cells, raw=self.raw))
+            return
+        text: str | bytes
+        if self.kind in _PAGES:
+            text = self._page(connection, found, cells)
+        else:
+            text = rendered(found, self.kind, sources)
+        if self.kind == "pdf":
+            text = _printed(_find_browser(), text)
+        if self.out is None:
+            assert isinstance(text, str), "a PDF has its file"
+            self.terminal.raw(text)
+            return
+        write_whole(self.out, text)
+        self._tell(found)
+
+    def _long(self, found: Report, sources: Sources) -> None:
+        lines = pieces(found, self.kind, sources)
+        if self.out is not None:
+            write_whole(self.out, lines)
+            self._tell(found)
+            return
+        shown = sys.stdout.isatty()
+        for line in lines:
+            self.terminal.raw(clean(line) if shown else line)
+
+    def _page(self, connection: sqlite3.Connection, found: Report, cells: Cells) -> str:
+        runs = []
+        for view in found.runs:
+            near = _close_up(connection, view, cells)
+            runs.append(_shown(view, near, self._cases(view, near) if cells.texts else {}))
+        page: str = _html_page(found, runs, unfolded=self.kind == "pdf")
+        return page
+
+    def _cases(self, view: RunView, near: Any) -> dict[str, Any]:
+        """Return what was asked where an answer failed, if the case is still the same."""
+        experiment = self.project.experiments.get(view.run.experiment)
+        wanted = {cell.case: cell.case_hash for cell in near.failing}
+        return unchanged_cases(self.project, experiment, wanted)
+
+    def _tell(self, found: Report) -> None:
+        if self.terminal.json:
+            runs = [view.run.id for view in found.runs]
+            told = {"format": self.kind, "file": str(self.out), "verdict": found.verdict}
+            self.terminal.document({**told, "runs": runs})
+        self.terminal.note(f"wrote {self.out}")
 
 
 def _kind_of(out: Path | None) -> str:
-    endings = {".xml": "junit", ".sarif": "sarif", ".json": "json"}
-    return endings.get(out.suffix, "md") if out is not None else "md"
+    return _ENDINGS.get(out.suffix, "md") if out is not None else "md"

@@ -25,6 +25,7 @@ from edison_ci.store.opinions import opinions_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.output import Output
@@ -190,16 +191,28 @@ def _takes(connection: sqlite3.Connection, address: str) -> tuple[Take, ...]:
 
 
 def _case(project: Project, experiment: Experiment | None, cell: CellRow) -> Case | None:
-    if experiment is None:
-        return None
+    found = unchanged_cases(project, experiment, {cell.case_id: cell.case_hash})
+    return found.get(cell.case_id)
+
+
+def unchanged_cases(
+    project: Project, experiment: Experiment | None, wanted: Mapping[str, str | None]
+) -> dict[str, Case]:
+    """Return the cases, by id, that are still what they were by the hash of their content."""
+    if experiment is None or not wanted:
+        return {}
     cases = project.cases(experiment) if experiment.file.data else [STATIC]
+    left, found = set(wanted), {}
     try:
-        found = next((case for case in cases if case.id == cell.case_id), None)
+        for case in cases:
+            if case.id in left:
+                left.remove(case.id)
+                found[case.id] = case
+            if not left:
+                break
     except (Fault, ConfigError):
-        return None
-    if found is None or content_hash(found) != cell.case_hash:
-        return None
-    return found
+        return {}
+    return {name: case for name, case in found.items() if content_hash(case) == wanted[name]}
 
 
 def expected_form(run: Run, experiment: Experiment | None, side: str, version: str) -> str:

@@ -48,6 +48,8 @@ STATUSES = {
     "replayed": Status("wave", "mark"),
     "part of the cases": Status("half", "mark"),
     "running": Status("half", "info"),
+    "ungraded": Status("dot", "none"),
+    "advisory": Status("dot", "none"),
     "skipped": Status("dash", "none"),
     "cancelled": Status("dash", "none"),
     "pending": Status("dot", "none"),

@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.report.document import document_text
+from edison_ci.report.json_lines import json_lines
 from edison_ci.report.junit import junit
 from edison_ci.report.markdown import markdown
 from edison_ci.report.sarif import sarif
+from edison_ci.report.spreadsheet import as_csv, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from edison_ci.report.cases import CaseResult
+    from edison_ci.report.cells import Cells
     from edison_ci.report.changed_lines import Changed
     from edison_ci.report.view import Report, RunView
 
-FORMATS = ("md", "json", "junit", "sarif")
+FORMATS = ("md", "json", "junit", "sarif", "csv", "jsonl")
+LONG = ("csv", "jsonl")
+"""Formats with a line for each cell, which are written piece by piece."""
 _HINT = "write it somewhere else"
 
 
@@ -39,6 +44,10 @@ class Sources:
     """Where the project is in the checkout; empty, or with a slash at its end."""
     reasons: bool = True
     """Whether reasons, which may quote an answer, may leave the results."""
+    cells: Cells | None = None
+    """What is known of every cell, for the formats that tell it."""
+    raw: bool = False
+    """Whether a spreadsheet gets texts as they are, formulas too."""
 
 
 def rendered(report: Report, format: str, sources: Sources) -> str:
@@ -50,6 +59,14 @@ def rendered(report: Report, format: str, sources: Sources) -> str:
     return document_text(report) if format == "json" else markdown(report)
 
 
+def pieces(report: Report, format: str, sources: Sources) -> Iterator[str]:
+    """Yield a report in one of the long formats, a line after the other."""
+    assert sources.cells is not None, "a long report tells of cells"
+    if format == "jsonl":
+        return json_lines(report, sources.cells)
+    return as_csv(rows_of(report, sources.cells), raw=sources.raw)
+
+
 def refuse_unwritable(path: Path) -> None:
     """Refuse a place where no report could be written, before anything is paid for."""
     folder = path.absolute().parent
@@ -59,13 +76,20 @@ def refuse_unwritable(path: Path) -> None:
         raise UsageError(f"{folder} cannot be written", hint=_HINT)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
     """Write a file that takes the place of an older one when all of it is on the disk."""
+    parts = (content,) if isinstance(content, str | bytes) else content
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(text.encode("utf-8", errors="backslashreplace"))
+                for part in parts:
+                    raw = (
+                        part.encode("utf-8", errors="backslashreplace")
+                        if isinstance(part, str)
+                        else part
+                    )
+                    stream.write(raw)
                 stream.flush()
                 os.fchmod(stream.fileno(), 0o644)
                 os.fsync(stream.fileno())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sqlite3
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ from lxml import etree
 from tests.cli.test_against import GOOD, PLAIN, improve, shop, worsen
 from tests.report.page import assert_harmless
 from tests.report.test_junit import XSD
+from tests.report.test_pdf import browser
 from tests.report.test_sarif import SCHEMA
 
 if TYPE_CHECKING:
@@ -217,3 +220,88 @@ def test_reasons_stay_in_a_private_project(edison: Edison, measured: Folder) -> 
     text = edison(measured, "report", "--format", "junit").out
     assert said not in text
     assert "check icontains failed" in text
+
+
+# --- pages and tables -----------------------------------------------------------------------------
+
+
+def answers_of(folder: Folder) -> list[str]:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        rows = connection.execute(
+            "select t.text from cell c join answer_text t using (address, take)"
+        )
+        return [text for (text,) in rows]
+
+
+def test_a_page_has_everything_in_one_file(edison: Edison, measured: Folder) -> None:
+    done = edison(measured, "report", "--out", "report.html")
+    assert (done.code, done.out) == (0, "")
+    page = measured.read("report.html")
+    assert page.startswith("<!doctype html>")
+    assert "support-reply: pass" in page
+    assert "Simulated." in page
+    assert "<script" not in page
+    assert "Asked" in page, "what was asked is still known"
+    assert edison(measured, "report", "--format", "html").out.startswith("<!doctype html>")
+
+
+def test_cells_are_a_table_and_lines(edison: Edison, measured: Folder) -> None:
+    rows = list(csv.DictReader(io.StringIO(edison(measured, "report", "--format", "csv").out)))
+    lines = edison(measured, "report", "--format", "jsonl").out.splitlines()
+    with sqlite3.connect(measured.path / ".edison/results.db") as connection:
+        (cells,) = connection.execute("select count(*) from cell").fetchone()
+    assert len(rows) == len(lines) == cells
+    assert json.loads(lines[0])["cell"] == rows[0]["cell"]
+    assert json.loads(lines[0])["text"].split()[0] in rows[0]["text"]
+    edison(measured, "report", "--out", "cells.csv")
+    told = list(csv.DictReader(io.StringIO(measured.read("cells.csv"))))
+    assert [row["cell"] for row in told] == [row["cell"] for row in rows]
+
+
+def test_a_formula_in_an_answer_is_text_unless_somebody_wants_it_raw(
+    edison: Edison, mini: Folder
+) -> None:
+    mini.edit("models.yaml", "model: small}", "model: echo}")
+    mini.edit("prompts/hello.md", "Say hello to {{ name }}", "=1+1 {{ name }}")
+    edison(mini, "run", "-q")
+    for flags, start in (((), "'=1+1"), (("--raw",), "=1+1")):
+        out = edison(mini, "report", "--format", "csv", *flags).out
+        assert {row["text"][: len(start)] for row in csv.DictReader(io.StringIO(out))} == {start}
+    refused = edison(mini, "report", "--raw")
+    assert (refused.code, "--raw is for CSV" in refused.err) == (2, True)
+
+
+def test_texts_stay_in_a_private_project(edison: Edison, measured: Folder) -> None:
+    measured.edit("edison.yaml", "defaults:", "settings: {private: true}\ndefaults:")
+    words = [text[:30] for text in answers_of(measured) if len(text) > 30]
+    for kind in ("csv", "jsonl", "html"):
+        done = edison(measured, "report", "--format", kind)
+        assert (done.code, "texts and reasons are left out" in done.err) == (0, True)
+        assert not [text for text in words if text in done.out]
+        assert "is not in the answer" not in done.out
+
+
+def test_strangers_get_no_texts(edison: Edison, measured: Folder) -> None:
+    measured.edit(
+        "edison.yaml", "defaults:", "members: [{email: a@example.org, role: owner}]\ndefaults:"
+    )
+    for kind in ("csv", "jsonl", "html", "pdf"):
+        done = edison(measured, "report", "--format", kind, "--out", "x")
+        assert (done.code, "needs a viewer" in done.err) == (2, True)
+    assert edison(measured, "report").code == 0
+
+
+def test_a_pdf_is_printed_by_a_browser(
+    edison: Edison, measured: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = browser(measured.path, "chromium", "open(target, 'w').write('%PDF ' + page)")
+    monkeypatch.setenv("EDISON_CHROMIUM", str(made))
+    assert edison(measured, "report", "--out", "report.pdf").code == 0
+    printed = measured.read("report.pdf")
+    assert printed.startswith("%PDF <!doctype html>")
+    assert '<details class="case" open>' in printed, "nothing opens on paper"
+    without = edison(measured, "report", "--format", "pdf")
+    assert (without.code, "--out report.pdf" in without.err) == (2, True)
+    monkeypatch.setenv("EDISON_CHROMIUM", "no-such-browser")
+    assert edison(measured, "report", "--out", "report.pdf").code == 2
+    assert measured.read("report.pdf") == printed

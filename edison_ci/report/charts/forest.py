@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from edison_ci.report.charts.scales import Scale
 
 _HIGH = 30
-_WIDEST_LABEL = 230.0
+_WIDEST_LABEL = 0.36
+"""Of the width."""
 _VERDICTS = {
     "pass": ("circle", False, "c-good"),
     "fail": ("square", False, "c-bad"),
@@ -76,7 +77,10 @@ def forest(chart: Forest) -> Drawing:
     numbers = max(width_of(_numbers(chart, each)) for each in chart.lines) + 12
     words = max(width_of(each.verdict) for each in chart.lines) + 10
     box = Box(
-        min(room, _WIDEST_LABEL), 10, chart.width - numbers - words, 14 + _HIGH * len(chart.lines)
+        min(room, _WIDEST_LABEL * chart.width),
+        10,
+        chart.width - numbers - words,
+        14 + _HIGH * len(chart.lines),
     )
     size = Size(chart.width, box.bottom + 42)
     ends = [v for each in chart.lines for v in (each.estimate, each.low, each.high, each.bound)]

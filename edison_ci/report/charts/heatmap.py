@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.drawing import (
@@ -29,6 +29,7 @@ _HIGH = 30
 _WIDEST_LABEL = 190.0
 _LEAST_COLUMN = 62.0
 _MOST_ROWS = 60
+_OUT = "A triangle marks what stands out from the rest, and points up or down."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class Field:
     value: float | None
     n: int | None = None
     """How many cases it is the mean of."""
-    stands_out: bool = False
-    """Whether it differs from the rest by more than chance explains."""
+    stands_out: Literal["", "above", "below"] = ""
+    """Where it lies if it differs from the rest by more than chance explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def heatmap(chart: HeatMap) -> Drawing:
     left_out = len(chart.rows) - len(shown)
     note = f"{left_out:,} more rows are in the table." if left_out else ""
     if any(field and field.stands_out for _, fields in shown for field in fields):
-        note = f"A triangle marks what stands out from the rest. {note}".strip()
+        note = f"{_OUT} {note}".strip()
     svg = framed(size, chart.title, _told(chart), *drawn)
     return Drawing(chart.title, svg, table, note)
 
@@ -102,7 +103,7 @@ def _place(
     position = (value - chart.least) / span if span else 0.5
     step = min(max(int(position * _STEPS), 0), _STEPS - 1)
     cases = "" if field.n is None else f", {field.n:,} cases"
-    out = ", stands out" if field.stands_out else ""
+    out = f", {field.stands_out} the rest" if field.stands_out else ""
     said = f"{where[0]}, {where[1]}: {written(chart.unit, value)}{cases}{out}"
     yield element("title", said)
     yield element(
@@ -112,7 +113,7 @@ def _place(
     words = written(chart.unit, value)
     yield text((middle, base), words, "middle", class_=f"c-text c-number c-on-h{step}")
     if field.stands_out:
-        shape = "down" if position < 0.5 else "triangle"
+        shape = "down" if field.stands_out == "below" else "triangle"
         yield mark(shape, (box.right - 8, base - 4), class_=f"c-on-h{step}", r=3)
 
 
@@ -145,4 +146,8 @@ def _cell(unit: Unit, field: Field | None) -> str:
     if field is None:
         return written(unit, None)
     cases = "" if field.n is None else f" (n {field.n:,})"
-    return written(unit, field.value) + cases + (", stands out" if field.stands_out else "")
+    return (
+        written(unit, field.value)
+        + cases
+        + (f", {field.stands_out} the rest" if field.stands_out else "")
+    )

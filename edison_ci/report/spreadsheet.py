@@ -1,0 +1,84 @@
+"""How do the cells of runs become a table that a spreadsheet opens, and does not obey?
+
+A spreadsheet takes a cell that begins with =, +, -, @, a tab or a return for a formula, and a
+formula may run programs. So such a text gets an apostrophe in front, unless it is a number.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from edison_ci.report.cells import CellResult, Cells
+    from edison_ci.report.view import Report, RunView
+
+COLUMNS = (
+    "experiment", "run_id", "run_started", "simulated", "side", "prompt", "version", "label",
+    "model", "case_id", "draw", "cell", "status", "composite", "passed", "error", "reason",
+    "cost_microusd", "cost_kind", "tokens_in", "tokens_out", "latency_ms", "finish_reason",
+    "served_model",
+)  # fmt: skip
+"""Columns of every table, before one for each part of the grade and the text; they are promises."""
+# Wide forms too: some spreadsheets read them as the narrow ones.
+_FORMULA = re.compile("[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def rows_of(report: Report, cells: Cells) -> Iterator[tuple[str, ...]]:
+    """Yield the head of the table, and a row for each cell of every run."""
+    parts = list(dict.fromkeys(key for view in report.runs for key in _parts(view)))
+    yield (*COLUMNS, *(f"{kind}.{name}" for kind, name in parts), "text")
+    for view in report.runs:
+        for cell in cells.of(view):
+            scores = {(part.kind, part.name): part.score for part in cell.parts}
+            graded = (_plain(scores.get(key)) for key in parts)
+            yield (*_row(view, cell), *graded, _plain(cell.text))
+
+
+def as_csv(rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> Iterator[str]:
+    """Yield rows as lines of CSV; `raw` leaves texts as they are, formulas too."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    for row in rows:
+        writer.writerow(row if raw else map(harmless_cell, row))
+        yield stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
+
+
+def harmless_cell(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    shown = _CONTROL.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+    if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown):
+        return f"'{shown}"
+    return shown
+
+
+def _parts(view: RunView) -> Iterator[tuple[str, str]]:
+    return ((part.kind, part.name) for part in view.summary.parts)
+
+
+def _row(view: RunView, cell: CellResult) -> Iterator[str]:
+    run = view.run
+    label = run.labels.get(cell.prompt) if cell.side == "head" else None
+    values = (
+        run.experiment, run.id, run.created_at, run.simulated, cell.side, cell.prompt,
+        cell.version[:8], label, cell.model, cell.case, cell.draw, cell.id[:12], cell.status,
+        cell.composite, cell.passed, cell.error, cell.reason, cell.cost_microusd, cell.cost_kind,
+        cell.tokens_in, cell.tokens_out, cell.latency_ms, cell.finish_reason, cell.served_model,
+    )  # fmt: skip
+    return (_plain(value) for value in values)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
