@@ -106,11 +106,13 @@ docs-check: venv ## check that the generated parts of the documentation are curr
 schemas: venv ## write the JSON Schemas of every file kind
 	$(BIN)/python -m edison_ci.config.schema schemas
 
-# The tests of the action use it as EDISON_ENVIRONMENT.
-.tools/smoke/requirements.txt: requirements/run.txt
-	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install $(LOCKED) --no-compile -r requirements/run.txt
-	cp requirements/run.txt $@
+# Installed as the action does it, which reads no configuration of pip but its variables. The tests of
+# the action use it again.
+.tools/smoke/requirements.txt: requirements/run.txt requirements/install.sh
+	index=$$($(PYTHON) -m pip config get global.index-url 2>/dev/null || true); \
+	if [ -n "$$index" ]; then export PIP_INDEX_URL="$${PIP_INDEX_URL:-$$index}"; fi; \
+	rm -f $@; EDISON_PYTHON=$(PYTHON) EDISON_ENVIRONMENT=$(abspath $(@D)) \
+	bash requirements/install.sh $(abspath .tools/installed)
 
 .PHONY: wheel-smoke
 wheel-smoke: venv .tools/smoke/requirements.txt ## build the wheel and use it outside the repository

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,28 @@ def inputs() -> str:
         for name, about in _action()["inputs"].items()
     ]
     return table(("input", "default", "says"), rows)
+
+
+def workflow(name: str) -> str:
+    """Return a workflow as `edison init --github` writes it."""
+    text = (_ROOT / "examples" / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
+    return f'```yaml title=".github/workflows/{name}.yml"\n{text}```'
+
+
+def list_of_workflows() -> str:
+    """Return what each workflow is for and what it may do."""
+    rows = []
+    for path in sorted((_ROOT / "examples" / "workflows").glob("*.yml")):
+        text = path.read_text(encoding="utf-8")
+        (job,) = yaml.safe_load(text)["jobs"].values()
+        about = " ".join(itertools.takewhile(bool, (_comment(line) for line in text.splitlines())))
+        may = ", ".join(f"`{what}: {how}`" for what, how in job["permissions"].items())
+        rows.append((f"`{path.name}`", about, may))
+    return table(("workflow", "does", "may"), rows)
+
+
+def _comment(line: str) -> str:
+    return line[1:].strip() if line.startswith("#") else ""
 
 
 def outputs() -> str:

@@ -1,4 +1,4 @@
-"""Where are the files that come with the package: schemas and example projects?"""
+"""Where are the files that come with the package: schemas, examples, requirements?"""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ KINDS = (
 
 
 def shipped(kind: str) -> Path:
-    """Return the folder of `schemas` or `examples`, in an installation or a checkout."""
+    """Return the folder of one kind of them, in an installation or a checkout."""
     installed = _HERE / "_shipped" / kind
     return installed if installed.is_dir() else _HERE.parent / kind

@@ -35,6 +35,7 @@ from edison_ci.git import run_git
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
 from edison_ci.report.comment import Origin, comment_body
+from edison_ci.report.handed_in import handed_in
 from edison_ci.report.view import Report
 from edison_ci.store.audit import write_audit
 
@@ -78,6 +79,12 @@ class Shown(NamedTuple):
     help="A report of your own in Markdown; - for standard input.",
 )
 @click.option(
+    "--handed-in",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The report.json of a job without keys, which is not believed.",
+)
+@click.option(
     "--pr",
     type=click.IntRange(min=1),
     metavar="NUMBER",
@@ -117,6 +124,10 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
     Without RUN it tells of the newest run and of the newest runs of other experiments on the same
     commit and base, as `edison github summary` does; files that are not valid are told instead.
 
+    With --handed-in, in a workflow on `workflow_run`, it shows what the job of a fork claims, in
+    our words and marked as not checked; the pull request is found by the branch and the commit of
+    the event.
+
     The comment is found again by an invisible first line and by its author; comments of others are
     never touched, and a later report is never replaced by an earlier one. Bodies above what GitHub
     takes are cut between lines. A job without a pull request comments on nothing.
@@ -129,6 +140,7 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
       edison github comment
       edison github comment support-reply --pr 12 --author octocat
       edison github comment --body-file report.md --verdict pass
+      edison github comment --handed-in report.json
     """
     terminal = Terminal(state)
     if state.offline:
@@ -159,9 +171,17 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
 def _request(state: State, progress: sticky.State, given: Mapping[str, Any]) -> Request:
     file, wanted, verdict = given["body_file"], given["wanted"], given["verdict"]
     body = report = None
+    if sum(map(bool, (wanted, file, given["handed_in"]))) > 1:
+        raise UsageError(
+            "a RUN, --body-file and --handed-in say different things", hint="give one of them"
+        )
+    if given["handed_in"] is not None and verdict is None:
+        claim = handed_in(_read(given["handed_in"]).encode())
+        quiet = claim.verdict == "skipped"
+        return Request(
+            claim.text, None, progress, claim.verdict, given["key"], given["pr"], quiet=quiet
+        )
     if file is not None:
-        if wanted:
-            raise UsageError("a RUN and --body-file say two things", hint="give one of them")
         body = _read(file)
     elif verdict is not None:
         raise UsageError("the verdict is that of the runs", hint="--verdict goes with --body-file")

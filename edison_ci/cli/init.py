@@ -12,10 +12,15 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.git import run_git
+from edison_ci.plugins import later
+from edison_ci.repository import Repository
 from edison_ci.shipped import shipped
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
 _SCHEMAS = ".edison/schemas/"
+# Loaded late: few want it, and reading what is installed takes a moment.
+_github_files = later("edison_ci.operate.vendoring:github_files")
 
 
 @dataclass(slots=True)
@@ -33,20 +38,30 @@ class _Laid:
     show_default=True,
     help="What the project is about.",
 )
+@click.option("--github", is_flag=True, help="Also write workflows for GitHub Actions.")
 @click.pass_obj
-def init(state: State, folder: Path | None, template: str) -> None:
+def init(state: State, folder: Path | None, template: str, github: bool) -> None:
     """Make a project that runs offline at once.
 
     Lays out objective, prompt, rubric, cases, simulated models and gates, with the schemas that let
     an editor complete every file. A file that exists is never overwritten.
 
+    With --github it also writes workflows for pull requests, pushes, schedules, refinement and
+    forks to .github/workflows of the repository, and what they install to .github/edison; in a
+    project that is there already it writes nothing else.
+
     Examples:
       edison init
       edison init my-prompts --template data-extraction
+      edison init --github
     """
     terminal = Terminal(state)
     target = state.folder / (folder or Path())
-    laid = lay_out(template, target)
+    laid = _Laid()
+    if not github or not (target / "edison.yaml").exists():
+        laid = lay_out(template, target)
+    if github:
+        _lay_out_workflows(target, laid)
     if terminal.json:
         lists = {"written": laid.written, "kept": laid.kept}
         terminal.document({"project": str(target.resolve()), "template": template, **lists})
@@ -61,6 +76,9 @@ def init(state: State, folder: Path | None, template: str) -> None:
         terminal.note(f"  cd {os.path.relpath(target)}")
     terminal.note("  edison validate     check every file")
     terminal.note("  edison plan         show what a run would do and cost")
+    if github:
+        terminal.note("  give the workflows every key that models.yaml names, as a secret of the")
+        terminal.note("  repository (they name OPENAI_API_KEY), and commit .github")
 
 
 def lay_out(template: str, target: Path) -> _Laid:
@@ -76,6 +94,25 @@ def lay_out(template: str, target: Path) -> _Laid:
     for path in sorted(shipped("schemas").glob("*.json")):
         _place(target, f"{_SCHEMAS}{path.name}", path.read_bytes(), laid)
     return laid
+
+
+def _lay_out_workflows(target: Path, laid: _Laid) -> None:
+    """Write workflows to the repository that the project is in, or will be the root of."""
+    repository = Repository.find(target)
+    root = repository.root if repository is not None else target
+    branch = _branch(repository) if repository is not None else ""
+    folder = target.resolve().relative_to(root.resolve()).as_posix()
+    up = os.path.relpath(root, target)
+    for name, data in _github_files(project=folder, branch=branch or "main"):
+        _place(target, name if up == "." else f"{up}/{name}", data, laid)
+
+
+def _branch(repository: Repository) -> str:
+    """Return the default branch, also of a repository without a commit."""
+    known = repository.default_branch()
+    if known is not None:
+        return known.removeprefix("origin/")
+    return run_git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=repository.root).line
 
 
 def _is_result(name: str) -> bool:

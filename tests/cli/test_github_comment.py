@@ -194,7 +194,9 @@ def test_by_hand_it_needs_a_number_and_says_whose_token_it_is(
     [
         ((), "there is nothing to say"),
         (("--verdict", "pass"), "--verdict goes with --body-file"),
-        (("hello", "--body-file", "x.md"), "say two things"),
+        (("hello", "--body-file", "x.md"), "say different things"),
+        (("--handed-in", "x.json", "--body-file", "x.md"), "say different things"),
+        (("--handed-in", "event.json"), "it is not a report of ours"),
         (("--body-file", "nowhere.md"), "cannot be read"),
         (("--state", "running", "--key", "a b"), "cannot be the key"),
         (("--state", "running", "--author", "a b"), "not the name of an account"),

@@ -45,7 +45,7 @@ class Job:
             "GITHUB_TOKEN": TOKEN,
             "GITHUB_WORKSPACE": str(bench.repository.path),
             "RUNNER_TEMP": str(scratch / "temp"),
-            "VENDOR_KEY": KEY,
+            "OPENAI_API_KEY": KEY,
         }.items():
             monkeypatch.setenv(name, value)
 
@@ -387,7 +387,7 @@ def test_what_is_started_by_hand_on_somebody_elses_commit_trusts_our_own(
     )
     done = job("workflow_dispatch", {})
     assert done.code == 2
-    assert "would send VENDOR_KEY to" in done.all
+    assert "would send OPENAI_API_KEY to" in done.all
 
 
 # --- results --------------------------------------------------------------------------------------

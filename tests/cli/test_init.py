@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def test_the_templates_are_the_examples() -> None:
-    assert sorted(TEMPLATES) == sorted(p.name for p in EXAMPLES.iterdir() if p.is_dir())
+    shipped = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+    assert set(TEMPLATES) == shipped - {"workflows"}
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -100,3 +102,35 @@ def test_a_file_in_the_place_of_a_folder_is_not_taken_for_a_kept_file(
     assert done.code == 2
     assert "cannot be made: File exists" in done.err
     assert folder.read("prompts").startswith("a file")
+
+
+# --- workflows ------------------------------------------------------------------------------------
+
+
+def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Folder) -> None:
+    folder.git("init", "--quiet", "--initial-branch=trunk")
+    done = edison(folder, "init", "prompts/support", "--github")
+    assert done.code == 0
+    assert "  wrote ../../.github/workflows/edison.yml\n" in done.out
+    assert "  give the workflows every key that models.yaml names" in done.err
+    assert 'branches: ["trunk"]' in folder.read(".github/workflows/edison-push.yml")
+    assert 'PROJECT: "prompts/support" #' in folder.read(".github/workflows/edison.yml")
+    assert (folder.path / "prompts/support/edison.yaml").is_file()
+    assert sorted(path.name for path in (folder.path / ".github/edison").iterdir()) == [
+        "edison_ci-0.1.0-py3-none-any.whl",
+        "install.sh",
+        "run.txt",
+    ]
+
+
+def test_a_project_that_is_there_gets_its_workflows_and_nothing_else(
+    edison: Edison, mini: Folder
+) -> None:
+    mini.write(".github/workflows/edison.yml", "mine")
+    done = edison(mini, "init", "--github", "--json")
+    told = json.loads(done.out)
+    assert {name.partition("/")[0] for name in told["written"]} == {".github"}
+    assert told["kept"] == [".github/workflows/edison.yml"]
+    assert mini.read(".github/workflows/edison.yml") == "mine"
+    shipped = (EXAMPLES / "workflows/edison-push.yml").read_text(encoding="utf-8")
+    assert mini.read(".github/workflows/edison-push.yml") == shipped

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,35 @@ if TYPE_CHECKING:
     from tests.loopback.server import LoopbackServer
 
 ACTION = "edison-ci/edison-ci@" + "1" * 40
+STAND_INS = {
+    "actions/cache@27d5ce7f107fe9357f9df03efb73ab90386fccae": {
+        "restore": 'for f in "$KEPT"/cache/*/results.db; do '
+        'if [ -e "$f" ]; then mkdir -p "$(dirname "$INPUT")" && cp "$f" "$INPUT"; fi; done',
+        "save": 'mkdir -p "$KEPT/cache/$KEY" && cp "$INPUT" "$KEPT/cache/$KEY/results.db"',
+    },
+    "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f": {
+        "": 'mkdir -p "$KEPT/artifacts" && cp -r "$INPUT" "$KEPT/artifacts/$NAME"',
+    },
+    "actions/download-artifact@3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c": {
+        "": 'mkdir -p "$INPUT" && cp -r "$KEPT/artifacts/$NAME/." "$INPUT"',
+    },
+}
+"""What the actions of GitHub do that talk to its own services, as far as it matters here."""
+_STAND_IN = """\
+name: stand-in
+description: Keeps files in a folder instead of sending them to GitHub.
+inputs:
+  {{path: {{}}, key: {{}}, restore-keys: {{}}, name: {{}}, run-id: {{}}, github-token: {{}}}}
+runs:
+  using: composite
+  steps:
+    - shell: bash
+      env:
+        INPUT: ${{{{ inputs.path }}}}
+        KEY: ${{{{ inputs.key }}}}
+        NAME: ${{{{ inputs.name }}}}
+      run: {command}
+"""
 KEY = "sk-canary-of-the-model-0123456789abcdef"
 """No log, file or comment may hold it."""
 CASES = 40
@@ -45,10 +75,10 @@ small:
   provider: openai_compatible
   model: m
   base_url: {url}
-  key_env: VENDOR_KEY
+  key_env: OPENAI_API_KEY
   price: {{in: 1, out: 2}}
 """
-TRUST = "version: 1\nkeys:\n  - {{env: VENDOR_KEY, hosts: ['{host}']}}\n"
+TRUST = "version: 1\nkeys:\n  - {{env: OPENAI_API_KEY, hosts: ['{host}']}}\n"
 IGNORE = ".edison/*\n!.edison/trust.yaml\n!.edison/schemas/\n"
 
 
@@ -58,14 +88,20 @@ class Done:
 
     code: int
     log: str
-    outputs: dict[str, str]
     kept: Path
-    """What the last step of the workflow saved of the job's files."""
+    """Artifacts and caches."""
 
     @property
-    def summary(self) -> str:
-        """The job summary, which act adds to the log."""
-        return self.log.partition("## ")[2]
+    def outputs(self) -> dict[str, str]:
+        """The outputs of the step that evaluates."""
+        return dict(re.findall(r"::set-output:: ([a-z-]+)=(.*)", self.log))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The report that was kept as an artifact."""
+        path = self.kept / "artifacts" / "edison-report" / "report.json"
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
 
 
 @dataclass
@@ -79,6 +115,9 @@ class Bench:
     base: str = ""
     head: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(
+        default_factory=lambda: {"OPENAI_API_KEY": KEY, "GITHUB_TOKEN": TOKEN}
+    )
 
     # --- the repository ---------------------------------------------------------------------------
 
@@ -133,7 +172,7 @@ class Bench:
 
     # --- running ----------------------------------------------------------------------------------
 
-    def command(self, event: str, payload: dict[str, Any], *more: str) -> list[str]:
+    def command(self, workflow: str, event: str, payload: dict[str, Any], *more: str) -> list[str]:
         about = {"full_name": REPOSITORY, "default_branch": "main", "owner": {"login": "acme"}}
         file = self.scratch / "event.json"
         file.write_text(json.dumps({"repository": about, **payload}), encoding="utf-8")
@@ -148,33 +187,37 @@ class Bench:
             *(str(Path(sys.executable).parent / "act"), event, "--eventpath", str(file)),
             *("--platform", "ubuntu-latest=-self-hosted", "--no-cache-server", "--pull=false"),
             *("--action-cache-path", str(self.scratch / "act"), "--action-offline-mode"),
-            *("--local-repository", f"{ACTION}={self.scratch / 'action'}"),
+            *("--workflows", f".github/workflows/{workflow}"),
             "--insecure-secrets",  # we are to keep them out of the log, not act
-            *("--secret", f"VENDOR_KEY={KEY}", "--secret", f"GITHUB_TOKEN={TOKEN}"),
-            *(word for name, value in given.items() for word in ("--env", f"{name}={value}")),
+            *_pairs("--local-repository", self._repositories()),
+            *_pairs("--secret", self.secrets),
+            *_pairs("--env", given),
             *more,
         ]
 
-    def act(self, event: str, payload: dict[str, Any], *more: str) -> Done:
-        """Run the workflows of the repository for an event, to their end."""
-        kept = self.scratch / "kept"
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir()
+    def _repositories(self) -> dict[str, str]:
+        """Return where the actions of others are found."""
+        found = {ACTION: str(self.scratch / "action")}
+        for name, commands in STAND_INS.items():
+            folder = self.scratch / "stand-ins" / name.partition("@")[0]
+            found[name] = str(folder)
+            for part, command in commands.items():
+                (folder / part).mkdir(parents=True, exist_ok=True)
+                text = _STAND_IN.format(command=json.dumps(command))
+                (folder / part / "action.yml").write_text(text, encoding="utf-8")
+        return found
+
+    def act(self, workflow: str, event: str, payload: dict[str, Any], *more: str) -> Done:
+        """Run a workflow of the repository for an event, to its end."""
         done = subprocess.run(
-            self.command(event, payload, *more),
+            self.command(workflow, event, payload, *more),
             cwd=self.repository.path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=240,
             check=False,
         )
-        return self.done(done.returncode, done.stdout.decode())
-
-    def done(self, code: int, log: str) -> Done:
-        kept = self.scratch / "kept"
-        file = kept / "outputs.json"
-        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        return Done(code, log, found, kept)
+        return Done(done.returncode, done.stdout.decode(), self.scratch / "kept")
 
     # --- what is there afterwards -----------------------------------------------------------------
 
@@ -194,6 +237,10 @@ class Bench:
 
 def _is_ours(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
+
+
+def _pairs(option: str, values: dict[str, str]) -> list[str]:
+    return [word for name, value in values.items() for word in (option, f"{name}={value}")]
 
 
 def lay_out_action(target: Path) -> None:

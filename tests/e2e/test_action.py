@@ -1,25 +1,42 @@
-"""The action, run by `act`: one step in a workflow, one comment, one verdict, and no secret."""
+"""The action and the workflows, run by `act`: one comment, one verdict, and no secret anywhere."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.forge.sticky import State, stamp_of
 from tests.conftest import Folder
-from tests.e2e.acting import BAD, CASES, GOOD, KEY, Bench, lay_out_action, needs_environment
+from tests.e2e.acting import (
+    BAD,
+    CASES,
+    GOOD,
+    KEY,
+    Bench,
+    Done,
+    lay_out_action,
+    needs_environment,
+)
 from tests.forge.conftest import open_pull
-from tests.forge.fake_github import FakeGitHub
+from tests.forge.fake_github import TOKEN, FakeGitHub
+from tests.forge.fake_state import Grant
+from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-WORKFLOW = """\
-name: edison
-on: [pull_request, push, schedule, merge_group]
+    from edison_ci.forge.sticky import Stamp
+
+ACTION = """\
+name: action
+on: [pull_request]
 jobs:
   evaluate:
     runs-on: ubuntu-latest
@@ -27,62 +44,210 @@ jobs:
       - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1
       - id: edison
         uses: edison-ci/edison-ci@1111111111111111111111111111111111111111
+        with: {budget-usd: "1"}
         env:
-          VENDOR_KEY: ${{ secrets.VENDOR_KEY }}
+          OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}
       - if: always()
-        env:
-          OUTPUTS: ${{ toJSON(steps.edison.outputs) }}
-          REPORT: ${{ steps.edison.outputs.report }}
-          DB: ${{ steps.edison.outputs.db }}
-        run: |
-          printf '%s' "$OUTPUTS" >"$KEPT/outputs.json"
-          cp -r "$REPORT" "$KEPT/report"
-          if [ -n "$DB" ]; then cp "$DB" "$KEPT/results.db"; fi
+        uses: actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f
+        with: {name: edison-report, path: "${{ steps.edison.outputs.report }}"}
+      - if: always()
+        run: cp '${{ steps.edison.outputs.db }}' "$KEPT/${{ steps.edison.outputs.verdict }}.db"
 """
+READS_ONLY = Grant(permissions={"contents": "read", "pull_requests": "read"})
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A repository as `edison init --github` leaves it, with a project that asks a model."""
     needs_environment()
-    lay_out_action(tmp_path / "action")
-    (tmp_path / "repository").mkdir()
+    repository = Folder(tmp_path / "repository")
+    repository.path.mkdir()
+    (tmp_path / "kept").mkdir()
     with FakeGitHub() as github, LoopbackServer() as model:
         open_pull(github)
-        made = Bench(Folder(tmp_path / "repository"), tmp_path, github, model)
-        made.repository.write(".github/workflows/edison.yml", WORKFLOW)
+        made = Bench(repository, tmp_path, github, model)
         made.lay_out()
+        assert repository.edison("init", "--github").code == 0
+        made.base = made.head = made.commit("workflows")
         yield made
 
 
-def test_a_pull_request_is_measured_against_its_base(bench: Bench) -> None:
-    bench.propose_prompt(BAD)
-    done = bench.act("pull_request", bench.pull_request())
-    assert done.code == 1, done.log
-    assert done.outputs["verdict"] == "fail"
-    assert float(done.outputs["delta"]) == -1
-    assert (done.outputs["cells"], done.outputs["regressions"]) == (f"{2 * CASES}", f"{CASES}")
-    assert round(float(done.outputs["cost-usd"]) * 1e6) == bench.model.ledger_total()
-    assert "❌ edison: fail" in done.log, "the job summary"
-    assert "❗  ::error file=prompts/hello.md,line=5" in done.log
-    assert sorted(path.name for path in (done.kept / "report").iterdir()) == [
-        "edison.sarif",
-        "junit.xml",
-        "report.json",
-        "report.md",
-    ]
-    assert (done.kept / "results.db").exists()
+def stamp(bench: Bench) -> Stamp:
     (comment,) = bench.comments
-    stamp = stamp_of(comment)
-    assert stamp is not None
-    assert (stamp.head_sha, stamp.state, stamp.verdict) == (bench.head, State.FINAL, "fail")
-    assert done.outputs["comment-url"].endswith(f"#issuecomment-{min(bench.github.state.comments)}")
-    assert all(
-        request.headers["authorization"] == f"Bearer {KEY}" for request in bench.model.requests
-    )
+    found = stamp_of(comment)
+    assert found is not None
+    return found
+
+
+# --- the action -----------------------------------------------------------------------------------
+
+
+def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) -> None:
+    lay_out_action(bench.scratch / "action")
+    bench.repository.write(".github/workflows/action.yml", ACTION)
+    bench.base = bench.commit("use the action")
+    for trap in ("yaml.py", "sitecustomize.py", "click.py"):
+        bench.repository.write(trap, "raise SystemExit('PWNED')\n")
+    bench.repository.write("pip.conf", "[global]\nindex-url = http://127.0.0.1:9/\n")
+    bench.propose_prompt(BAD)
+    done = bench.act("action.yml", "pull_request", bench.pull_request())
+    assert done.code == 1, done.log
+    assert "PWNED" not in done.log
+    found = done.outputs
+    assert (found["verdict"], found["delta"]) == ("fail", "-1.0000")
+    assert (found["cells"], found["regressions"]) == (f"{2 * CASES}", f"{CASES}")
+    assert round(float(found["cost-usd"]) * 1e6) == bench.model.ledger_total()
+    assert found["comment-url"].endswith(f"#issuecomment-{min(bench.github.state.comments)}")
+    assert "## ❌ edison: fail\n" in done.log, "the job summary"
+    assert "::error file=prompts/hello.md,line=5,endLine=5" in done.log
+    kept = sorted(path.name for path in (done.kept / "artifacts/edison-report").iterdir())
+    assert kept == ["edison.sarif", "junit.xml", "report.json", "report.md"]
+    assert (done.kept / "fail.db").exists()
+    told = stamp(bench)
+    assert (told.head_sha, told.state, told.verdict) == (bench.head, State.FINAL, "fail")
+    bearers = {request.headers["authorization"] for request in bench.model.requests}
+    assert bearers == {f"Bearer {KEY}"}
     bench.assert_no_secret(done)
 
+
+# --- the workflows --------------------------------------------------------------------------------
+
+
+def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: Bench) -> None:
+    pushed = {"before": "0" * 40, "after": bench.base, "ref": "refs/heads/main"}
+    done = bench.act("edison-push.yml", "push", pushed)
+    assert (done.code, done.outputs["verdict"]) == (0, "skipped"), done.log
+    assert (len(bench.model.requests), bench.comments) == (CASES, [])
+    assert list((done.kept / "cache").glob("*/results.db"))
     bench.propose_prompt(f"{GOOD} Be brief.")
-    done = bench.act("pull_request", bench.pull_request())
+    done = bench.act("edison.yml", "pull_request", bench.pull_request())
     assert (done.code, done.outputs["verdict"]) == (0, "pass"), done.log
-    (comment,) = bench.comments
-    assert "✅ edison: pass" in comment
+    assert "starting from the results of an earlier job" in done.log
+    assert len(bench.model.requests) == 2 * CASES, "the base is not bought again"
+    assert stamp(bench).verdict == "pass"
+    bench.assert_no_secret(done)
+    bench.repository.git("checkout", "--quiet", "--detach", "main")
+    done = bench.act("edison-schedule.yml", "schedule", {"schedule": "17 5 * * 1"})
+    assert (done.code, done.outputs["verdict"]) == (0, "pass"), done.log
+    assert len(bench.model.requests) == 3 * CASES, "a schedule buys everything anew"
+    bench.assert_no_secret(done)
+
+
+def test_a_merge_queue_is_measured_and_comments_nowhere(bench: Bench) -> None:
+    bench.propose_prompt(BAD)
+    group = {
+        "head_sha": bench.repository.git("rev-parse", "HEAD"),
+        "head_ref": "refs/heads/gh-readonly-queue/main/pr-1",
+        "base_sha": bench.base,
+        "base_ref": "refs/heads/main",
+    }
+    done = bench.act("edison.yml", "merge_group", {"merge_group": group})
+    assert (done.code, done.outputs["verdict"]) == (1, "fail"), done.log
+    assert (bench.github.requests, done.report["verdict"]) == ([], "fail")
+    bench.assert_no_secret(done)
+
+
+def after(bench: Bench, owner: str) -> dict[str, Any]:
+    """Return what starts the second workflow."""
+    login = {"login": owner}
+    run = {
+        "id": 7,
+        "event": "pull_request",
+        "conclusion": "success",
+        "head_sha": bench.head,
+        "head_branch": "topic",
+        "head_repository": {"full_name": f"{owner}/prompts", "owner": login},
+        "actor": login,
+    }
+    return {"action": "completed", "workflow_run": run}
+
+
+def test_a_fork_gets_no_keys_and_a_second_workflow_comments_for_it(bench: Bench) -> None:
+    bench.propose_prompt(BAD)
+    bench.secrets = {"GITHUB_TOKEN": TOKEN}  # GitHub gives a fork nothing else
+    bench.github.grants[TOKEN] = READS_ONLY
+    bench.github.state.pulls[1].head_owner = "eve"
+    done = bench.act("edison.yml", "pull_request", bench.pull_request(fork=True))
+    assert (done.code, done.outputs["verdict"]) == (0, "inconclusive"), done.log
+    assert "A maintainer who has read the change can evaluate it" in done.log
+    assert (bench.model.requests, bench.comments) == ([], [])
+    assert done.report["planned"][0]["experiment"] == "hello"
+
+    bench.github.grants[TOKEN] = Grant()
+    bench.repository.git("checkout", "--quiet", "--detach", "main")
+    commented = bench.act("edison-fork-comment.yml", "workflow_run", after(bench, "eve"))
+    assert commented.code == 0, commented.log
+    told = stamp(bench)
+    assert (told.head_sha, told.verdict) == (bench.head, "inconclusive")
+    assert "nobody has checked it" in bench.comments[0]
+    assert bench.model.requests == []
+    bench.assert_no_secret(commented)
+
+
+def test_dependabot_is_treated_like_a_fork(bench: Bench) -> None:
+    bench.propose_prompt(BAD)
+    bench.secrets = {"GITHUB_TOKEN": TOKEN}
+    bench.github.grants[TOKEN] = READS_ONLY
+    payload = bench.pull_request()
+    done = bench.act("edison.yml", "pull_request", payload, "--actor", "dependabot[bot]")
+    assert (done.code, done.outputs["verdict"]) == (0, "inconclusive"), done.log
+    assert (bench.model.requests, bench.comments) == ([], [])
+    assert "a change by Dependabot" in done.report["undecided"]
+    bench.assert_no_secret(done)
+
+
+# --- cancelling -----------------------------------------------------------------------------------
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below one, parents before their children."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return [*children, *(each for child in children for each in descendants(child))]
+
+
+class Noticed(Rule):
+    """A rule that tells when it has been applied."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        self.event = threading.Event()
+
+    def fits(self, *request: Any) -> bool:
+        found = super().fits(*request)
+        if found:
+            self.event.set()
+        return found
+
+
+def test_a_cancelled_job_stores_what_was_paid_and_says_so(bench: Bench) -> None:
+    bench.propose_prompt(BAD)
+    hanging = Noticed(number=5, do="hang")
+    bench.model.script[:] = [hanging, rule(text="Welcome, dear friend.")]
+    command = bench.command("edison.yml", "pull_request", bench.pull_request())
+    file = bench.scratch / "log"
+    with file.open("wb") as log:
+        job = subprocess.Popen(
+            command, cwd=bench.repository.path, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            assert hanging.event.wait(120), file.read_text(encoding="utf-8")
+            step = descendants(job.pid)[0]
+            assert b"github\0run" in Path(f"/proc/{step}/cmdline").read_bytes(), "a shell is left"
+            os.kill(step, signal.SIGINT)  # what the runner does first, to the process it started
+            job.wait(120)
+        finally:
+            for pid in descendants(job.pid) if job.poll() is None else ():
+                os.kill(pid, signal.SIGKILL)
+            job.kill()
+            job.wait(10)
+    done = Done(job.returncode, file.read_text(encoding="utf-8"), bench.scratch / "kept")
+    assert done.code == 1, done.log
+    assert "exit status 130" in done.log, "failed, so that nobody takes it for a pass"
+    assert (done.report["runs"][0]["status"], done.report["verdict"]) == ("PAUSED", None)
+    told = stamp(bench)
+    assert (told.head_sha, told.state, told.verdict) == (bench.head, State.CANCELLED, None)
+    assert "The run was cancelled" in bench.comments[0]
+    assert done.outputs["verdict"] == ""
+    assert float(done.outputs["cost-usd"]) > 0
+    bench.assert_no_secret(done)
