@@ -13,7 +13,8 @@ TEMPLATES = ("code-generation", "creative-writing", "customer-support", "data-ex
 
 
 def test_these_are_all_the_examples() -> None:
-    assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()) == list(TEMPLATES)
+    found = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    assert found == [*TEMPLATES, "workflows"]
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
