@@ -9,6 +9,7 @@ the simulator repeats them in its answers.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -17,6 +18,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from edison_ci.store.suggestions import (
+    Guardrail,
+    Status,
+    Suggestion,
+    SuggestionComment,
+    add_comment,
+    add_suggestion,
+    changing,
+)
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENT = "support-reply"
@@ -56,7 +67,8 @@ large: {provider: sim, model: large, price: {in: 2.5, out: 10}}
 faulty: {provider: sim, model: small, options: {error_rate: 0.3, seed: 4}, price: {in: 1, out: 4},
   params: {temperature: 0.5}, limits: {attempts: 1}}
 judge: {provider: sim, model: judge, price: {in: 0.1, out: 0.4}}
-strict: {provider: sim, model: judge, options: {noise: 0.2, seed: 7}, price: {in: 0.1, out: 0.4}}
+strict: {provider: sim, model: judge, options: {noise: 0.3, seed: 7}, params: {temperature: 0.7},
+  price: {in: 0.1, out: 0.4}}
 refiner: {provider: sim, model: refiner}
 """
 
@@ -118,6 +130,7 @@ def build(path: Path) -> None:
     made.git("commit", "-qam", "Ask for warmth and a next step")
     made.edison("run", EXPERIMENT, "--against", "main", "--yes", codes=(0, 1))
     _people(made)
+    _suggestions(made)
     _failing(made)
 
 
@@ -161,6 +174,65 @@ def _people(made: Showcase) -> None:
     made.edison("dataset", "judge", EXPERIMENT, "--by", "judge", "--by", "strict", "--yes")
     made.edison("quarantine", "add", EXPERIMENT, "return-how", "--reason", "judges disagree")
     made.edison("cache", "clear", "--older-than", "3650d", "--yes", codes=(0, 2))
+
+
+def _suggestions(made: Showcase) -> None:
+    """Keep suggestions as refining does, one of which waits for a decision."""
+    text = (made.path / "prompts/support-reply.md").read_text(encoding="utf-8")
+    with changing(made.path / ".edison" / "results.db") as connection:
+        (base,) = connection.execute(
+            "select version from cell where side = 'head' order by rowid desc limit 1"
+        ).fetchone()
+        rows = connection.execute(
+            "select id from cell where passed = 0 and side = 'head' order by case_id, id limit 3"
+        )
+        examples = [cell[:12] for (cell,) in rows]
+        for status, line, note in (
+            (Status.PROPOSED, "Close with the customer's name.", "Answers end without a person."),
+            (Status.REJECTED, f"Mention {PROBE}", PROBE),
+        ):
+            diff = "".join(
+                difflib.unified_diff(
+                    text.splitlines(keepends=True),
+                    [*text.splitlines(keepends=True), f"{line}\n"],
+                    "a/prompts/support-reply.md",
+                    "b/prompts/support-reply.md",
+                )
+            )
+            kept = Suggestion(
+                experiment=EXPERIMENT,
+                prompt="support-reply",
+                path="prompts/support-reply.md",
+                base_hash=base,
+                diff=diff,
+                note=note,
+                status=status,
+                created_at="2026-11-15T09:00:00.000Z",
+                targets=("Empathy", "check icontains"),
+                guardrails=(Guardrail("one_file", True, "changes one file"),),
+                evidence={**_EVIDENCE, "examples": examples},
+                reason=PROBE if status is Status.REJECTED else None,
+                simulated=True,
+                cost_microusd=12_345,
+            )
+            comment = SuggestionComment("ada@example.com", PROBE, "2026-11-15T09:05:00.000Z")
+            add_comment(connection, add_suggestion(connection, kept), comment)
+
+
+_EVIDENCE = {
+    "train": {
+        "n": 14,
+        "before": {"estimate": 0.61, "low": 0.55, "high": 0.67, "n": 14, "method": "t"},
+        "after": {"estimate": 0.69, "low": 0.63, "high": 0.75, "n": 14, "method": "t"},
+        "difference": {"estimate": 0.08, "low": 0.02, "high": 0.14, "n": 14, "p": 0.03},
+        "decision": "better",
+        "sentence": "8.0 points better on the training cases.",
+        "fixed": ["return-how"],
+        "broken": [],
+    },
+    "holdout": None,
+    "sentence": "Better on the cases that it was made from; the holdout is too small to say.",
+}
 
 
 def _failing(made: Showcase) -> None:

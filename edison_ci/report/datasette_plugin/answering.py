@@ -21,6 +21,7 @@ from edison_ci.report.datasette_plugin.files import asset, asset_address
 from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
 from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
 from edison_ci.report.datasette_plugin.routing import AREAS, PAGES, PREFIX, Route
+from edison_ci.report.datasette_plugin.watching import send_stream, stream
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,6 +39,7 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
     """Return every address of ours with what answers it."""
     found: list[tuple[str, View]] = [
         (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
+        (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", _events),
     ]
     found += [(route.pattern, _view(route)) for route in PAGES]
     found.append((rf"^{PREFIX}/.*$", _view(Route("", _nowhere))))
@@ -84,6 +86,15 @@ async def _static(request: Any) -> Any:
     return Response(body, content_type=kind, headers=headers)
 
 
+async def _events(datasette: Any, request: Any, send: Any, receive: Any) -> None:
+    place, _ = await _place(datasette, request, Args(dict(_pairs(request))))
+    last = request.headers.get("last-event-id") or request.args.get("since") or "0"
+    seen = int(last) if last.isascii() and last.isdigit() else 0
+    database = datasette.get_database(place.name)
+    chunks = stream(database, place, request.url_vars["run"], seen)
+    await send_stream(send, receive, chunks)
+
+
 async def menu(datasette: Any) -> list[dict[str, str]]:
     """Return the link to our pages, if there is anything to show."""
     if not await attached_to(datasette):
@@ -113,15 +124,10 @@ def _view(route: Route) -> View:
 
 async def _answer(datasette: Any, request: Any, route: Route) -> Any:
     args = Args(dict(_pairs(request)))
-    found = await attached_to(datasette)
-    place = next((each for each in found if args.text("db") in ("", each.name)), None)
-    if place is None:
-        raise NotFound("no results of edison are attached")
-    await _refuse_strangers(datasette, request, place)
-    links = _links(datasette, found, place.name)
+    place, links = await _place(datasette, request, args)
 
     def looked(connection: sqlite3.Connection) -> Any:
-        if not is_current(connection):
+        if not route.any_version and not is_current(connection):
             return Page("other_version", "Results of another version")
         look = Look(
             connection=connection,
@@ -129,8 +135,8 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
             args=args,
             links=links,
             root=place.root,
+            file=place.path,
             now=times.now(),
-            immutable=not place.mutable,
         )
         return route.view(look)
 
@@ -143,6 +149,16 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
     if isinstance(page, Page):
         return await _html(datasette, request, links, page, status)
     return _data(page, route)
+
+
+async def _place(datasette: Any, request: Any, args: Args) -> tuple[Attached, Links]:
+    """Return the results that a request is about, if whoever asks may see them."""
+    found = await attached_to(datasette)
+    place = next((each for each in found if args.text("db") in ("", each.name)), None)
+    if place is None:
+        raise NotFound("no results of edison are attached")
+    await _refuse_strangers(datasette, request, place)
+    return place, _links(datasette, found, place.name)
 
 
 def _pairs(request: Any) -> list[tuple[str, list[str]]]:

@@ -34,7 +34,6 @@ class Attached:
     name: str
     """As Datasette calls it."""
     path: Path | None
-    mutable: bool
     root: Path | None
     """The project that it lies in, if that is here too: prompts and cases are files."""
 
@@ -82,7 +81,6 @@ def _attached(datasette: Any, name: str, database: Any) -> Attached:
     return Attached(
         name=name,
         path=path,
-        mutable=bool(database.is_mutable),
         root=served.root if served else _project_around(path),
     )
 

@@ -107,8 +107,8 @@ class Look:
     root: Path | None
     """The project, where its files are at hand."""
     now: dt.datetime
-    immutable: bool = False
-    """Whether the file is a copy that nobody writes."""
+    file: Path | None = None
+    """The results file itself."""
 
 
 @dataclass(frozen=True, slots=True)

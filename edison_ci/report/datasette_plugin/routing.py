@@ -18,7 +18,10 @@ class Route(NamedTuple):
 
     pattern: str
     view: Callable[..., Any]
-    content_type: str = "text/html; charset=utf-8"
+    content_type: str = "text/plain; version=0.0.4; charset=utf-8"
+    """Of what is no page."""
+    any_version: bool = False
+    """Whether it can look at a file that another version made."""
 
 
 class Area(NamedTuple):
@@ -29,8 +32,8 @@ class Area(NamedTuple):
     steps: tuple[str, ...] = ()
 
 
-def _page(path: str, place: str, content_type: str = "text/html; charset=utf-8") -> Route:
-    return Route(f"^{PREFIX}{path}$", later(f"{_PAGES}.{place}"), content_type)
+def _page(path: str, place: str, *, any_version: bool = False) -> Route:
+    return Route(f"^{PREFIX}{path}$", later(f"{_PAGES}.{place}"), any_version=any_version)
 
 
 PAGES = (
@@ -38,10 +41,34 @@ PAGES = (
     _page("/experiment/(?P<experiment>[^/]+)", "experiment:experiment"),
     _page("/run/(?P<run>[^/]+)", "run:run"),
     _page("/run/(?P<run>[^/]+)/case", "case:case"),
+    _page("/run/(?P<run>[^/]+)/decisions", "decisions:decisions"),
+    _page("/run/(?P<run>[^/]+)/criteria", "criteria:criteria"),
+    _page("/run/(?P<run>[^/]+)/facets", "facets:facets"),
+    _page("/run/(?P<run>[^/]+)/judges", "judges:judges"),
+    _page("/run/(?P<run>[^/]+)/log", "log:log"),
     _page("/cell/(?P<cell>[^/]+)", "cell:cell"),
+    _page("/leaderboard", "leaderboard:leaderboard"),
+    _page("/costs", "costs:costs"),
+    _page("/prompts", "prompts:prompts"),
+    _page("/prompt/(?P<prompt>[^/]+)", "prompts:prompt"),
+    _page("/suggestions", "suggestions:suggestions"),
+    _page("/suggestion/(?P<suggestion>[^/]+)", "suggestions:suggestion"),
+    _page("/datasets", "datasets:datasets"),
+    _page("/dataset/(?P<experiment>[^/]+)", "datasets:dataset"),
+    _page("/audit", "audit:audit"),
     _page("/help", "help:keys"),
+    _page("/health", "health:health", any_version=True),
+    _page("/metrics", "health:metrics"),
 )
 """Every page; the first that fits answers."""
 
-AREAS = (Area("home", "Experiments"),)
+AREAS = (
+    Area("home", "Experiments"),
+    Area("leaderboard", "Leaderboard", ("leaderboard",)),
+    Area("prompts", "Prompts", ("prompts",)),
+    Area("suggestions", "Suggestions", ("suggestions",)),
+    Area("datasets", "Datasets", ("datasets",)),
+    Area("costs", "Costs", ("costs",)),
+    Area("audit", "Audit", ("audit",)),
+)
 """What stands in the navigation of every page."""

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secret_text import redacted
 from edison_ci.harmless import lines
+from edison_ci.report.markup import Html, element, escape, joined
+
+if TYPE_CHECKING:
+    from edison_ci.decide.rows import GateRow
 
 NOTHING = "\N{EN DASH}"
 
@@ -124,3 +128,38 @@ def short(found: str, most: int = 120) -> str:
 def version(found: str) -> str:
     """Return the hash of a prompt as people see it."""
     return found[:8]
+
+
+def sentence(found: str | None) -> Html:
+    """Return a sentence of ours; what stands between backticks is code."""
+    pieces = text(found).split("`")
+    if len(pieces) % 2 == 0:
+        return escape("`".join(pieces))
+    return joined(element("code", each) if i % 2 else each for i, each in enumerate(pieces))
+
+
+def level(metric: str, asked: float) -> str:
+    """Return what a gate asks for, in the unit of its metric."""
+    if metric.startswith("cost_usd"):
+        return f"${asked:g}"
+    if metric.startswith("latency_ms"):
+        return f"{asked:,.0f} ms"
+    if metric.startswith("tokens"):
+        return f"{asked:,.0f} tokens"
+    return f"{100 * asked:g}%"
+
+
+def found(gate: GateRow, number: float | None) -> str:
+    """Return a number that a gate found, in the unit of its metric."""
+    kind = gate.detail.get("kind")
+    if number is None:
+        return NOTHING
+    if kind == "relative":
+        return f"{100 * number:+.1f}%".replace("-", "\N{MINUS SIGN}")
+    if gate.metric.startswith("cost_usd"):
+        return dollars(1e6 * number)
+    if gate.metric.startswith("latency_ms"):
+        return milliseconds(number)
+    if gate.metric.startswith("tokens"):
+        return f"{number:,.0f}"
+    return signed(number) if kind == "change" else f"{100 * number:.1f}%"

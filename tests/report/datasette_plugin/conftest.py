@@ -88,6 +88,15 @@ class Stored:
         found += [f"/run/{run}", f"/run/{unreliable}", f"/run/{paused}", f"/run/{run}?{filters}"]
         found += [f"/cell/{self.cell()}", f"/cell/{self.cell(hostile)}"]
         found += [f"/run/{run}/case?{urlencode({'case': hostile, 'diff': '1'})}"]
+        found += [
+            f"/run/{run}/{tab}" for tab in ("decisions", "criteria", "facets", "judges", "log")
+        ]
+        found += [f"/run/{paused}/decisions", f"/run/{paused}/criteria", f"/run/{paused}/facets"]
+        found += ["/leaderboard", f"/leaderboard?experiment={showcase.EXPERIMENT}", "/costs"]
+        found += ["/prompts", "/prompt/support-reply", "/datasets"]
+        found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]
+        found += [f"/suggestion/{each}" for (each,) in self.rows("select id from suggestion")]
+        found += ["/audit"]
         return [prefix + each for each in found]
 
 

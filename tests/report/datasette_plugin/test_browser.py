@@ -10,6 +10,7 @@ from playwright.async_api import async_playwright
 
 from tests import showcase
 from tests.conftest import ROOT
+from tests.report.datasette_plugin.conftest import LINES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,7 +70,7 @@ async def watched(server: Server) -> AsyncIterator[Watched]:
 async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored: Stored) -> None:
     page, found = watched.page, []
     axe = AXE.read_text(encoding="utf-8")
-    for path in stored.pages():
+    for number, path in enumerate(stored.pages()):
         await page.goto(path)
         assert "PWNED" not in await page.title(), path
         foreign = page.locator("main img, main iframe, main object, main script")
@@ -77,6 +78,8 @@ async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored
         wide = await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
         assert not wide, f"{path} is wider than its window"
         assert watched.wrong == [], path
+        if watched.server.line != LINES[0] and number % 4:
+            continue  # the other line's markup is the same, and the look takes half a second
         await page.evaluate(axe)
         result = await page.evaluate(
             "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})"

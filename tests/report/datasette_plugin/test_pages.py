@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -79,7 +80,7 @@ def test_every_page_is_whole_titled_and_guarded(server: Server, stored: Stored) 
         assert answer.headers["x-frame-options"] == "DENY"
         assert page.title.endswith(" · edison")
         titles.append((page.title, urlsplit(path).path))
-    assert len({title for title, _ in titles}) == len({path for _, path in titles})
+    assert len({title for title, _ in titles}) == len(set(titles)), "two pages have one title"
 
 
 def test_every_link_leads_somewhere(server: Server, stored: Stored) -> None:
@@ -89,8 +90,12 @@ def test_every_link_leads_somewhere(server: Server, stored: Stored) -> None:
         for link in Read(server.get(path).text).links
     }
     assert all(link.startswith(("/-/edison", "/results")) for link in links), links
-    ours = sorted(link for link in links if link.startswith("/-/edison"))
-    assert {server.get(link).status_code for link in ours} == {200}
+    kinds: dict[str, list[str]] = {}
+    for link in sorted(link for link in links if link.startswith("/-/edison")):
+        kinds.setdefault(re.sub(r"=[^&]*|\d{8}T\d{6}-\w{6}|/cell/.*", "", link), []).append(link)
+    few = [link for alike in kinds.values() for link in alike[:5]]
+    assert len(few) > 50
+    assert {server.get(link).status_code for link in few} == {200}
 
 
 def test_what_models_and_people_wrote_is_text(server: Server, stored: Stored) -> None:
@@ -176,3 +181,109 @@ def test_files_are_kept_by_browsers_until_they_change(server: Server) -> None:
     assert answer.content == (ROOT / "edison_ci/report/static/edison.css").read_bytes()
     assert "immutable" in answer.headers["cache-control"]
     assert server.get("/-/edison/static/base.html").status_code == 404
+
+
+def test_decisions_have_sentences_numbers_and_pictures(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/decisions").text).text
+    for sentence, *_ in stored.rows("select sentence from decision where run_id = ?",
+                                    stored.against):  # fmt: skip
+        assert sentence.replace("`", "") in text
+    assert "no worse than base by 10 points" in text
+    assert "Change against the base" in text
+
+
+def test_criteria_lead_to_the_answers_that_are_weak_in_them(server: Server, stored: Stored) -> None:
+    body = server.get(f"/-/edison/run/{stored.against}/criteria?part=criterion:Empathy").text
+    (worst,) = stored.rows(
+        "select c.id, c.case_id from cell c join part p on p.cell_id = c.id and p.name = 'Empathy' "
+        "where c.run_id = ? and c.side = 'head' order by p.score, c.case_id, c.model limit 1",
+        stored.against,
+    )
+    assert f"/-/edison/cell/{worst[0][:12]}" in body
+    assert "Empathy: how scores are spread" in body
+
+
+def test_kinds_of_cases_say_how_many_comparisons_were_made(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/facets").text).text
+    family = stored.one("select max(family) from rollup_facet where run_id = ?", stored.against)
+    assert f"{family} comparisons of kinds of cases were made" in text
+    assert "difficulty easy" in text
+
+
+def test_judges_are_held_against_each_other(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/judges").text).text
+    assert "Krippendorff's alpha" in text
+    assert "head preferred in" in text
+
+
+def test_the_leaderboard_says_which_differences_are_shown(server: Server) -> None:
+    text = Read(server.get("/-/edison/leaderboard?experiment=support-reply").text).text
+    assert "comparisons were made" in text
+    assert "By preference" in text
+    assert "Score against cost" in text
+
+
+def test_costs_add_up_to_what_is_booked(server: Server, stored: Stored) -> None:
+    total = stored.one("select sum(microusd) from booked where scope = 'project'")
+    for by in ("model", "phase", "experiment", "day"):
+        text = Read(server.get(f"/-/edison/costs?by={by}&days=365").text).text
+        assert f"${total / 1e6:,.4f}" in text
+    rows = stored.rows("select model, sum(cost_microusd) from rollup_spending group by 1")
+    text = Read(server.get("/-/edison/costs?by=model&days=365").text).text
+    for model, cost in rows:
+        assert model in text
+        assert f"${cost / 1e6:,.4f}" in text
+
+
+def test_a_prompt_has_its_versions_and_what_changed(server: Server) -> None:
+    body = server.get("/-/edison/prompt/support-reply").text
+    text = Read(body).text
+    assert "Ask for warmth and a next step" in text
+    assert "Ada Example" in text
+    assert '<tr class="added">' in body
+    assert "Name the customer's problem in your first sentence" in text
+    older = server.get("/-/edison/prompt/support-reply?version=da045f29").text
+    assert "the first version" in older
+
+
+def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored: Stored) -> None:
+    found = stored.one("select id from suggestion where status = 'proposed'")
+    text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
+    assert "Close with the customer's name." in text
+    assert "8.0 points better on the training cases." in text
+    assert f"edison review approve {found}" in text
+    listed = Read(server.get("/-/edison/suggestions").text).text
+    assert found in listed
+    assert "1 open" in Read(server.get("/-/edison").text).text
+
+
+def test_a_dataset_has_kinds_health_and_questions(server: Server) -> None:
+    text = Read(server.get("/-/edison/dataset/support-reply").text).text
+    assert "Contradictions" in text
+    assert "Question, the weakest first" in text
+    empty = Read(server.get("/-/edison/dataset/unreliable").text).text
+    assert "edison dataset judge unreliable" in empty
+
+
+def test_the_audit_is_shown_newest_first(server: Server, stored: Stored) -> None:
+    text = Read(server.get("/-/edison/audit").text).text
+    last = stored.one("select action from audit order by seq desc")
+    first = stored.one("select action from audit order by seq")
+    assert text.index(last) < text.rindex(first)
+
+
+def test_machines_can_ask_for_health_and_numbers(server: Server, stored: Stored) -> None:
+    answer = server.get("/-/edison/health")
+    assert (answer.status_code, answer.json()["ok"]) == (200, True)
+    assert set(answer.json()["checks"]) == {"database", "schema", "disk", "keys"}
+    lines = server.get("/-/edison/metrics").text.splitlines()
+    runs = stored.one("select count(*) from run where experiment = 'unreliable'")
+    assert f'edison_runs{{experiment="unreliable",status="completed"}} {runs}' in lines
+    assert all(re.fullmatch(r"# .*|[a-z_]+(\{.*\})? [0-9.e+-]+", line) for line in lines)
+
+
+def test_a_run_is_followed_as_a_stream_of_events(server: Server, stored: Stored) -> None:
+    answer = server.get(f"/-/edison/run/{stored.against}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = json.loads(re.findall(r"data: (.*)", answer.text)[-1])
+    assert (told["status"], told["moving"], told["done"]) == ("COMPLETED", False, told["total"])

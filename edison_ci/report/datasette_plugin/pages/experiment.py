@@ -71,7 +71,7 @@ def _trend(points: Sequence[Point]) -> Drawing:
         Trend(
             title="Score of each whole run, with its 95% interval",
             series=(Series("score", moments),),
-            width=960,
+            width=800,
         )
     )
 

@@ -9,6 +9,7 @@ from edison_ci import times
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin.looking import Look, Page
+from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import RunLine, experiments, ids_of, run_lines
 from edison_ci.report.datasette_plugin.sums import booked, objective_of
 
@@ -52,6 +53,7 @@ def home(look: Look) -> Page:
             "experiments": lines,
             "recent": run_lines(look, [run_id for (run_id,) in rows.fetchall()]),
             "days": DAYS,
+            "waiting": open_suggestions(look.connection),
             "total_cost": booked(look.connection, "project", since),
         },
         area="home",

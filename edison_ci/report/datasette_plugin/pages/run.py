@@ -16,7 +16,15 @@ from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
 if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
-TABS = (("", "Cases"),)
+TABS = (
+    ("", "Cases"),
+    ("decisions", "Decisions"),
+    ("criteria", "Criteria"),
+    ("facets", "Kinds of cases"),
+    ("judges", "Judges"),
+    ("log", "Log"),
+)
+"""The pages about a run: what their address ends in, and their names."""
 
 
 def run(look: Look) -> Page:

@@ -49,6 +49,23 @@
     before = key;
   });
 
+  // A run that goes on is followed; when it ends, the page is shown anew.
+  const following = document.querySelector("[data-follow]");
+  if (following && window.EventSource) {
+    const events = new EventSource(following.dataset.follow);
+    events.addEventListener("progress", (event) => {
+      const told = JSON.parse(event.data);
+      following.querySelector("[data-done]").textContent = told.done.toLocaleString("en");
+      const bar = following.querySelector("progress");
+      bar.max = told.total;
+      bar.value = told.done;
+      if (!told.moving) {
+        events.close();
+        window.location.reload();
+      }
+    });
+  }
+
   // Copying what a model wrote, as text.
   for (const box of document.querySelectorAll("[data-copy]")) {
     const text = box.querySelector("pre");

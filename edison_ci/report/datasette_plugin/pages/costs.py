@@ -1,0 +1,144 @@
+"""The costs: what was spent, on what, and how much of each limit is used?
+
+Days come from the totals that every budget is checked against, so they are exact while a run goes
+on; models and phases come from the sums of runs that have ended.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci import times
+from edison_ci.execute.money import caps_of
+from edison_ci.report.charts.bars import Bar, Bars, bars
+from edison_ci.report.charts.scales import Unit
+from edison_ci.report.datasette_plugin.looking import Look, Page
+from edison_ci.report.datasette_plugin.sums import booked
+from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.store.ledger import booked as booked_of
+from edison_ci.store.spending import last_run_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.report.charts.drawing import Drawing
+
+BY = ("model", "phase", "experiment", "day")
+DAYS = (30, 7, 90, 365)
+_KEYS = {
+    "day": "s.day",
+    "experiment": "r.experiment",
+    "model": "s.model",
+    "phase": "s.phase",
+}
+
+
+class Spending(NamedTuple):
+    """What the calls of a model, a phase, an experiment or a day cost."""
+
+    key: str
+    calls: int
+    failed: int
+    unknown: int
+    cost_microusd: int
+    tokens_in: int
+    tokens_out: int
+    simulated: int
+    """Of the cost, what belongs to simulated runs."""
+
+
+class Limit(NamedTuple):
+    """A budget and how much of it is booked."""
+
+    name: str
+    of: str
+    spent: float
+    limit: float
+    money: bool
+
+    @property
+    def used(self) -> float:
+        """The share that is booked."""
+        return self.spent / self.limit if self.limit else 1.0
+
+
+def costs(look: Look) -> Page:
+    """Return what was spent in the last days."""
+    by = look.args.choice("by", BY)
+    days = int(look.args.choice("days", [str(each) for each in DAYS]))
+    since = times.stamp(look.now - dt.timedelta(days=days - 1))[:10]
+    rows = _spending(look.connection, by, since)
+    total = booked(look.connection, "project", since)
+    in_runs = sum(row.cost_microusd for row in rows)
+    saved = look.connection.execute(
+        "select coalesce(sum(s.saved_microusd), 0) from rollup_run s join run r on r.id = s.run_id "
+        "where r.created_at >= ?",
+        (since,),
+    ).fetchone()[0]
+    return Page(
+        "costs",
+        f"Costs of the last {days} days",
+        {
+            "by": by,
+            "ways": BY,
+            "days": days,
+            "spans": DAYS,
+            "rows": rows,
+            "total": total,
+            "elsewhere": max(total - in_runs, 0),
+            "saved": saved,
+            "daily": _daily(look, since, days),
+            "limits": _limits(look),
+        },
+        area="costs",
+    )
+
+
+def _spending(connection: sqlite3.Connection, by: str, since: str) -> list[Spending]:
+    rows = connection.execute(
+        f"select {_KEYS[by]}, sum(s.calls), sum(s.released), sum(s.unknown), "
+        "sum(s.cost_microusd), sum(s.tokens_in), sum(s.tokens_out), "
+        "sum(s.cost_microusd * r.simulated) from rollup_spending s join run r on r.id = s.run_id "
+        "where s.day >= ? group by 1",
+        (since,),
+    )
+    found = [Spending(*row) for row in rows]
+    if by == "day":
+        return sorted(found, key=lambda row: row.key, reverse=True)
+    return sorted(found, key=lambda row: (-row.cost_microusd, row.key))
+
+
+def _daily(look: Look, since: str, days: int) -> Drawing | None:
+    rows = look.connection.execute(
+        "select day, microusd from booked where scope = 'project' and day >= ?", (since,)
+    )
+    spent = dict(rows.fetchall())
+    if not any(spent.values()):
+        return None
+    first = min(dt.date.fromisoformat(day) for day in spent)
+    span = min((look.now.date() - first).days + 1, days, 60)
+    each = [look.now.date() - dt.timedelta(days=n) for n in reversed(range(max(span, 1)))]
+    drawn = tuple(Bar(f"{day:%d %b}", (float(spent.get(str(day), 0)),)) for day in each)
+    return bars(Bars("Spent each day", drawn, Unit.DOLLARS, standing=True, width=800))
+
+
+def _limits(look: Look) -> list[Limit]:
+    """Return the budgets of the project, where its files are at hand."""
+    project = project_of(look)
+    if project is None:
+        return []
+    today, found = f"{look.now:%Y-%m-%d}", {}
+    for experiment in project.experiments.values():
+        last = last_run_of(look.connection, experiment.id)
+        for cap in caps_of(project, experiment, last or "", None):
+            if cap.scope.startswith("run:") and last is None:
+                continue
+            microusd, tokens = booked_of(look.connection, cap, today)
+            of = {30: "the project in 30 days", 1: f"{experiment.id} today"}.get(
+                cap.days or 0, f"the last run of {experiment.id}"
+            )
+            money = cap.microusd is not None
+            limit = cap.microusd if cap.microusd is not None else cap.tokens or 0
+            found[cap.name, of] = Limit(cap.name, of, microusd if money else tokens, limit, money)
+    return sorted(found.values(), key=lambda limit: (-limit.used, limit.of))

@@ -1,0 +1,149 @@
+"""The criteria of a run: which part of the grade is weak, and where?"""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.frozen import dataclass
+from edison_ci.report.charts.histogram import Bin, Histogram, histogram
+from edison_ci.report.datasette_plugin.grid import Graded
+from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
+from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
+from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
+from edison_ci.report.datasette_plugin.runs import run_named
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from edison_ci.report.charts.drawing import Drawing
+
+KINDS = ("criterion", "rubric", "grader", "check")
+_TENTH = 0.1
+_LOOKED_THROUGH = 200
+"""Cases in which the best and worst answers are looked for: the weakest, and the strongest."""
+_EXAMPLES = 5
+
+
+class PartLine(NamedTuple):
+    """A part of the grade with a prompt and a model."""
+
+    prompt: str
+    model: str
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    sd: float | None
+    passed: int
+    failed: int
+    errors: int
+    bins: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartPage:
+    """A part of the grade."""
+
+    part: Graded
+    lines: tuple[PartLine, ...]
+    drawing: Drawing
+
+
+class Example(NamedTuple):
+    """An answer that is good or bad in a part."""
+
+    id: str
+    case: str
+    model: str
+    draw: int
+    score: float
+    reason: str
+
+
+def criteria(look: Look) -> Page:
+    """Return how each part of the grade is spread, and the best and worst answers in one."""
+    run = run_named(look, look.path["run"])
+    parts = parts_of(look.connection, run.id)
+    kind, _, name = look.args.text("part").partition(":")
+    chosen = next((each for each in parts if each.part == Graded(kind, name)), None)
+    chosen = chosen or (parts[0] if parts else None)
+    worst: list[Example] = []
+    best: list[Example] = []
+    every = True
+    if chosen is not None:
+        worst, every = _examples(look.connection, run.id, chosen.part, worst=True)
+        best, _ = _examples(look.connection, run.id, chosen.part, worst=False)
+    return Page(
+        "criteria",
+        f"Criteria of {run.experiment}, run {run.id}",
+        {
+            **head_of(look, run, "criteria"),
+            "parts_of_grade": parts,
+            "chosen": chosen,
+            "worst": worst,
+            "best": best,
+            "every": every,
+            "looked_through": _LOOKED_THROUGH,
+        },
+        crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
+        area="home",
+    )
+
+
+def parts_of(connection: sqlite3.Connection, run_id: str) -> list[PartPage]:
+    """Return the parts of the grade of a run, criteria first."""
+    rows = connection.execute(
+        "select kind, name, prompt, model, n, mean, min, max, sd, passed, failed, errors, bins "
+        "from rollup_part where run_id = ? and side = 'head' order by kind, name, prompt, model",
+        (run_id,),
+    ).fetchall()
+    found = []
+    for (kind, name), group in groupby(rows, key=lambda row: row[:2]):
+        if kind in KINDS:
+            lines = tuple(_part_line(row[2:]) for row in group)
+            found.append(PartPage(Graded(kind, name), lines, _drawing(name, lines)))
+    found.sort(key=lambda each: (KINDS.index(each.part.kind), each.part.name))
+    return found
+
+
+def _part_line(row: tuple[Any, ...]) -> PartLine:
+    return PartLine(*(*row[:-1], tuple(json.loads(row[-1]))))
+
+
+def _drawing(name: str, lines: Iterable[PartLine]) -> Drawing:
+    counts, total, scored = [0] * 10, 0.0, 0
+    for line in lines:
+        counts = [a + b for a, b in zip(counts, line.bins, strict=True)]
+        if line.mean is not None:
+            total, scored = total + line.mean * line.n, scored + line.n
+    bins = tuple(
+        Bin(round(i * _TENTH, 1), round((i + 1) * _TENTH, 1), n) for i, n in enumerate(counts)
+    )
+    mean = total / scored if scored else None
+    return histogram(Histogram(f"{name}: how scores are spread", bins, mean=mean))
+
+
+def _examples(
+    connection: sqlite3.Connection, run_id: str, part: Graded, *, worst: bool
+) -> tuple[list[Example], bool]:
+    """Return answers with the lowest or highest score, and whether all cases were looked at."""
+    order = "k.lowest is null, k.lowest" if worst else "k.composite is null, k.composite desc"
+    cases = connection.execute(
+        "select case_id from rollup_case k where run_id = ? and side = 'head' "
+        f"order by {order}, case_id limit ?",
+        (run_id, _LOOKED_THROUGH + 1),
+    ).fetchall()
+    found: list[Example] = []
+    for (case,) in cases[:_LOOKED_THROUGH]:
+        rows = connection.execute(
+            "select c.id, c.case_id, c.model, c.draw, p.score, p.reason from cell c "
+            "join part p on p.cell_id = c.id and p.kind = ? and p.name = ? "
+            "where c.run_id = ? and c.case_id = ? and c.side = 'head' and p.score is not null",
+            (part.kind, part.name, run_id, case),
+        )
+        found += [Example(cell[:SHOWN_ID], *rest) for cell, *rest in rows]
+    found.sort(key=lambda each: (each.score if worst else -each.score, each.case, each.model))
+    return found[:_EXAMPLES], len(cases) <= _LOOKED_THROUGH

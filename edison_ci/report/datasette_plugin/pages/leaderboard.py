@@ -1,0 +1,197 @@
+"""The leaderboard: which model and prompt version does best, and is the difference shown?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.decide.complete import complete_runs, measured_experiments
+from edison_ci.decide.roll import Roll, roll_of
+from edison_ci.decide.standings import Board, board_of
+from edison_ci.report.charts.pareto import Pareto, Spot, pareto
+from edison_ci.report.datasette_plugin.looking import Look, Page
+from edison_ci.report.datasette_plugin.remembering import remembered
+from edison_ci.report.datasette_plugin.sums import sums_by_model
+from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.stats.sentences import chance, comparisons_sentence
+from edison_ci.store.breakdown import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.decide.measured import Standing
+    from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.stats.intervals import Interval
+    from edison_ci.store.runs import Run
+
+MOST_CELLS = 20_000
+"""Of larger runs differences are not tested while somebody waits for a page."""
+_MOST_SAID = 12
+
+
+class Place(NamedTuple):
+    """A prompt version with a model, as the board shows it."""
+
+    rank: str
+    prompt: str
+    version: str
+    label: str
+    model: str
+    composite: Shown
+    pass_rate: Shown
+    cost_microusd: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    run: Run
+    missing: int
+
+
+class Difference(NamedTuple):
+    """Two places on the cases that both have."""
+
+    better: str
+    worse: str
+    shown: bool
+    points: float
+    low: float | None
+    high: float | None
+    n: int
+    luck: str
+
+
+def leaderboard(look: Look) -> Page:
+    """Return how everything measured in an experiment stands."""
+    names = measured_experiments(look.connection)
+    wanted = look.args.text("experiment")
+    name = wanted if wanted in names else (_newest(look) if names else "")
+    shown: dict[str, Any] = {"experiments": names, "experiment": name}
+    if name:
+        (newest,) = complete_runs(look.connection, name, 1)
+        small = newest.cells_planned <= MOST_CELLS
+        board = _board(look, name, newest) if small else None
+        places = _places(board.rows) if board is not None else _sums(look, newest)
+        shown |= {
+            "places": places,
+            "small": small,
+            "board": board,
+            "differences": _differences(board) if board is not None else [],
+            "sentence": _sentence(board),
+            "front": _pareto(places),
+            "preferences": None if board is None else board.preferences,
+        }
+    return Page("leaderboard", f"Leaderboard of {name}" if name else "Leaderboard", shown,
+                area="leaderboard")  # fmt: skip
+
+
+def _newest(look: Look) -> str:
+    row = look.connection.execute(
+        "select experiment from run where complete = 1 and status = 'COMPLETED' "
+        "order by created_at desc, rowid desc limit 1"
+    ).fetchone()
+    return str(row[0])
+
+
+def _board(look: Look, name: str, newest: Run) -> Board | None:
+    project = project_of(look)
+    key = ("board", look.links.database, str(look.root), newest.id, newest.finished_at)
+    if project is None or not searchable(project, name):
+        return remembered(key, lambda: board_of(look.connection, name, Roll()))
+    aside = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
+    return remembered(
+        (*key, aside),
+        lambda: board_of(look.connection, name, roll_of(project, name, stored=look.connection)),
+    )
+
+
+def _places(rows: Sequence[Standing]) -> list[Place]:
+    return [
+        Place(
+            rank=_rank(row.best_rank, row.worst_rank),
+            prompt=row.place.prompt,
+            version=row.place.version,
+            label=row.label or "",
+            model=row.place.model,
+            composite=_shown(row.composite),
+            pass_rate=_shown(row.pass_rate),
+            cost_microusd=row.cost_microusd,
+            p50_ms=row.p50_ms,
+            p95_ms=row.p95_ms,
+            run=row.place.run,
+            missing=row.scores.missing,
+        )
+        for row in rows
+    ]
+
+
+def _sums(look: Look, run: Run) -> list[Place]:
+    """Return the newest run alone, without ranks: nobody tested the differences."""
+    rows = sums_by_model(look.connection, run.id)
+    rows.sort(key=lambda row: -(row.composite.estimate or 0.0))
+    return [
+        Place("", row.prompt, row.version, run.labels.get(row.prompt, ""), row.model,
+              row.composite, row.pass_rate, row.answer_cost_microusd, row.p50_ms, row.p95_ms, run,
+              row.missing)
+        for row in rows
+    ]  # fmt: skip
+
+
+def _rank(best: int, worst: int) -> str:
+    return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
+
+
+def _shown(found: Interval | None) -> Shown:
+    if found is None:
+        return Shown(None, None, None, 0, None)
+    return Shown(found.estimate, found.low, found.high, found.n, found.method)
+
+
+def _differences(board: Board) -> list[Difference]:
+    found = []
+    names = [_name(row, board.rows) for row in board.rows]
+    ordered = sorted(board.contrasts, key=lambda each: (not each.shown, each.better, each.worse))
+    for each in ordered[:_MOST_SAID]:
+        low, high = each.interval or (None, None)
+        luck = chance(each.p_holm)
+        found.append(
+            Difference(names[each.better], names[each.worse], each.shown, each.difference,
+                       low, high, each.n, luck)
+        )  # fmt: skip
+    return found
+
+
+def _name(row: Standing, rows: Sequence[Standing]) -> str:
+    versions = {(each.place.prompt, each.place.version) for each in rows}
+    version = row.label or row.place.version[:8]
+    return row.place.model if len(versions) == 1 else f"{row.place.model} {version}"
+
+
+def _sentence(board: Board | None) -> str:
+    if board is None or not board.contrasts:
+        return ""
+    stand_out = sum(each.shown for each in board.contrasts)
+    return comparisons_sentence(made=len(board.contrasts), stand_out=stand_out)
+
+
+def _pareto(places: Sequence[Place]) -> Drawing | None:
+    """Draw worth against cost; nothing where nothing costs anything."""
+    known = [each for each in places if each.cost_microusd and each.composite.estimate is not None]
+    if len(known) < 2:
+        return None
+    spots = tuple(
+        Spot(
+            label=f"{each.model} {each.label}".strip(),
+            cost=each.cost_microusd,
+            worth=each.composite.estimate,
+            low=each.composite.low,
+            high=each.composite.high,
+            front=not any(_beats(other, each) for other in known),
+        )
+        for each in known
+    )
+    return pareto(Pareto("Score against cost: what is neither cheaper nor better", spots))
+
+
+def _beats(other: Place, each: Place) -> bool:
+    """Whether another is at least as good and at most as dear, and not the same in both."""
+    ours = (-(each.composite.estimate or 0.0), each.cost_microusd or 0.0)
+    theirs = (-(other.composite.estimate or 0.0), other.cost_microusd or 0.0)
+    return theirs != ours and theirs[0] <= ours[0] and theirs[1] <= ours[1]

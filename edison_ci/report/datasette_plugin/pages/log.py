@@ -1,0 +1,59 @@
+"""The log of a run: what happened, and when?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from edison_ci.report.datasette_plugin import shown
+from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
+from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
+from edison_ci.report.datasette_plugin.runs import run_named
+
+
+class Line(NamedTuple):
+    """An event in words."""
+
+    seq: int
+    time: str
+    type: str
+    said: str
+
+
+def log(look: Look) -> Page:
+    """Return the events of a run, newest first."""
+    run = run_named(look, look.path["run"])
+    (total,) = look.connection.execute(
+        "select count(*) from event where run_id = ?", (run.id,)
+    ).fetchone()
+    paging = Paging.of(look.args, total)
+    rows = look.connection.execute(
+        "select seq, time, type, data from event where run_id = ? order by seq desc "
+        "limit ? offset ?",
+        (run.id, paging.per_page, paging.offset),
+    )
+    lines = [Line(seq, time, kind, _said(kind, json.loads(data))) for seq, time, kind, data in rows]
+
+    def again(**changes: Any) -> str:
+        return look.links.to("run", run.id, "log", **changes)
+
+    return Page(
+        "log",
+        f"Log of {run.experiment}, run {run.id}",
+        {**head_of(look, run, "log"), "events": lines, "paging": paging, "again": again},
+        crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
+        area="home",
+        refresh_s=5 if run.moving else None,
+    )
+
+
+def _said(kind: str, data: dict[str, Any]) -> str:
+    """Return an event as people read it."""
+    if kind == "status:changed":
+        return f"{data.get('from', '')} to {data.get('to', '')}".lower()
+    if "done" in data and "total" in data:
+        cost = shown.dollars(data.get("cost_microusd", 0))
+        return f"{data['done']:,} of {shown.counted(data['total'], 'cell')}, {cost}"
+    if kind == "cost:alert":
+        return f"{data.get('budget')}: {shown.percent(data.get('used'))} used"
+    return ", ".join(f"{key} {value}" for key, value in data.items())

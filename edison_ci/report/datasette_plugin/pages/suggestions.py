@@ -1,0 +1,124 @@
+"""The suggestions: which changes of prompts wait for a decision, and what speaks for each?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
+from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
+from edison_ci.report.datasette_plugin.runs import experiments
+from edison_ci.store.suggestions import OPEN, Status, comments_of, find_suggestion, list_suggestions
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+_SHOWN = ("open", "all", *map(str, Status))
+
+
+class DiffLine(NamedTuple):
+    """A line of a diff."""
+
+    kind: str
+    """added, removed, hunk or nothing."""
+    sign: str
+    text: str
+
+
+class Failing(NamedTuple):
+    """An answer that the refiner was shown."""
+
+    id: str
+    case: str
+    model: str
+    composite: float | None
+
+
+def suggestions(look: Look) -> Page:
+    """Return the suggestions that wait for somebody, or others."""
+    status = look.args.choice("status", _SHOWN)
+    experiment = look.args.text("experiment")
+    wanted = {"open": tuple(sorted(OPEN)), "all": ()}.get(status) if status in _SHOWN[:2] else None
+    statuses: Sequence[Status] = (Status(status),) if wanted is None else wanted
+    found = list_suggestions(look.connection, experiment=experiment or None, statuses=statuses)
+    paging = Paging.of(look.args, len(found))
+
+    def again(**changes: Any) -> str:
+        kept = {"status": status if status != "open" else "", "experiment": experiment}
+        return look.links.to("suggestions", **{**kept, **changes})
+
+    return Page(
+        "suggestions",
+        "Suggestions",
+        {
+            "suggestions": found[paging.offset : paging.offset + paging.per_page],
+            "paging": paging,
+            "again": again,
+            "status": status,
+            "statuses": _SHOWN,
+            "experiment": experiment,
+            "experiments": experiments(look.connection),
+        },
+        area="suggestions",
+    )
+
+
+def suggestion(look: Look) -> Page:
+    """Return a suggestion: diff, note, evidence, guardrails and what people said."""
+    found = find_suggestion(look.connection, look.path["suggestion"])
+    return Page(
+        "suggestion",
+        f"Suggestion {found.id} for {found.prompt}",
+        {
+            "suggestion": found,
+            "diff": list(diff_lines(found.diff)),
+            "comments": comments_of(look.connection, found),
+            "examples": _examples(look.connection, found.evidence.get("examples") or ()),
+            "sides": [
+                (name, found.evidence[name])
+                for name in ("train", "holdout")
+                if found.evidence.get(name)
+            ],
+        },
+        crumbs=(Crumb("Suggestions", look.links.to("suggestions")),),
+        area="suggestions",
+    )
+
+
+def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many suggestions wait for somebody, by experiment."""
+    rows = connection.execute(
+        "select experiment, count(*) from suggestion "
+        f"where status in ({', '.join('?' * len(OPEN))}) group by 1",
+        tuple(map(str, OPEN)),
+    )
+    return dict(rows.fetchall())
+
+
+def diff_lines(text: str) -> list[DiffLine]:
+    """Return a unified diff line by line, without the names of its files."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith(("--- ", "+++ ", "diff ", "index ")):
+            continue
+        if line.startswith("@@"):
+            found.append(DiffLine("hunk", "", line))
+        elif line.startswith("+"):
+            found.append(DiffLine("added", "+", line[1:]))
+        elif line.startswith("-"):
+            found.append(DiffLine("removed", "-", line[1:]))
+        else:
+            found.append(DiffLine("", " ", line[1:]))
+    return found
+
+
+def _examples(connection: sqlite3.Connection, cells: Sequence[str]) -> list[Failing]:
+    found = []
+    for cell in list(cells)[:20]:
+        row = connection.execute(
+            "select id, case_id, model, composite from cell where id >= ? and id < ? limit 1",
+            (str(cell), f"{cell}g"),
+        ).fetchone()
+        if row is not None:
+            found.append(Failing(str(row[0])[:SHOWN_ID], *row[1:]))
+    return found
