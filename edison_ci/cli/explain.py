@@ -16,8 +16,9 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, count
 from edison_ci.documents.secret_text import redacted
 from edison_ci.execute.explaining import Explained, Rival, Said, Take, explain
 from edison_ci.plugins import later
+from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_cell, find_run, run_of_cell
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from edison_ci.plan.looks import Look

@@ -20,8 +20,9 @@ from edison_ci.names import did_you_mean
 from edison_ci.operate.gradebook import GradeBook
 from edison_ci.operate.site import Site
 from edison_ci.stats.sampling import FEWEST_LABELS
+from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_cell, find_run
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,9 @@ from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.desk import NotAnswered, Tried, try_once
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.store.answers import answer_at
+from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_cell, find_run
+from edison_ci.store.runs import find_run
 from edison_ci.templating import MissingValueError, RenderError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID, Sibling, fact
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import marks_of, run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
-from edison_ci.store.runs import find_cell
+from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,7 +11,7 @@ from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import marks_of, run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
-from edison_ci.store.runs import find_cell, run_of_cell
+from edison_ci.store.cells import find_cell, run_of_cell
 
 if TYPE_CHECKING:
     import sqlite3

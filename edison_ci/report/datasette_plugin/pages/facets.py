@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
@@ -74,4 +74,10 @@ def _field(facet: Facet | None, metric: str) -> Field | None:
     if facet is None:
         return None
     shown = facet.composite if metric == "score" else facet.pass_rate
-    return Field(shown.estimate, shown.n, stands_out=facet.stands_out)
+    return Field(shown.estimate, shown.n, stands_out=_direction(facet))
+
+
+def _direction(facet: Facet) -> Literal["", above, below]:
+    if not facet.stands_out:
+        return ""
+    return "above" if (facet.difference or 0.0) > 0 else "below"
