@@ -77,7 +77,7 @@ def _field(facet: Facet | None, metric: str) -> Field | None:
     return Field(shown.estimate, shown.n, stands_out=_direction(facet))
 
 
-def _direction(facet: Facet) -> Literal["", above, below]:
+def _direction(facet: Facet) -> Literal["", "above", "below"]:
     if not facet.stands_out:
         return ""
     return "above" if (facet.difference or 0.0) > 0 else "below"
