@@ -1,4 +1,4 @@
-"""Is this name readable, and which known name is nearest to it?"""
+"""Is this name readable, which known name is nearest to it, and how is a commit called?"""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ def did_you_mean(name: str, known: Iterable[str], *, label: str = "allowed") -> 
     if 0 < len(names) <= _MOST_LISTED:
         return f"{label}: {', '.join(names)}"
     return ""
+
+
+def commit_names(ref: str, commit: str) -> tuple[str, ...]:
+    """Return what a commit was asked for by and its short id; once, if it was asked for by id."""
+    short = commit[:8]
+    return (short,) if commit.startswith(ref) else (ref, short)
 
 
 def odd_character(text: str, *, ascii_only: bool = True) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.names import did_you_mean, mixed_scripts, odd_character
+from edison_ci.names import commit_names, did_you_mean, mixed_scripts, odd_character
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,9 @@ def test_a_character_one_could_miss_is_named(text: str, ascii_only: bool, found:
 )
 def test_a_letter_that_looks_like_another_is_named(text: str, found: str) -> None:
     assert mixed_scripts(text) == found
+
+
+def test_a_commit_that_is_asked_for_by_its_id_is_called_by_it_once() -> None:
+    commit = "0123456789" * 4
+    assert commit_names("main", commit) == ("main", "01234567")
+    assert commit_names(commit, commit) == commit_names(commit[:10], commit) == ("01234567",)

@@ -13,6 +13,7 @@ from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.execute.orders import Against
 from edison_ci.execute.work import BASE, HEAD
 from edison_ci.frozen import dataclass
+from edison_ci.names import commit_names
 from edison_ci.plan.baseline import Base, base_of, readable, with_material_of
 
 if TYPE_CHECKING:
@@ -41,14 +42,17 @@ def matches(
         yield Match(project, experiment)
         return
     base = base_of(project, experiment, ref)
-    terminal.note(f"{experiment.id}: compared with {ref} at {base.commit[:8]}")
+    names = commit_names(ref, base.commit)
+    terminal.note(f"{experiment.id}: compared with {' at '.join(names)}")
     if base.experiment is None:
-        terminal.note(f"  {ref} has no such experiment, so there is nothing to compare with")
+        terminal.note(f"  {names[0]} has no such experiment, so there is nothing to compare with")
     if base.changed_material and readable(base):
         shown = ", ".join(base.changed_material[:_LISTED])
         more = ", ..." if len(base.changed_material) > _LISTED else ""
         terminal.note(Ink("the material changed: ", ODD), f"{shown}{more}")
-        terminal.note(f"  both are measured on the material of {ref} too; the worse verdict counts")
+        terminal.note(
+            f"  both are measured on the material of {names[0]} too; the worse verdict counts"
+        )
         yield match_on(project, experiment, base, BASE)
     yield match_on(project, experiment, base, HEAD)  # last, so that it is the latest
 

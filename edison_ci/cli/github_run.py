@@ -133,7 +133,7 @@ def run_job(state: State, /, experiments: tuple[str, ...], **given: Any) -> None
         job.end(job.failed(said, ExitCode.BUG))
         raise
     job.end(outcome)
-    if code := exit_code(outcome, given["fail_on"]):
+    if code := job.exit_code(outcome):
         raise click.exceptions.Exit(code)
 
 
@@ -148,7 +148,7 @@ def exit_code(outcome: Outcome, fail_on: FailOn) -> int:
         code = 0
     elif fail_on == "inconclusive" and outcome.verdict == "inconclusive":
         code = code or int(ExitCode.UNCLEAR)
-    return code or (0 if outcome.complete else int(ExitCode.INVALID))
+    return code
 
 
 @dataclass(slots=True)
@@ -163,6 +163,8 @@ class _Job:
     comment: Shown | None = None
     silent: str = ""
     """Why there is no comment."""
+    complete: bool = True
+    """Whether summary and outputs could be written."""
     told: dict[str, Any] = field(default_factory=dict)
 
     # --- evaluating -------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class _Job:
         project = self.project = load_project(self.state.entered(find_root(self.state.folder)))
         base = self._base(event, project)
         self.told = {"situation": str(event.situation), "mode": mode, "base": base}
-        self.terminal.note(f"{event.situation}: {mode}, compared with {base or 'nothing'}")
+        self.terminal.note(f"{event.situation}: {mode}, compared with {(base or 'nothing')[:8]}")
         chosen = chosen_of(self.state, self.terminal, project, self.names, base)
         if not chosen:
             return outcome_of(self.terminal, project, (), self.place)
@@ -247,7 +249,8 @@ class _Job:
         first = outcome.stage is Stage.CANCELLED
         if first:
             self.say(outcome.stage, report, seconds)
-        summarize_job(outcome)
+        with self._tried():
+            summarize_job(outcome)
         if not self.terminal.json:
             annotate(self.terminal, outcome, self.project)
         if not first:
@@ -257,15 +260,30 @@ class _Job:
         values["db"] = self.place.hand_on(self.terminal, self.project)
         posted = self.comment.posted if self.comment is not None else None
         values["comment-url"] = posted.comment.url if posted is not None else ""
-        write_outputs(values)
+        with self._tried():
+            write_outputs(values)
         if self.terminal.json and not (report is not None and report.failure):
             self._document(outcome, values)
+
+    @contextlib.contextmanager
+    def _tried(self) -> Iterator[None]:
+        """Tell what cannot be written, and go on: what is missing never hides a verdict."""
+        try:
+            yield
+        except UsageError as error:
+            self.terminal.complaint(error)
+            self.complete = False
+
+    def exit_code(self, outcome: Outcome) -> int:
+        """Return how the process ends; a report that is missing fails what would have passed."""
+        complete = self.complete and outcome.complete
+        return exit_code(outcome, self.given["fail_on"]) or (0 if complete else ExitCode.INVALID)
 
     def _document(self, outcome: Outcome, values: dict[str, str]) -> None:
         comment = self.comment
         told = {
             "verdict": outcome.verdict,
-            "exit_code": exit_code(outcome, self.given["fail_on"]),
+            "exit_code": int(self.exit_code(outcome)),
             **self.told,
             "outputs": values,
             "comment": as_json(comment or Shown(None, None), self.silent or None),

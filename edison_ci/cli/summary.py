@@ -12,6 +12,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
 from edison_ci.decide.rows import stopped_sentence
 from edison_ci.execute.changes import kept_snapshot, material_of
 from edison_ci.execute.gatekeeping import UNDECIDED
+from edison_ci.names import commit_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ def _headline(terminal: Terminal, run: Run) -> None:
         "replayed": run.trigger == "replay",
         f"shard {run.shard}": run.shard is not None,
         "part of the cases": run.partial and run.shard is None,
-        f"on the material of {run.base_ref}": material_of(run) == "base",
+        f"on the material of {_base(run)[0]}": material_of(run) == "base",
     }
     terminal.result(
         Ink(run.experiment, bold=True),
@@ -104,6 +105,11 @@ def _headline(terminal: Terminal, run: Run) -> None:
         stopped,
         *(Ink(f"  {mark}", ODD) for mark, on in marks.items() if on),
     )
+
+
+def _base(run: Run) -> tuple[str, ...]:
+    """Return how the base of a run is called."""
+    return commit_names(str(run.base_ref), str(run.base_commit))
 
 
 def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -> None:
@@ -125,7 +131,7 @@ def _change(terminal: Terminal, summary: RunSummary) -> None:
     run, found = summary.run, summary.against
     if found is None or run.base_commit is None:
         return
-    at = f"{run.base_ref} at {run.base_commit[:8]}"
+    at = " at ".join(_base(run))
     if found.estimate is None:
         terminal.result(f"  nothing to compare with at {at}")
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from edison_ci.names import commit_names
 from edison_ci.report.layout import Section, Table
 from edison_ci.report.numbers import (
     NOTHING,
@@ -147,7 +148,7 @@ def _facts(view: RunView) -> Iterator[str]:
     summary, run = view.summary, view.run
     against = summary.against
     if against is not None and run.base_commit is not None:
-        at = f"{code(str(run.base_ref))} at {code(run.base_commit[:8])}"
+        at = " at ".join(map(code, commit_names(str(run.base_ref), run.base_commit)))
         if against.estimate is None:
             yield f"Nothing to compare with at {at}."
         elif against.estimate == 0 and against.p == 1:

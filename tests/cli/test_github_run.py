@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +19,9 @@ from edison_ci.report.view import Report
 from tests.conftest import Folder
 from tests.e2e.acting import BAD, CASES, EXPERIMENT, GOOD, KEY, PROMPT, TRUST, Bench
 from tests.forge.conftest import open_pull
-from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
+from tests.forge.fake_github import TOKEN, Arrived, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
+from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.report.page import assert_harmless
 from tests.report.runner import Runner, read_outputs
@@ -50,6 +55,11 @@ class Job:
             monkeypatch.setenv(name, value)
 
     def __call__(self, event: str, payload: dict[str, Any], *args: str) -> Result:
+        self.describe(event, payload)
+        return self._edison(self.bench.repository, "github", "run", *args)
+
+    def describe(self, event: str, payload: dict[str, Any]) -> None:
+        """Tell the process what started it, as the runner does."""
         self._number += 1
         about = {"full_name": REPOSITORY, "default_branch": "main"}
         file = self._scratch / "event.json"
@@ -62,7 +72,6 @@ class Job:
             "GITHUB_STEP_SUMMARY": str(self._scratch / f"summary-{self._number}"),
         }.items():
             self._patch.setenv(name, value)
-        return self._edison(self.bench.repository, "github", "run", *args)
 
     def pull_request(self, *args: str, fork: bool = False) -> Result:
         return self("pull_request", self.bench.pull_request(fork=fork), *args)
@@ -449,3 +458,85 @@ def test_the_state_of_a_running_comment_names_the_head(job: Job) -> None:
     stamp = stamp_of(first)
     assert stamp is not None
     assert (stamp.head_sha, stamp.state, stamp.run_id) == (job.bench.head, State.RUNNING, 1)
+
+
+def test_a_summary_that_cannot_be_written_hides_no_verdict(job: Job) -> None:
+    job.bench.propose_prompt(BAD)
+    (job.bench.scratch / "summary-1").mkdir()
+    (job.bench.scratch / "outputs-2").mkdir()
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (1, "fail")
+    assert "summary-1 cannot be written" in done.err
+    job.bench.propose_prompt(f"{GOOD} Be brief.")
+    assert job.pull_request().code == 2
+    assert states(job)[-1] == "final: pass"
+
+
+def test_a_shallow_checkout_of_the_merge_commit_is_enough(job: Job, tmp_path: Path) -> None:
+    job.bench.propose_prompt(BAD)
+    whole = job.bench.repository
+    whole.git("branch", "--force", "merged", "HEAD")
+    address = whole.path.as_uri()
+    shallow = tmp_path / "shallow"
+    whole.git("clone", "--quiet", "--depth=2", "--branch=merged", address, str(shallow))
+    job.bench.repository = Folder(shallow)
+    shutil.rmtree(whole.path)  # nothing can be fetched any more
+    done = job.pull_request()
+    assert (done.code, job.outputs["delta"]) == (1, "-1.0000"), done.all
+
+
+def test_nothing_that_files_or_models_say_is_a_command(job: Job) -> None:
+    trick = "::error::PWNED"
+    cases = "".join(json.dumps({"id": f"{trick}{n}", "name": f"N{n}"}) + "\n" for n in range(20))
+    job.bench.model.script[:] = [
+        rule(contains=BAD, text=f"\n{trick}\n##[error]PWNED\n::add-mask::well"),
+        rule(text="Welcome"),
+    ]
+    job.bench.propose(
+        **{"datasets/names.jsonl": cases, "prompts/hello.md": PROMPT.format(text=BAD)}
+    )
+    done = job.pull_request()
+    assert done.code == 1, done.all
+    obeyed = Runner().read(done.out) + Runner().read(done.err)
+    assert {command.name for command in obeyed} <= {"error", "warning", "notice", "stop-commands"}
+    assert not [command for command in obeyed if command.data.startswith("PWNED")]
+    assert_harmless(job.summary)
+    assert job.bench.base not in job.summary, "a commit is called by its short id"
+
+
+# --- cancelling -----------------------------------------------------------------------------------
+
+
+class Interrupting(FakeGitHub):
+    """Cancels the job at its first comment."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def answer(self, arrived: Arrived) -> tuple[int, dict[str, str], bytes]:
+        if arrived.method == "POST" and self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process = None
+        return super().answer(arrived)
+
+
+def test_a_job_that_is_cancelled_before_its_run_says_so(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.bench.propose_prompt(BAD)
+    with Interrupting() as github:
+        open_pull(github)
+        monkeypatch.setenv("GITHUB_API_URL", github.url)
+        job.describe("pull_request", job.bench.pull_request())
+        words = [sys.executable, "-P", "-m", "edison_ci", "github", "run"]
+        with (tmp_path / "log").open("wb") as log:
+            github.process = process = subprocess.Popen(
+                words, cwd=job.bench.repository.path, stdout=log, stderr=log
+            )
+            assert process.wait(60) == 130, (tmp_path / "log").read_text(encoding="utf-8")
+        (comment,) = [each["body"] for each in github.state.comments.values()]
+    stamp = stamp_of(comment)
+    assert stamp is not None
+    assert (stamp.state, stamp.verdict) == (State.CANCELLED, None)
+    assert "Nothing was decided" in comment
+    assert "edison: cancelled" in job.summary
+    assert (job.outputs["verdict"], job.bench.model.requests) == ("", [])
