@@ -125,9 +125,10 @@ def short(found: str, most: int = 120) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def version(found: str) -> str:
-    """Return the hash of a prompt as people see it."""
-    return found[:8]
+def version(found: str, label: str | None = None) -> str:
+    """Return a version as people know it: its label and hash, the hash once."""
+    digits = found[:8]
+    return f"{label} {digits}" if label and digits not in label else label or digits
 
 
 def sentence(found: str | None) -> Html:

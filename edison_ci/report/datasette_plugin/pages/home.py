@@ -11,7 +11,7 @@ from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import RunLine, experiments, ids_of, run_lines
-from edison_ci.report.datasette_plugin.sums import booked, objective_of
+from edison_ci.report.datasette_plugin.sums import Sums, booked, objective_of, sums_of_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,6 +31,8 @@ class ExperimentLine:
     name: str
     objective: str
     last: RunLine
+    sums: Sums | None
+    """Of the newest run that has ended."""
     trend: Drawing | None
     """Its last whole runs; None with fewer than two."""
     cost_microusd: int
@@ -71,9 +73,19 @@ def _line(look: Look, name: str, since: str) -> ExperimentLine:
         name=name,
         objective=objective_of(last.run.snapshot, name),
         last=last,
+        sums=last.sums or _newest_sums(look.connection, name),
         trend=trend,
         cost_microusd=booked(look.connection, f"experiment:{name}", since),
     )
+
+
+def _newest_sums(connection: sqlite3.Connection, experiment: str) -> Sums | None:
+    row = connection.execute(
+        "select id from run where experiment = ? and complete = 1 "
+        "order by created_at desc, rowid desc limit 1",
+        (experiment,),
+    ).fetchone()
+    return None if row is None else sums_of_run(connection, row[0])
 
 
 def recent_scores(connection: sqlite3.Connection, experiment: str) -> list[float | None]:
