@@ -177,7 +177,8 @@ def _people(made: Showcase) -> None:
 
 
 def _suggestions(made: Showcase) -> None:
-    """Keep suggestions as refining does, one of which waits for a decision."""
+    """Refine, so that a suggestion waits for a decision, and keep a hostile one beside it."""
+    made.edison("refine", EXPERIMENT, "--force", "--yes")
     text = (made.path / "prompts/support-reply.md").read_text(encoding="utf-8")
     with changing(made.path / ".edison" / "results.db") as connection:
         (base,) = connection.execute(
@@ -187,36 +188,32 @@ def _suggestions(made: Showcase) -> None:
             "select id from cell where passed = 0 and side = 'head' order by case_id, id limit 3"
         )
         examples = [cell[:12] for (cell,) in rows]
-        for status, line, note in (
-            (Status.PROPOSED, "Close with the customer's name.", "Answers end without a person."),
-            (Status.REJECTED, f"Mention {PROBE}", PROBE),
-        ):
-            diff = "".join(
-                difflib.unified_diff(
-                    text.splitlines(keepends=True),
-                    [*text.splitlines(keepends=True), f"{line}\n"],
-                    "a/prompts/support-reply.md",
-                    "b/prompts/support-reply.md",
-                )
+        diff = "".join(
+            difflib.unified_diff(
+                text.splitlines(keepends=True),
+                [*text.splitlines(keepends=True), f"Mention {PROBE}\n"],
+                "a/prompts/support-reply.md",
+                "b/prompts/support-reply.md",
             )
-            kept = Suggestion(
-                experiment=EXPERIMENT,
-                prompt="support-reply",
-                path="prompts/support-reply.md",
-                base_hash=base,
-                diff=diff,
-                note=note,
-                status=status,
-                created_at="2026-11-15T09:00:00.000Z",
-                targets=("Empathy", "check icontains"),
-                guardrails=(Guardrail("one_file", True, "changes one file"),),
-                evidence={**_EVIDENCE, "examples": examples},
-                reason=PROBE if status is Status.REJECTED else None,
-                simulated=True,
-                cost_microusd=12_345,
-            )
-            comment = SuggestionComment("ada@example.com", PROBE, "2026-11-15T09:05:00.000Z")
-            add_comment(connection, add_suggestion(connection, kept), comment)
+        )
+        kept = Suggestion(
+            experiment=EXPERIMENT,
+            prompt="support-reply",
+            path="prompts/support-reply.md",
+            base_hash=base,
+            diff=diff,
+            note=PROBE,
+            status=Status.REJECTED,
+            created_at="2026-11-15T09:00:00.000Z",
+            targets=("Empathy", "check icontains"),
+            guardrails=(Guardrail("one_file", True, "changes one file"),),
+            evidence={**_EVIDENCE, "examples": examples},
+            reason=PROBE,
+            simulated=True,
+            cost_microusd=12_345,
+        )
+        comment = SuggestionComment("ada@example.com", PROBE, "2026-11-15T09:05:00.000Z")
+        add_comment(connection, add_suggestion(connection, kept), comment)
 
 
 _EVIDENCE = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
 from edison_ci.store.owners import is_alive
-from edison_ci.store.runs import Run, find_run
+from edison_ci.store.runs import NO_TRIAL, Run, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,6 +36,7 @@ def marks_of(run: Run) -> tuple[str, ...]:
         ("simulated", run.simulated),
         ("replayed", run.trigger == "replay"),
         ("part of the cases", run.partial),
+        ("trial", run.trigger == "refine"),
     )
     return tuple(word for word, on in marks if on)
 
@@ -69,10 +70,20 @@ def experiments(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
+def last_of(connection: sqlite3.Connection, experiment: str) -> str:
+    """Return the newest run of an experiment; a trial of a suggestion only if there is no other."""
+    row = connection.execute(
+        f"select id from run where experiment = ? order by {NO_TRIAL} desc, created_at desc, "
+        "rowid desc limit 1",
+        (experiment,),
+    ).fetchone()
+    return str(row[0])
+
+
 def ids_of(
     connection: sqlite3.Connection, experiment: str, *, most: int, offset: int = 0
 ) -> list[str]:
-    """Return runs of an experiment, newest first."""
+    """Return runs of an experiment, newest first, trials of suggestions too."""
     rows = connection.execute(
         "select id from run where experiment = ? order by created_at desc, rowid desc "
         "limit ? offset ?",

@@ -247,10 +247,16 @@ def test_a_prompt_has_its_versions_and_what_changed(server: Server) -> None:
 
 
 def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored: Stored) -> None:
-    found = stored.one("select id from suggestion where status = 'proposed'")
-    text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
-    assert "Close with the customer's name." in text
+    rejected = stored.one("select id from suggestion where status = 'rejected'")
+    text = Read(server.get(f"/-/edison/suggestion/{rejected}").text).text
+    assert f"Mention {showcase.PROBE}" in text
     assert "8.0 points better on the training cases." in text
+    assert "ada@example.com" in text
+    found, evidence = stored.rows("select id, evidence from suggestion where status = 'proposed'")[
+        0
+    ]
+    text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
+    assert json.loads(evidence)["sentence"] in text
     assert f"edison review approve {found}" in text
     listed = Read(server.get("/-/edison/suggestions").text).text
     assert found in listed

@@ -15,9 +15,10 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.experiment import named
 from edison_ci.report.datasette_plugin.remembering import remembered
-from edison_ci.report.datasette_plugin.runs import experiments, ids_of
+from edison_ci.report.datasette_plugin.runs import experiments, last_of
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.store.questions import scores_of
+from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -87,11 +88,11 @@ def _newest(connection: sqlite3.Connection, name: str) -> str:
     if name in measured_experiments(connection):
         row = connection.execute(
             "select id from run where experiment = ? and complete = 1 "
-            "order by partial, created_at desc, rowid desc limit 1",
+            f"order by {NO_TRIAL} desc, partial, created_at desc, rowid desc limit 1",
             (name,),
         ).fetchone()
         return str(row[0])
-    return ids_of(connection, name, most=1)[0]
+    return last_of(connection, name)
 
 
 def _kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, list[tuple[str, int]]]:

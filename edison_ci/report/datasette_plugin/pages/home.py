@@ -10,8 +10,9 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
-from edison_ci.report.datasette_plugin.runs import RunLine, experiments, ids_of, run_lines
+from edison_ci.report.datasette_plugin.runs import RunLine, experiments, last_of, run_lines
 from edison_ci.report.datasette_plugin.sums import Sums, booked, objective_of, sums_of_run
+from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -63,7 +64,7 @@ def home(look: Look) -> Page:
 
 
 def _line(look: Look, name: str, since: str) -> ExperimentLine:
-    (last,) = run_lines(look, ids_of(look.connection, name, most=1))
+    (last,) = run_lines(look, [last_of(look.connection, name)])
     values = recent_scores(look.connection, name)
     trend = None
     if len(values) > 1:
@@ -81,7 +82,7 @@ def _line(look: Look, name: str, since: str) -> ExperimentLine:
 
 def _newest_sums(connection: sqlite3.Connection, experiment: str) -> Sums | None:
     row = connection.execute(
-        "select id from run where experiment = ? and complete = 1 "
+        f"select id from run where experiment = ? and complete = 1 and {NO_TRIAL} "
         "order by created_at desc, rowid desc limit 1",
         (experiment,),
     ).fetchone()
@@ -92,7 +93,7 @@ def recent_scores(connection: sqlite3.Connection, experiment: str) -> list[float
     """Return the scores of the last whole, complete runs, oldest first."""
     rows = connection.execute(
         "select s.composite from run r join rollup_run s on s.run_id = r.id and s.side = 'head' "
-        "where r.experiment = ? and r.complete = 1 and r.partial = 0 "
+        f"where r.experiment = ? and r.complete = 1 and r.partial = 0 and {NO_TRIAL} "
         "order by r.created_at desc, r.rowid desc limit ?",
         (experiment, _IN_LINE),
     )

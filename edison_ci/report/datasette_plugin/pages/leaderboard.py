@@ -14,6 +14,7 @@ from edison_ci.report.datasette_plugin.sums import sums_by_model
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.stats.sentences import chance, comparisons_sentence
 from edison_ci.store.breakdown import Shown
+from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,7 @@ def leaderboard(look: Look) -> Page:
 
 def _newest(look: Look) -> str:
     row = look.connection.execute(
-        "select experiment from run where complete = 1 and status = 'COMPLETED' "
+        f"select experiment from run where complete = 1 and status = 'COMPLETED' and {NO_TRIAL} "
         "order by created_at desc, rowid desc limit 1"
     ).fetchone()
     return str(row[0])
