@@ -16,7 +16,7 @@ from edison_ci.execute.money import caps_of, run_limit
 from edison_ci.execute.orders import Against, RunOptions
 from edison_ci.execute.session import Session
 from edison_ci.frozen import dataclass
-from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.plan.selection import Selection
 from edison_ci.refine.weaknesses import part_of
 from edison_ci.repository import Repository
 from edison_ci.store.database import open_reader
@@ -76,6 +76,8 @@ class Bench:
     """Gives what a session needs, for one session."""
     wallet: Wallet
     allow_code: bool = False
+    draws: int | None = None
+    """Answers to each case; as many as the experiment says by default."""
 
     def measure(self, cases: Cases = "train") -> Tried:
         """Measure the prompt as it is."""
@@ -93,7 +95,7 @@ class Bench:
         part = None if cases == "all" else part_of(experiment, cases)
         options = RunOptions(
             trigger=TRIAL,
-            selection=EVERYTHING if part is None else Selection(part=part),
+            selection=Selection(draws=self.draws, part=part),
             budget_microusd=self.wallet.left,
             allow_code=self.allow_code,
         )

@@ -69,6 +69,21 @@ _HELPS: dict[Task, dict[str, tuple[str, ...]]] = {
     },
 }
 """Which features a weak criterion points to, the most telling first."""
+_MENDS: dict[Task, dict[str, tuple[str, ...]]] = {
+    Task.SUPPORT: {"icontains": ("fact",), "words": ("brief",)},
+    Task.STORY: {"contains_all": ("words",), "words": ("length",)},
+    Task.EXTRACTION: {
+        "is_json": ("json_only",),
+        "json_schema": ("json_only", "keys", "plain_total", "nulls"),
+        "total": ("grand_total", "plain_total"),
+        "date": ("iso_date",),
+        "currency": ("iso_currency",),
+        "invoice-number": ("own_number",),
+        "vendor": ("keys",),
+    },
+    Task.CODE: {"regex": ("block",), "defines-function": ("name", "block")},
+}
+"""The same for checks, by the names that they have in the examples."""
 _ORDER: dict[Task, tuple[str, ...]] = {
     Task.SUPPORT: ("fact", "next_step", "empathy", "brief", "policy_only", "signed", "guard"),
     Task.STORY: ("imagery", "fresh", "ending", "words", "show", "length", "tone", "guard"),
@@ -101,9 +116,10 @@ def improved(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) 
     additions = _additions(prompt, task, weak_criteria, rng, room)
     if not additions:
         return _reworded(prompt, rng)
-    names = ", ".join(criterion.name for criterion in weak_criteria) or "the whole"
+    names = " and ".join(criterion.name for criterion in weak_criteria) or "the whole"
     text = prompt.with_lines(_inserted(prompt, additions))
-    return Improvement(text, f"Asks for what {names} lacked: {'; '.join(additions)}")
+    what = "an instruction" if len(additions) == 1 else f"{len(additions)} instructions"
+    return Improvement(text, f"Adds {what} for what {names} found missing in answers.")
 
 
 def helped(prompt_text: str) -> tuple[str, ...]:
@@ -166,7 +182,7 @@ def _additions(
 
 
 def _wanted(task: Task, weak: Sequence[Criterion]) -> list[str]:
-    helps = _HELPS.get(task, {})
+    helps = {**_HELPS.get(task, {}), **_MENDS.get(task, {})}
     lists = [helps.get(criterion.name.lower().strip(), ()) for criterion in weak]
     # The best idea for each criterion first, then the second best ones, then the rest.
     turns = [names[turn] for turn in range(5) for names in lists if turn < len(names)]

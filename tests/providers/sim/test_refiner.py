@@ -54,8 +54,18 @@ def test_the_weakest_criterion_decides_what_is_added_first(name: str) -> None:
         new = asked_for(task, parse_prompt(proposal.text).instructions)
         assert len(new) >= 2
         assert criterion.name in proposal.note
-        firsts.add(proposal.note.partition(": ")[2].partition(";")[0])
+        before = example(name).prompt.splitlines()
+        firsts.add(next(line for line in proposal.text.splitlines() if line not in before))
     assert len(firsts) == len(example(name).criteria)
+
+
+def test_a_weak_check_decides_what_is_added_as_a_criterion_does() -> None:
+    prompt = example("data-extraction").prompt
+    weak = [Criterion("json_schema"), Criterion("total")]
+    new = list(improved(prompt, weak, Random(1)).text.splitlines())
+    added = [line for line in new if line not in prompt.splitlines()]
+    assert "JSON object" in added[0]
+    assert "grand total" in added[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
