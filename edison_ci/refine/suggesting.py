@@ -137,8 +137,9 @@ def keep(
 ) -> tuple[Suggestion, ...]:
     """Store suggestions together, tell those who watch the run, and return them as stored."""
     with changing(path) as connection:
-        first = {one.hash: one for one in reversed(suggestions)}
-        stored = tuple(_kept(connection, one) for one in reversed(first.values()))
+        # The best comes first in the list and last into the table: it is the newest one there.
+        last_first = {one.hash: one for one in reversed(suggestions)}.values()
+        stored = tuple(reversed([_kept(connection, one) for one in last_first]))
         told = {"suggestions": [{"id": one.id, "status": str(one.status)} for one in stored]}
         add_event(connection, run_id, "refine:completed", told, now)
         if audit is not None:

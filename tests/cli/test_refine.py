@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.cases import is_holdout
@@ -131,6 +134,37 @@ def test_a_budget_ends_it_with_exit_code_4(folder: Folder) -> None:
     told = json.loads(done.out)
     assert told["exit_code"] == 4
     assert "the same command goes on" in told["error"]["hint"]
+
+
+def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
+    project(folder)
+    slow = "options: {latency_ms: 40}, limits: {concurrency: 2}"
+    folder.write(
+        "models.yaml",
+        f"small: {{provider: sim, model: small, {slow}}}\n"
+        "refiner: {provider: sim, model: refiner}\n",
+    )
+    command = [sys.executable, "-P", "-m", "edison_ci", "refine", "hello"]
+    with subprocess.Popen(
+        command, cwd=folder.path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "trying the candidate" in line:
+                break
+        next(process.stderr)  # a tenth of the trial is done
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert "the same command goes on" in said
+    assert ask(folder, "select count(*) from suggestion") == [(0,)]
+    rows = ask(folder, "select status from run where trigger = 'refine' order by rowid")
+    assert rows == [("COMPLETED",), ("CANCELLED",)]
+    done = folder.edison("refine", "hello")
+    assert done.code == 0, done.err
+    ((twice,),) = ask(folder, "select count(*) - count(distinct address) from answer")
+    assert twice == 0, "nothing is asked twice"
+    assert ask(folder, "select count(*) from suggestion") == [(1,)]
 
 
 def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:
