@@ -134,6 +134,8 @@ class Change:
     message: str = ""
     """What the commit says below its title."""
     draft: bool = False
+    fresh: bool = False
+    """Whether the branch has to be new: one that has another change is then left alone."""
 
 
 class Deed(StrEnum):

@@ -11,9 +11,12 @@ import click
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import project_at
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
+from edison_ci.errors import ForgeError, ForgeFault
+from edison_ci.forge import permissions
 from edison_ci.hosted import Deed
 from edison_ci.review.desk import Desk
 from edison_ci.review.offering import Wish, newest, offer
+from edison_ci.review.ways import event_at_hand
 from edison_ci.store.suggestions import list_suggestions
 
 if TYPE_CHECKING:
@@ -47,11 +50,26 @@ def propose(state: State, suggestion: str | None, open_pr: bool, force: bool) ->
     terminal = Terminal(state)
     desk = Desk.of(project_at(state), offline=state.offline)
     one = newest(desk.read(list_suggestions)) if suggestion is None else desk.find(suggestion)
-    done = asyncio.run(offer(desk, one, Wish(open_pr, force)))
+    try:
+        done = asyncio.run(offer(desk, one, Wish(open_pr, force)))
+    except ForgeError as error:
+        error.hint = _advice(error) or error.hint
+        raise
     if terminal.json:
         terminal.document(_as_json(done))
         return
     _tell(terminal, done, asked=open_pr)
+
+
+def _advice(error: ForgeError) -> str:
+    """Return what a workflow has to allow, if that is what is missing."""
+    event = event_at_hand()
+    if event is None or error.fault is not ForgeFault.FORBIDDEN:
+        return ""
+    if not event.trusted:
+        return "pull requests from forks and from Dependabot get a token that may only read"
+    needed = ", ".join(f"{name}: {how}" for name, how in permissions.PROPOSE.items())
+    return f"the job needs permissions: {{{needed}}}"
 
 
 def _tell(terminal: Terminal, done: Offered, *, asked: bool) -> None:

@@ -103,6 +103,31 @@ def find_in_git(
     return Whereabouts(taken, own, commit, shared, _is_merged(repository, commit))
 
 
+def merged_changes(repository: Repository, remote: str | None) -> dict[str, str]:
+    """Return the changes that the default branch has, each with its commit."""
+    default = repository.default_branch()
+    if default is None:
+        return {}
+    names = {default.removeprefix(f"{remote}/") if remote else default}
+    places = [f"refs/heads/{name}" for name in names]
+    if remote is not None:
+        for name in names:
+            wanted = f"+refs/heads/{name}:refs/remotes/{remote}/{name}"
+            fetch(repository.root, remote, "--quiet", wanted=wanted)
+        places += [f"refs/remotes/{remote}/{name}" for name in names]
+    listed = run_git("for-each-ref", "--format=%(objectname)", *places, cwd=repository.root)
+    answer = run_git(
+        *("log", "-z", "--format=%H%n%B", "--fixed-strings", f"--grep={TRAILER}: "),
+        *listed.line.split(),
+        cwd=repository.root,
+    )
+    found: dict[str, str] = {}
+    for entry in text(answer.out).split("\0"):
+        commit, _, message = entry.partition("\n")
+        found.update(dict.fromkeys(keys_in(message), commit))
+    return found
+
+
 def _commit_with(repository: Repository, key: str) -> str | None:
     """Return the commit that carries a key, on any branch here."""
     answer = run_git(

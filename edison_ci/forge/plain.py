@@ -52,12 +52,6 @@ class PlainGit:
         return self._git("format-patch", *options, commit).out
 
     def _put(self, change: Change) -> tuple[str, Deed]:
-        commit, deed = self._put_branch(change)
-        if self.remote is not None:
-            self._push(change, commit)
-        return commit, deed
-
-    def _put_branch(self, change: Change) -> tuple[str, Deed]:
         ref = f"refs/heads/{change.branch}"
         here = self._tip(ref)
         there = self.remote and self._tip(f"refs/remotes/{self.remote}/{change.branch}")
@@ -65,10 +59,12 @@ class PlainGit:
         if tip is not None:
             message = self._git("log", "-1", "--format=%B", "--end-of-options", tip).line
             if is_there(change, message):
+                self._push(change, tip)
                 return tip, Deed.UNCHANGED
             refuse_foreign(change, message)
         self._refuse_checked_out(change, ref)
         made = self.commit(change, tip or self.repository.resolve(change.base_commit))
+        self._push(change, made)  # first, so that nothing stays here that the remote refused
         # The old value makes it fail when somebody else moved the branch meanwhile.
         self._git("update-ref", "-m", "edison: propose", ref, made, here or _ZEROS)
         return made, Deed.CREATED if tip is None else Deed.UPDATED
@@ -109,7 +105,8 @@ class PlainGit:
         return made.line
 
     def _push(self, change: Change, commit: str) -> None:
-        assert self.remote is not None
+        if self.remote is None:
+            return
         refspec = f"{commit}:refs/heads/{change.branch}"
         options = ("--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no")
         said = self._ask("push", *options, "--end-of-options", self.remote, refspec)

@@ -199,7 +199,13 @@ def keys_in(message: str) -> list[str]:
 
 
 def refuse_foreign(change: Change, message: str) -> None:
-    """Raise unless the tip of the branch is a commit of ours."""
+    """Raise unless the tip of the branch is a commit of ours that the change may go on."""
+    if change.fresh and _TRAILER.search(message):
+        raise ForgeError(
+            f"the branch {change.branch!r} has another change by now",
+            fault=ForgeFault.CONFLICT,
+            hint="run the command again: it finds the next free name",
+        )
     if not _TRAILER.search(message):
         raise ForgeError(
             f"the branch {change.branch!r} has a commit that is not ours, and is left alone",

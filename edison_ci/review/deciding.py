@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.forge.github import GitHub
 from edison_ci.frozen import dataclass
 from edison_ci.hosted import Decision
 from edison_ci.operate.actors import Role
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from edison_ci.forge.api import Timing
+    from edison_ci.forge.github import GitHub
     from edison_ci.hosted import PullRequest
     from edison_ci.operate.actors import Actor
     from edison_ci.review.desk import Desk
@@ -224,12 +224,13 @@ async def discuss(
 @asynccontextmanager
 async def _github(desk: Desk, one: Suggestion, timing: Timing | None) -> AsyncIterator[GitHub]:
     """Speak to GitHub about a pull request, or say what is missing."""
-    if desk.hosting.address is None:
+    async with desk.github(timing) as github:
+        if github is not None:
+            yield github
+            return
         why = "--offline forbids to reach it" if desk.offline else "there is no token for GitHub"
         raise UsageError(
             f"suggestion {one.id} is pull request {one.pull_request}, and {why}",
             hint=f"export GITHUB_TOKEN; or decide at {one.pull_request_url} "
             "and then: edison review sync",
         )
-    async with GitHub(desk.hosting.address, timing=timing) as github:
-        yield github

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci.errors import BusyError, UsageError
+from edison_ci.forge.github import GitHub
 from edison_ci.forge.hosting import Hosting, hosting_of
 from edison_ci.frozen import dataclass
 from edison_ci.operate.site import Site
@@ -17,10 +19,11 @@ from edison_ci.store.suggestions import changing, find_suggestion, move_suggesti
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from edison_ci.config.load import Project
+    from edison_ci.forge.api import Timing
     from edison_ci.operate.actors import Actor, Role
     from edison_ci.store.suggestions import Status, Suggestion
 
@@ -63,6 +66,15 @@ class Desk:
         assert self.repository is not None, "the caller has asked"
         prefix = self.project.root.resolve().relative_to(self.repository.root).as_posix()
         return path if prefix == "." else f"{prefix}/{path}"
+
+    @asynccontextmanager
+    async def github(self, timing: Timing | None = None) -> AsyncIterator[GitHub | None]:
+        """Speak to GitHub; None where there is none, or no token for it."""
+        if self.hosting.address is None:
+            yield None
+            return
+        async with GitHub(self.hosting.address, timing=timing) as github:
+            yield github
 
     # --- who --------------------------------------------------------------------------------------
 

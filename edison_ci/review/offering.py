@@ -8,12 +8,10 @@ twice, whichever machine it is offered from.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from edison_ci.errors import UsageError
-from edison_ci.forge.github import GitHub
+from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.hosted import Change, Deed, Proposed
 from edison_ci.operate.actors import Role
@@ -26,13 +24,14 @@ from edison_ci.review.ways import Base, ByGit, ByGitHub, Way, current_branch, ev
 from edison_ci.store.suggestions import Status, Suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from edison_ci.forge.api import Timing
     from edison_ci.forge.branches import Whereabouts
+    from edison_ci.forge.github import GitHub
     from edison_ci.hosted import PullRequest
 
+_TRIES = 3
 _OVER = {
     Status.REFUSED: "broke a guardrail",
     Status.APPLIED: "is in the repository already",
@@ -72,7 +71,7 @@ async def offer(
     actor = desk.require(Role.EDITOR, "propose", suggestion)
     _refuse_unfit(suggestion, force=wish.force)
     needs_repository(desk)
-    async with _github(desk, timing) as github:
+    async with desk.github(timing) as github:
         done = await _offered(desk, suggestion, wish, github)
     one = done.suggestion
     if done.deed is Deed.UNCHANGED and one == suggestion:
@@ -104,15 +103,6 @@ def _refuse_unfit(suggestion: Suggestion, *, force: bool) -> None:
         )
 
 
-@asynccontextmanager
-async def _github(desk: Desk, timing: Timing | None) -> AsyncIterator[GitHub | None]:
-    if desk.hosting.address is None:
-        yield None
-        return
-    async with GitHub(desk.hosting.address, timing=timing) as github:
-        yield github
-
-
 async def _offered(
     desk: Desk, suggestion: Suggestion, wish: Wish, github: GitHub | None
 ) -> Offered:
@@ -124,24 +114,35 @@ async def _offered(
     way: Way = ByGit(desk)
     if desk.hosting.by_api and github is not None:
         way = ByGitHub(desk, github)
-    found = await way.find(suggestion)
-    if found.merged:
-        raise UsageError(
-            f"suggestion {suggestion.id} is in the repository already, as {found.commit}",
-            hint="take note of it: edison review sync",
-        )
-    base = await way.base(suggestion, found.commit)
-    change = _change(desk, suggestion, base, found)
+    for left in range(_TRIES)[::-1]:
+        found = await way.find(suggestion)
+        if found.merged:
+            raise UsageError(
+                f"suggestion {suggestion.id} is in the repository already, as {found.commit}",
+                hint="take note of it: edison review sync",
+            )
+        base = await way.base(suggestion, found.commit)
+        change = _change(desk, suggestion, base, found)
+        try:
+            proposed = await _put(way, change, found, github if wish.open_pr else None)
+        except ForgeError as error:
+            # Somebody else took the name between looking and writing: the next one is free.
+            if not (left and change.fresh and error.fault is ForgeFault.CONFLICT):
+                raise
+        else:
+            break
+    return _told(desk, suggestion, base, proposed)
+
+
+async def _put(way: Way, change: Change, found: Whereabouts, github: GitHub | None) -> Proposed:
     put = way.put
     if found.shared and found.commit is not None:
         # People may have gone on from it: what others see already is left as it is.
         put = partial(_there, found.commit)
-    if github is not None and wish.open_pr:
-        proposed = await github.propose(change, put=put)
-    else:
-        commit, deed = await put(change)
-        proposed = Proposed(change.branch, commit, deed, patch=way.patch_of(commit))
-    return _told(desk, suggestion, base, proposed)
+    if github is not None:
+        return await github.propose(change, put=put)
+    commit, deed = await put(change)
+    return Proposed(change.branch, commit, deed, patch=way.patch_of(commit))
 
 
 async def _there(commit: str, _: Change) -> tuple[str, Deed]:
@@ -160,6 +161,7 @@ def _change(desk: Desk, suggestion: Suggestion, base: Base, found: Whereabouts) 
         title=title_of(suggestion),
         body=proposal_body(_offer(desk, suggestion)),
         message=message_of(suggestion),
+        fresh=found.commit is None and suggestion.branch is None,
     )
 
 

@@ -7,21 +7,19 @@ Git knows whether the default branch has the commit, or the text.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.branches import find_in_git
-from edison_ci.forge.github import GitHub
+from edison_ci.forge.branches import merged_changes
 from edison_ci.operate.actors import Role
 from edison_ci.review.deciding import MAX_REASON_CHARS, overtaken
 from edison_ci.review.refined import is_result
 from edison_ci.store.suggestions import Status, Suggestion, list_suggestions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from edison_ci.forge.api import Timing
+    from edison_ci.forge.github import GitHub
     from edison_ci.hosted import Comment, PullRequest
     from edison_ci.operate.actors import Actor
     from edison_ci.review.desk import Desk
@@ -51,12 +49,16 @@ async def sync(desk: Desk, *, timing: Timing | None = None) -> Synced:
     """Take note of what people decided, and return what has changed."""
     actor = desk.site.require(Role.REVIEWER, "review sync")
     watched = desk.read(lambda connection: list_suggestions(connection, statuses=_WATCHED))
-    changed, problems, looked = [], [], 0
-    async with _github(desk, timing) as github:
-        for one in watched:
+    changed, problems, looked, git = [], [], 0, _ByGit(desk)
+    async with desk.github(timing) as github:
+        for seen in watched:
+            one = desk.find(seen.hash)  # what was applied just now may have overtaken it
             looked += 1
             try:
-                news = await _news(desk, github, one)
+                if github is None or one.pull_request is None:
+                    news = git.news(one)
+                else:
+                    news = await _news(desk, github, one, one.pull_request)
             except ForgeError as error:
                 if error.fault is not ForgeFault.NOT_FOUND:
                     raise
@@ -67,19 +69,8 @@ async def sync(desk: Desk, *, timing: Timing | None = None) -> Synced:
     return Synced(changed, looked, problems)
 
 
-@asynccontextmanager
-async def _github(desk: Desk, timing: Timing | None) -> AsyncIterator[GitHub | None]:
-    if desk.hosting.address is None:
-        yield None
-        return
-    async with GitHub(desk.hosting.address, timing=timing) as github:
-        yield github
-
-
-async def _news(desk: Desk, github: GitHub | None, one: Suggestion) -> _News | None:
-    if github is None or one.pull_request is None:
-        return _by_git(desk, one)
-    pull = await github.pull_request(one.pull_request)
+async def _news(desk: Desk, github: GitHub, one: Suggestion, number: int) -> _News | None:
+    pull = await github.pull_request(number)
     if one.branch is None:
         return await _of_lines(desk, github, pull, one)
     if one.status is Status.SUPERSEDED and not await _is_there(desk, github, pull, one):
@@ -115,18 +106,32 @@ async def _is_there(desk: Desk, github: GitHub, pull: PullRequest, one: Suggesti
     return is_result(desk.project, one, data)
 
 
-def _by_git(desk: Desk, one: Suggestion) -> _News | None:
-    if desk.repository is None or one.status is Status.REJECTED:
+class _ByGit:
+    """What the default branch has, asked for once."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    @cached_property
+    def _merged(self) -> dict[str, str]:
+        repository = self._desk.repository
+        if repository is None:
+            return {}
+        return merged_changes(repository, self._desk.hosting.remote)
+
+    def news(self, one: Suggestion) -> _News | None:
+        """Return whether the default branch has a suggestion, or what it would make."""
+        repository = self._desk.repository
+        if repository is None or one.status is Status.REJECTED:
+            return None
+        if one.hash in self._merged:
+            return _News(Status.APPLIED, None, commit=self._merged[one.hash])
+        default = repository.default_branch()
+        commit = repository.resolve(default) if default else None
+        data = repository.read(commit, self._desk.in_repository(one.path)) if commit else None
+        if commit is not None and is_result(self._desk.project, one, data):
+            return _News(Status.APPLIED, None, commit=commit)
         return None
-    found = find_in_git(desk.repository, desk.hosting.remote, one.experiment, one.hash)
-    if found.merged:
-        return _News(Status.APPLIED, None, commit=found.commit)
-    default = desk.repository.default_branch()
-    commit = desk.repository.resolve(default) if default else None
-    data = desk.repository.read(commit, desk.in_repository(one.path)) if commit else None
-    if commit is not None and is_result(desk.project, one, data):
-        return _News(Status.APPLIED, None, commit=commit)
-    return None
 
 
 def _last(comments: list[Comment]) -> Comment | None:

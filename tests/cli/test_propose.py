@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.forge.branches import Whereabouts
 from edison_ci.forge.github import GitHub
+from edison_ci.review import ways
 from edison_ci.store.suggestions import Status
 from tests.conftest import Folder
 from tests.forge.emulator import emulator
@@ -503,3 +505,66 @@ async def put_on_main(address: Address, path: str, data: bytes) -> None:
         made = await github.git.create_tree(tree, {path: blob})
         commit = await github.git.create_commit("start", tree=made, parent=tip)
         await github.git.advance_branch("main", commit)
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
+def test_a_name_that_somebody_takes_meanwhile_is_left_to_them(
+    edison: Edison, repo: Folder, bare: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Folder(tmp_path / "other")
+    repo.git("clone", "--quiet", str(bare.path), str(other.path))
+    theirs = keep(other, suggestion_for(other, "Smile while you write it.\n"))
+    ours = keep(repo, suggestion_for(repo))
+    find, asked = ways.find_in_git, []
+
+    def slow(*args: Any) -> Whereabouts:
+        """Let the other machine be faster, the first time."""
+        found = find(*args)
+        asked.append(found)
+        if len(asked) == 1:
+            assert proposed(edison, other)["branch"] == BRANCH
+            monkeypatch.chdir(repo.path)
+        return found
+
+    monkeypatch.setattr(ways, "find_in_git", slow)
+    assert proposed(edison, repo)["branch"] == "edison/refine/hello-2"
+    tips = {
+        name: bare.git("log", "-1", "--format=%B", name) for name in (BRANCH, f"{BRANCH[:-1]}2")
+    }
+    assert theirs.hash in tips[BRANCH]
+    assert ours.hash in tips[f"{BRANCH[:-1]}2"]
+    assert bare.git("rev-list", "--count", f"main..{BRANCH[:-1]}2") == "1"
+
+
+def test_github_gives_a_taken_name_to_nobody_else(
+    edison: Edison, repo: Folder, job: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = keep(repo, suggestion_for(repo))
+    two = keep(repo, suggestion_for(repo, "Smile while you write it.\n"))
+    find, asked = ways.find_on_github, []
+
+    async def slow(*args: Any) -> Whereabouts:
+        """Tell, the first time, what was there before the other one came."""
+        found = await find(*args)
+        asked.append(found)
+        return Whereabouts() if len(asked) == 2 else found
+
+    monkeypatch.setattr(ways, "find_on_github", slow)
+    proposed(edison, repo, one.id, "--open-pr")
+    found = proposed(edison, repo, two.id, "--open-pr")
+    assert (found["branch"], len(asked)) == ("edison/refine/hello-2", 3)
+    assert len(job.state.commits[found["commit"]]["parents"]) == 1
+    assert job.state.commits[found["commit"]]["parents"] == [job.state.refs["heads/main"]]
+
+
+def test_a_job_that_may_not_write_is_told_what_it_needs(
+    edison: Edison, repo: Folder, job: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.grants[TOKEN] = Grant(permissions={"contents": "read", "pull_requests": "read"})
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "schedule")
+    keep(repo, suggestion_for(repo))
+    done = edison(repo, "propose", "--open-pr")
+    assert done.code == 3
+    assert "the job needs permissions: {contents: write, pull-requests: write}" in done.err

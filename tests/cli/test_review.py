@@ -534,6 +534,18 @@ def test_a_pull_request_that_is_gone_does_not_stop_the_others(
     assert stored(repo, pull).reason == "closed without a comment"
 
 
+def test_one_merge_among_several_closed_ones_is_taken_note_of(
+    edison: Edison, repo: Folder, github: FakeGitHub, pull: Suggestion
+) -> None:
+    other = keep(repo, suggestion_for(repo, OTHER))
+    told(edison(repo, "propose", other.id, "--open-pr", "--json"))
+    github.state.pulls[2].state = "closed"
+    github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
+    assert edison(repo, "review", "sync").code == 0
+    assert stored(repo, pull).status is Status.APPLIED
+    assert stored(repo, other).status in {Status.REJECTED, Status.SUPERSEDED}
+
+
 def test_without_a_forge_git_tells_what_was_merged(edison: Edison, repo: Folder) -> None:
     one = keep(repo, suggestion_for(repo))
     edison(repo, "propose")
