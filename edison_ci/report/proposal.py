@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 MOST_EXAMPLES = 10
 _CASES = 20
-_SETS = (("train", "training"), ("holdout", "held out"))
+_SETS = (("holdout", "unseen"), ("train", "training"))
+"""The cases that the refiner never saw come first: only their number is the improvement."""
+_EXAMPLES_CHARS = 30_000
 _DECIDED = {
     "better": "better",
     "worse": "worse",
@@ -96,7 +98,7 @@ def proposal_body(offer: Offer, *, most: int = MAX_BODY_CHARS) -> str:
         Section("### Why", tuple(_why(offer))),
         *_evidence(offer),
         Section("### How to decide", tuple(_deciding(offer))),
-        *_examples(offer),
+        _examples(offer),
         _guardrails(offer.suggestion),
     ]
     limit = Limit(most - len(first), len, "`edison review show`")
@@ -166,7 +168,7 @@ def _row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
         _level(_part(found, "before")),
         _level(_part(found, "after")),
         _changed(found),
-        NOTHING if p is None else f"{float(p):.3f}",
+        NOTHING if p is None else f"p {p:.3f}" if p >= 0.001 else "p < 0.001",
         _DECIDED.get(str(found.get("decision")), NOTHING),
     )
 
@@ -203,9 +205,7 @@ def _moved(evidence: Mapping[str, Any]) -> list[str]:
             if cases:
                 more = f" and {len(cases) - _CASES:,} more" if len(cases) > _CASES else ""
                 listed = ", ".join(code(str(case)) for case in cases[:_CASES])
-                told.append(
-                    f"{counted(len(cases), 'case')} of those {name} {what}: {listed}{more}."
-                )
+                told.append(f"{counted(len(cases), f'{name} case')} {what}: {listed}{more}.")
     return told
 
 
@@ -228,8 +228,10 @@ def _criteria(evidence: Mapping[str, Any]) -> Section:
 def _price(one: Suggestion) -> list[str]:
     growth, cost = _part(one.evidence, "growth"), _part(one.evidence, "cost_microusd")
     told = []
-    if growth.get("chars") is not None:
-        told.append(f"The prompt grows by {growth['chars']:+,} characters.")
+    if (grown := growth.get("chars")) is not None:
+        told.append(
+            f"The prompt {'grows' if grown >= 0 else 'shrinks'} by {abs(grown):,} characters."
+        )
     if cost.get("before") is not None and cost.get("after") is not None:
         told.append(f"An answer costs {dollars(cost['after'])} ({dollars(cost['before'])} before).")
     told.append(f"To find and try it cost {dollars(one.cost_microusd)}.")
@@ -254,17 +256,24 @@ def _deciding(offer: Offer) -> list[str]:
     ]
 
 
-def _examples(offer: Offer) -> list[Section]:
-    shown = offer.examples[:MOST_EXAMPLES]
-    return [
-        Section("", (_example(number, one, private=offer.private),))
-        for number, one in enumerate(shown, 1)
-    ]
+def _examples(offer: Offer) -> Section | None:
+    """Return the failing examples, folded, as many as there is room for."""
+    blocks: list[str] = []
+    for number, one in enumerate(offer.examples[:MOST_EXAMPLES], 1):
+        block = _example(number, one, private=offer.private)
+        if sum(map(len, blocks)) + len(block) > _EXAMPLES_CHARS:
+            break
+        blocks.append(block)
+    if not blocks:
+        return None
+    many = counted(len(blocks), "failing answer")
+    first = f"<details><summary>{many} that the refiner was shown</summary>"
+    return Section("", ("\n\n".join([first, *blocks, "</details>"]),))
 
 
 def _example(number: int, one: Example, *, private: bool) -> str:
-    about = f"Case {code(one.case)} with {code(one.model)}, score {score(one.score)}."
-    blocks = [f"<details><summary>Failing example {number}</summary>", about]
+    about = f"case {code(one.case)} with {code(one.model)}, score {score(one.score)}"
+    blocks = [f"**Example {number}**: {about}"]
     for name, reason in one.failed:
         blocks.append(f"Failed: {code(name)}")
         if reason and not private:
@@ -273,7 +282,7 @@ def _example(number: int, one: Example, *, private: bool) -> str:
         blocks.append("Texts stay with the results.")
     elif one.output is not None:
         blocks += ["It answered:", fenced(one.output, most=1_000)]
-    return "\n\n".join([*blocks, "</details>"])
+    return "\n\n".join(blocks)
 
 
 def _guardrails(one: Suggestion) -> Section | None:

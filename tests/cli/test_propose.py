@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.branches import Whereabouts
+from edison_ci.forge.branches import Whereabouts, find_in_git, find_on_github
 from edison_ci.forge.github import GitHub
-from edison_ci.review import ways
 from edison_ci.store.suggestions import Status
 from tests.conftest import Folder
 from tests.forge.emulator import emulator
@@ -74,8 +73,8 @@ def test_without_a_remote_there_is_a_branch_and_a_patch(edison: Edison, repo: Fo
     assert message == (
         "Refine hello: Warmth\n\n"
         "Suggested by edison for the experiment hello.\n"
+        "On 22 unseen cases: +4.8 points (+0.9 to +8.7).\n"
         "On 40 training cases: +9.0 points (+4.0 to +14.0).\n"
-        "On 22 held out cases: +4.8 points (+0.9 to +8.7).\n"
         "Measured with simulated models.\n\n"
         f"Edison-Suggestion: {one.hash}"
     )
@@ -517,18 +516,18 @@ def test_a_name_that_somebody_takes_meanwhile_is_left_to_them(
     repo.git("clone", "--quiet", str(bare.path), str(other.path))
     theirs = keep(other, suggestion_for(other, "Smile while you write it.\n"))
     ours = keep(repo, suggestion_for(repo))
-    find, asked = ways.find_in_git, []
+    asked = []
 
     def slow(*args: Any) -> Whereabouts:
         """Let the other machine be faster, the first time."""
-        found = find(*args)
+        found = find_in_git(*args)
         asked.append(found)
         if len(asked) == 1:
             assert proposed(edison, other)["branch"] == BRANCH
             monkeypatch.chdir(repo.path)
         return found
 
-    monkeypatch.setattr(ways, "find_in_git", slow)
+    monkeypatch.setattr("edison_ci.review.ways.find_in_git", slow)
     assert proposed(edison, repo)["branch"] == "edison/refine/hello-2"
     tips = {
         name: bare.git("log", "-1", "--format=%B", name) for name in (BRANCH, f"{BRANCH[:-1]}2")
@@ -543,15 +542,15 @@ def test_github_gives_a_taken_name_to_nobody_else(
 ) -> None:
     one = keep(repo, suggestion_for(repo))
     two = keep(repo, suggestion_for(repo, "Smile while you write it.\n"))
-    find, asked = ways.find_on_github, []
+    asked = []
 
     async def slow(*args: Any) -> Whereabouts:
         """Tell, the first time, what was there before the other one came."""
-        found = await find(*args)
+        found = await find_on_github(*args)
         asked.append(found)
         return Whereabouts() if len(asked) == 2 else found
 
-    monkeypatch.setattr(ways, "find_on_github", slow)
+    monkeypatch.setattr("edison_ci.review.ways.find_on_github", slow)
     proposed(edison, repo, one.id, "--open-pr")
     found = proposed(edison, repo, two.id, "--open-pr")
     assert (found["branch"], len(asked)) == ("edison/refine/hello-2", 3)

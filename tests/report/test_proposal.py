@@ -50,19 +50,21 @@ def test_a_reader_finds_the_whole_case_for_it() -> None:
     assert body.startswith(f"<!-- edison-ci:suggestion:v1 {ONE.hash} -->\n")
     rows = [line for line in body.splitlines() if line.startswith("| ")]
     assert rows[2:4] == [
+        "| unseen | 22 | 60.0 (52.0 to 68.0) | 64.8 (56.0 to 72.0) | +4.8 points (+0.9 to +8.7) "
+        "| p 0.020 | better |",
         "| training | 40 | 61.0 (55.0 to 67.0) | 70.0 (64.0 to 76.0) | +9.0 points (+4.0 to +14.0) "
-        "| 0.002 | better |",
-        "| held out | 22 | 60.0 (52.0 to 68.0) | 64.8 (56.0 to 72.0) | +4.8 points (+0.9 to +8.7) "
-        "| 0.020 | better |",
+        "| p 0.002 | better |",
     ]
     assert "Empathy is weak.\nSay sorry first.\n" in found.codes
     assert {"Empathy", "Conciseness", "refund-3", "It is cold.\n", "We got your mail.\n"} <= set(
         found.codes
     )
     for words in (
-        "2 cases of those training fixed:",
-        "1 case of those training broken:",
-        "The prompt grows by +32 characters.",
+        "2 training cases fixed:",
+        "1 training case broken:",
+        "1 unseen case fixed:",
+        "The prompt grows by 32 characters.",
+        "1 failing answer that the refiner was shown",
         "Merge it to take it",
         "To reject it, close it with a comment that says why",
         "To find and try it cost $0.001234.",
