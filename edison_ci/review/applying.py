@@ -15,7 +15,7 @@ from edison_ci.forge.plain import PlainGit
 from edison_ci.git import run_git
 from edison_ci.hosted import Change
 from edison_ci.report.proposal import message_of, title_of
-from edison_ci.review.refined import refined
+from edison_ci.review.refined import is_base, is_result, refined
 from edison_ci.review.ways import current_branch
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ def apply_here(desk: Desk, suggestion: Suggestion) -> str | None:
             hint="git switch to the branch that is to have it",
         )
     before = repository.read(head, place)
+    if before is not None and is_result(desk.project, suggestion, before):
+        # We were stopped after the commit: what is left of the old text goes, what is new stays.
+        if is_base(desk.project, suggestion, read(desk.project.tree, suggestion.path)):
+            _check_out(desk, suggestion, repository, place, before)
+        return head
     _refuse_edited(desk, suggestion, repository, place, before)
     after = refined(desk.project, suggestion, before or b"")
     change = Change(
@@ -54,10 +59,17 @@ def apply_here(desk: Desk, suggestion: Suggestion) -> str | None:
     commit = PlainGit(repository).commit(change, head)
     # The old value makes it fail when somebody else moved the branch meanwhile.
     _git(repository, "update-ref", "-m", "edison: review approve", "HEAD", commit, head)
-    replace_file(desk.project.root / suggestion.path, after)
-    blob = _git(repository, "rev-parse", f"{commit}:{place}")
-    _git(repository, "update-index", "--cacheinfo", f"100644,{blob},{place}")
+    _check_out(desk, suggestion, repository, place, after)
     return commit
+
+
+def _check_out(
+    desk: Desk, suggestion: Suggestion, repository: Repository, place: str, data: bytes
+) -> None:
+    """Let the file and its entry in the index be what the last commit says."""
+    replace_file(desk.project.root / suggestion.path, data)
+    blob = _git(repository, "rev-parse", f"HEAD:{place}")
+    _git(repository, "update-index", "--cacheinfo", f"100644,{blob},{place}")
 
 
 def _refuse_edited(

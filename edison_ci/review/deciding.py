@@ -131,6 +131,11 @@ def _approve_here(desk: Desk, actor: Actor, one: Suggestion, *, merge: bool) -> 
             f"suggestion {one.id} has no pull request to merge",
             hint=f"open one: edison propose {one.id} --open-pr; or approve it without --merge",
         )
+    if desk.hosting.by_api:
+        raise UsageError(
+            "a commit that is made in a workflow is gone with its checkout",
+            hint=f"open a pull request: edison propose {one.id} --open-pr",
+        )
     commit = apply_here(desk, one)
     note = () if commit is not None else ("there is no Git repository: the file was changed",)
     return _applied(desk, actor, "review approve", one, commit, *note)

@@ -160,6 +160,36 @@ def test_a_prompt_that_somebody_is_editing_is_left_alone(
     assert stored(repo, one).status is Status.PROPOSED
 
 
+@pytest.mark.parametrize("stopped", ["before the file", "after the file"])
+def test_an_approval_that_was_cut_short_is_finished_by_asking_again(
+    edison: Edison, repo: Folder, stopped: str
+) -> None:
+    one = keep(repo, suggestion_for(repo))
+    text = repo.read(PATH)
+    assert edison(repo, "review", "approve", one.id).code == 0
+    commit = repo.git("rev-parse", "HEAD")
+    (repo.path / ".edison/results.db").unlink()
+    keep(repo, one)  # as if nothing had been written down
+    if stopped == "before the file":
+        repo.write(PATH, text)
+        repo.git("add", PATH)
+    done = edison(repo, "review", "approve", one.id)
+    assert done.code == 0, done.all
+    assert repo.git("rev-parse", "HEAD") == commit
+    assert repo.git("status", "--porcelain") == ""
+    assert stored(repo, one).commit_id == commit
+
+
+def test_a_workflow_makes_no_commit_that_is_lost(
+    edison: Edison, repo: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = keep(repo, suggestion_for(repo))
+    for name, value in (("ACTIONS", "true"), ("TOKEN", TOKEN), ("REPOSITORY", "acme/prompts")):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    done = edison(repo, "review", "approve", one.id)
+    assert (done.code, "is gone with its checkout" in done.err) == (2, True)
+
+
 def test_a_detached_head_gets_no_commit(edison: Edison, repo: Folder) -> None:
     one = keep(repo, suggestion_for(repo))
     repo.git("switch", "--quiet", "--detach")
