@@ -68,7 +68,7 @@ async def approve(
     if one.pull_request is None:
         return _approve_here(desk, actor, one, merge=merge)
     async with _github(desk, one, timing) as github:
-        pull = await github.pull_request(one.pull_request)
+        pull = await _pull_request(github, one, one.pull_request)
         if pull.merged or pull.state == "closed":
             how = "merged" if pull.merged else "closed"
             raise UsageError(
@@ -92,6 +92,17 @@ def _refuse_undecidable(one: Suggestion, *, merge: bool) -> None:
     if one.status is Status.TRIED:
         hint = f"it was not shown to help; insist with: edison propose {one.id} --force"
     raise UsageError(f"suggestion {one.id} is {one.status}", hint=hint)
+
+
+async def _pull_request(github: GitHub, one: Suggestion, number: int) -> PullRequest:
+    """Return the pull request of a suggestion, and no other: the results may be wrong about it."""
+    pull = await github.pull_request(number)
+    if one.branch is not None and pull.head_ref != one.branch:
+        raise UsageError(
+            f"pull request {number} is for the branch {pull.head_ref!r}, not for this suggestion",
+            hint=f"propose it anew: edison propose {one.id} --open-pr",
+        )
+    return pull
 
 
 def _refuse_changed(one: Suggestion, pull: PullRequest) -> None:
@@ -190,7 +201,7 @@ async def reject(
         notes = (f"pull request {one.pull_request} is its author's and stays open",)
     elif one.pull_request is not None:
         async with _github(desk, one, timing) as github:
-            pull = await github.pull_request(one.pull_request)
+            pull = await _pull_request(github, one, one.pull_request)
             if pull.merged:
                 raise UsageError(
                     f"pull request {pull.number} is merged already",

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
+from edison_ci.forge.branches import prefix_of
 from edison_ci.frozen import dataclass
 from edison_ci.hosted import Change, Deed, Proposed
 from edison_ci.operate.actors import Role
@@ -19,7 +20,7 @@ from edison_ci.report.proposal import Offer, marker, message_of, proposal_body, 
 from edison_ci.review.desk import Desk, needs_repository
 from edison_ci.review.examples import examples_of
 from edison_ci.review.lines import fit, lines_shown, suggested_lines
-from edison_ci.review.refined import is_base, refined
+from edison_ci.review.refined import experiment_of, is_base, refined
 from edison_ci.review.ways import Base, ByGit, ByGitHub, Way, current_branch, event_at_hand
 from edison_ci.store.suggestions import Status, Suggestion
 
@@ -70,6 +71,7 @@ async def offer(
     """Put a suggestion where people can see it, and write down where that is."""
     actor = desk.require(Role.EDITOR, "propose", suggestion)
     _refuse_unfit(suggestion, force=wish.force)
+    _refuse_odd(desk, suggestion)
     needs_repository(desk)
     async with desk.github(timing) as github:
         done = await _offered(desk, suggestion, wish, github)
@@ -100,6 +102,17 @@ def _refuse_unfit(suggestion: Suggestion, *, force: bool) -> None:
         raise UsageError(
             f"suggestion {suggestion.id} was not shown to help{f': {told}' if told else ''}",
             hint="offer it all the same, marked as unproven: --force",
+        )
+
+
+def _refuse_odd(desk: Desk, suggestion: Suggestion) -> None:
+    """Raise for names that we never give: the results may come from elsewhere."""
+    experiment = experiment_of(desk.project, suggestion)
+    branch = suggestion.branch
+    if branch is not None and not branch.startswith(prefix_of(experiment.id)):
+        raise UsageError(
+            f"suggestion {suggestion.id} names the branch {branch!r}, which is none of ours",
+            hint="somebody changed the results file; compare with a backup",
         )
 
 

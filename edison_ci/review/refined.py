@@ -18,7 +18,7 @@ from edison_ci.refine.candidate import Subject, with_prompt
 from edison_ci.refine.guardrails import Background, judged
 
 if TYPE_CHECKING:
-    from edison_ci.config.load import Project
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.marks import Json
     from edison_ci.refine.candidate import Candidate
@@ -42,6 +42,18 @@ def is_result(project: Project, suggestion: Suggestion, data: bytes | None) -> b
     return prompt is not None and prompt.version == suggestion.new_hash
 
 
+def experiment_of(project: Project, suggestion: Suggestion) -> Experiment:
+    """Return the experiment that a suggestion is for, if it still has the prompt."""
+    experiment = project.experiment(suggestion.experiment)
+    if suggestion.path not in {prompt.path for prompt in experiment.prompts}:
+        raise UsageError(
+            f"suggestion {suggestion.id} is for {suggestion.path}, "
+            f"which is no prompt of {experiment.id}",
+            hint="ask for another: edison refine",
+        )
+    return experiment
+
+
 def refined(project: Project, suggestion: Suggestion, data: bytes) -> bytes:
     """Return a file after a suggestion; refuses what does not fit, or breaks a guardrail."""
     candidate = looked_at(project, suggestion, data, suggestion.diff)
@@ -63,7 +75,7 @@ def looked_at(project: Project, suggestion: Suggestion, data: bytes, diff: str) 
     prompt = prompt_in(project, suggestion.path, data)
     if prompt is None or prompt.version != suggestion.base_hash:
         raise stale(suggestion, prompt)
-    experiment = project.experiment(suggestion.experiment)
+    experiment = experiment_of(project, suggestion)
     subject = Subject(project, with_prompt(experiment, prompt), data.decode("utf-8"))
     background = Background(cases=lambda: project.cases(experiment))
     return judged(subject, diff, suggestion.note, background)

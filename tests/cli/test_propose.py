@@ -271,6 +271,26 @@ def test_a_diff_of_another_file_is_refused(edison: Edison, repo: Folder) -> None
     assert "the only file to change is prompts/hello.md" in done.err
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"branch": "main"}, "which is none of ours"),
+        ({"branch": "release"}, "which is none of ours"),
+        ({"experiment": "x\n+refs/heads/main:refs/heads/release"}, "there is no experiment"),
+        ({"path": "../secrets.md"}, "which is no prompt of hello"),
+        ({"path": "edison.yaml"}, "which is no prompt of hello"),
+    ],
+)
+def test_names_that_we_never_give_are_refused(
+    edison: Edison, repo: Folder, bare: Folder, fields: dict[str, Any], said: str
+) -> None:
+    one = keep(repo, suggestion_for(repo, **fields))
+    before = repo.git("for-each-ref"), bare.git("for-each-ref")
+    done = edison(repo, "propose", one.id)
+    assert (done.code, said in done.err) == (2, True), done.all
+    assert (repo.git("for-each-ref"), bare.git("for-each-ref")) == before
+
+
 def test_without_git_or_a_suggestion_it_says_what_to_do(edison: Edison, mini: Folder) -> None:
     keep(mini, suggestion_for(mini, status=Status.REJECTED))
     assert "ask for one: edison refine" in edison(mini, "propose").err

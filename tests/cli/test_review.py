@@ -451,6 +451,17 @@ def test_a_pull_request_that_somebody_changed_is_not_approved_unseen(
     assert stored(repo, pull).status is Status.PROPOSED
 
 
+def test_no_other_pull_request_is_touched(
+    edison: Edison, repo: Folder, github: FakeGitHub, pull: Suggestion
+) -> None:
+    other = keep(repo, suggestion_for(repo, OTHER, branch="edison/refine/hello-9", pull_request=1))
+    for command in (["approve"], ["reject", "--reason", "no"]):
+        done = edison(repo, "review", *command, other.id)
+        assert (done.code, "not for this suggestion" in done.err) == (2, True)
+    assert github.state.pulls[1].state == "open"
+    assert github.state.reviews == {}
+
+
 def test_rejecting_closes_the_pull_request_with_the_reason(
     edison: Edison, repo: Folder, github: FakeGitHub, pull: Suggestion
 ) -> None:
