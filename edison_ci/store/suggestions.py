@@ -31,6 +31,7 @@ from edison_ci.errors import StoreError, UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.database import open_database, translated
+from edison_ci.store.evidence import sound_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -326,7 +327,8 @@ def _suggestion(row: Sequence[Any]) -> Suggestion:
     try:
         for column in ("targets", "guardrails", "evidence", "runs"):
             told[column] = json.loads(told[column])
-        told["targets"], told["runs"] = tuple(told["targets"]), tuple(told["runs"])
+        told["targets"], told["runs"] = tuple(map(str, told["targets"])), tuple(told["runs"])
+        told["evidence"] = sound_evidence(told["evidence"])
         told["guardrails"] = tuple(Guardrail(**rail) for rail in told["guardrails"])
         told["status"] = Status(told["status"])
     except (ValueError, TypeError) as error:
