@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 def propose(state: State, suggestion: str | None, open_pr: bool, force: bool) -> None:
     """Put a suggestion on a branch, and open a pull request.
 
-    SUGGESTION is an id or its first digits; without it, the newest that is proposed. The branch is
-    edison/refine/EXPERIMENT-N, with one commit that carries the trailer Edison-Suggestion, by which
-    it is found again: the same suggestion is never offered twice, from whichever machine. It is
-    pushed to the remote if there is one, never by force. Your branch, files and staged changes are
-    not touched.
+    SUGGESTION is an id or its first digits; without it, the newest that was shown to help: if none
+    was, that is said and nothing is done. The branch is edison/refine/EXPERIMENT-N, with one commit
+    that carries the trailer Edison-Suggestion, by which it is found again: the same suggestion is
+    never offered twice, from whichever machine. It is pushed to the remote if there is one, never
+    by force. Your branch, files and staged changes are not touched.
 
     With --open-pr and a token in GITHUB_TOKEN it becomes a pull request on GitHub. If you work on a
     pull request that changes the prompt itself, lines are suggested there instead. Where nobody may
@@ -49,7 +49,13 @@ def propose(state: State, suggestion: str | None, open_pr: bool, force: bool) ->
     """
     terminal = Terminal(state)
     desk = Desk.of(project_at(state), offline=state.offline)
-    one = newest(desk.read(list_suggestions)) if suggestion is None else desk.find(suggestion)
+    if suggestion is None:
+        one = newest(desk.read(list_suggestions), force=force)
+    else:
+        one = desk.find(suggestion)
+    if one is None:
+        _tell_nothing(terminal)
+        return
     try:
         done = asyncio.run(offer(desk, one, Wish(open_pr, force)))
     except ForgeError as error:
@@ -59,6 +65,15 @@ def propose(state: State, suggestion: str | None, open_pr: bool, force: bool) ->
         terminal.document(_as_json(done))
         return
     _tell(terminal, done, asked=open_pr)
+
+
+def _tell_nothing(terminal: Terminal) -> None:
+    """Say that there is nothing to do, which is no failure: a workflow asks after every try."""
+    if terminal.json:
+        terminal.document({"suggestion": None, "outcome": "none", "pull_request": None})
+        return
+    terminal.result("nothing to propose: no suggestion was shown to help")
+    terminal.note("see what was tried: edison review list; ask for another: edison refine")
 
 
 def _advice(error: ForgeError) -> str:

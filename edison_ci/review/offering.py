@@ -264,12 +264,9 @@ async def _suggest_lines(
     return Offered(one, deed, pull.base_ref, why=why, lines=len(lines))
 
 
-def newest(suggestions: list[Suggestion]) -> Suggestion:
-    """Return the suggestion that is meant when none is named."""
-    for one in suggestions:
-        if one.status is Status.PROPOSED:
-            return one
-    tried = next((one for one in suggestions if one.status is Status.TRIED), None)
-    if tried is None:
-        raise UsageError("there is no suggestion to propose", hint="ask for one: edison refine")
-    return tried
+def newest(suggestions: list[Suggestion], *, force: bool) -> Suggestion | None:
+    """Return the suggestion that is meant when none is named; None if none is worth it."""
+    proposed = [one for one in suggestions if one.status is Status.PROPOSED]
+    waiting = [one for one in proposed if one.branch is None and one.pull_request is None]
+    tried = [one for one in suggestions if one.status is Status.TRIED]
+    return next(iter([*waiting, *proposed, *(tried if force else [])]), None)

@@ -118,6 +118,7 @@ def test_the_next_suggestion_gets_the_next_number(edison: Edison, repo: Folder) 
     one = keep(repo, suggestion_for(repo))
     two = keep(repo, suggestion_for(repo, "Smile while you write it.\n"))
     assert proposed(edison, repo, one.id[:6])["branch"] == BRANCH
+    assert proposed(edison, repo)["suggestion"]["id"] == two.id  # the one that was not offered yet
     assert proposed(edison, repo, two.id[:6])["branch"] == "edison/refine/hello-2"
 
 
@@ -205,10 +206,14 @@ def test_a_remote_that_cannot_be_reached_is_an_error_in_words(
 def test_what_was_not_shown_to_help_needs_force_and_is_marked(edison: Edison, repo: Folder) -> None:
     unproven = {**EVIDENCE, "proven": False, "sentence": "Not enough data."}
     one = keep(repo, suggestion_for(repo, status=Status.TRIED, evidence=unproven))
-    done = edison(repo, "propose")
+    nothing = edison(repo, "propose")
+    assert (nothing.code, "nothing to propose" in nothing.out) == (0, True)
+    assert proposed(edison, repo)["outcome"] == "none"
+    done = edison(repo, "propose", one.id)
     assert done.code == 2
     assert "was not shown to help: Not enough data." in done.err
     assert "--force" in done.err
+    assert repo.git("branch", "--list", "edison/*") == ""
     assert proposed(edison, repo, "--force")["suggestion"]["forced"] is True
     assert stored(repo, one).status is Status.PROPOSED
     assert "\nNot shown to help.\n" in repo.git("log", "-1", "--format=%B", BRANCH)
@@ -293,7 +298,8 @@ def test_names_that_we_never_give_are_refused(
 
 def test_without_git_or_a_suggestion_it_says_what_to_do(edison: Edison, mini: Folder) -> None:
     keep(mini, suggestion_for(mini, status=Status.REJECTED))
-    assert "ask for one: edison refine" in edison(mini, "propose").err
+    nothing = edison(mini, "propose", "--force")
+    assert (nothing.code, "ask for another: edison refine" in nothing.err) == (0, True)
     one = keep(mini, suggestion_for(mini, "Smile while you write it.\n"))
     done = edison(mini, "propose", one.id)
     assert done.code == 2
