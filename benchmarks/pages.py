@@ -4,7 +4,8 @@
 
 A results file is written by the store's own functions: 20 runs of one experiment, 4 models, every
 answer its own. Pages are then asked for over HTTP, one after the other, first and warm, on both
-lines of Datasette. Row 17 is the time from a commit to the event that a page which follows the run gets.
+lines of Datasette. Row 17 is the time from a commit to the event that a page gets which follows the
+run.
 """
 
 from __future__ import annotations
