@@ -68,7 +68,7 @@ browser: .tools/datasette-1/.stamp ## install what the tests of pages need: Chro
 	@touch $@
 
 .PHONY: demo
-demo: venv ## see it work, offline: make a project, validate, plan and run it
+demo: venv ## see it work, offline: make a project, run it, refine its prompt, propose a branch
 	$(BIN)/edison demo
 
 .PHONY: lint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +12,27 @@ import click
 from edison_ci.cli.init import TEMPLATES, init
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.plan import plan
+from edison_ci.cli.propose import propose
+from edison_ci.cli.refine import refine
 from edison_ci.cli.run import run
-from edison_ci.cli.terminal import Ink, Terminal
+from edison_ci.cli.suggested import show_diff
+from edison_ci.cli.terminal import GOOD, Ink, Terminal
 from edison_ci.cli.try_one import try_one
 from edison_ci.cli.validate import validate
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
+from edison_ci.git import run_git
+from edison_ci.store.database import open_reader
+from edison_ci.store.suggestions import Status, list_suggestions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from edison_ci.store.suggestions import Suggestion
+
+_BRANCH = "main"
+_LINES = 40
 
 
 @click.command(cls=EdisonCommand)
@@ -30,42 +43,113 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the project is about.",
 )
+@click.option("--keep", is_flag=True, help="Leave the repository there, to look around in.")
 @click.pass_context
-def demo(ctx: click.Context, template: str) -> None:
+def demo(ctx: click.Context, template: str, keep: bool) -> None:
     """See it work, offline, in a minute.
 
-    Makes a project from a template, checks, plans and runs it in a folder that is removed again.
-    The models are simulated: their answers are worth what the prompt's instructions are worth, and
-    nothing is sent anywhere.
+    Makes a repository from a template, checks, plans and runs it, lets a model refine the prompt,
+    and ends with a branch that holds the better prompt and a number that says how much better it
+    is on cases the model never saw. The folder is removed again, unless you --keep it. The models
+    are simulated: their answers are worth what the prompt's instructions are worth, and nothing is
+    sent anywhere.
 
     Examples:
       edison demo
       edison demo --template data-extraction
+      edison demo --keep
     """
     state = ctx.ensure_object(State)
-    terminal = Terminal(state)
     if state.json:
-        hint = "run its steps one by one: edison init, validate, plan, run"
+        hint = "run its steps one by one: edison init, validate, plan, run, refine, propose"
         raise UsageError("a demo is for people and has no JSON", hint=hint)
+    terminal = Terminal(state)
+    with _folder(keep=keep) as home:
+        state.directory = home
+        _Walk(ctx, state, terminal, home / template).all(template)
+        if keep:
+            terminal.note(f"It is all in {home / template}")
+    terminal.note("That was all simulated. Make it yours:")
+    terminal.note(f"  edison init my-prompts --template {template}")
+
+
+@contextlib.contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    if keep:
+        yield Path(tempfile.mkdtemp(prefix="edison-demo-"))
+        return
     with tempfile.TemporaryDirectory(prefix="edison-demo-") as name:
-        folder = Path(name) / template
-        state.directory, said = Path(name), terminal.note
+        yield Path(name)
 
-        def step(line: str, command: Callable[[], object]) -> None:
-            said(Ink(f"$ {line}", bold=True))
-            command()
-            said("")
 
-        step(
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """The steps of a first day, one after the other."""
+
+    ctx: click.Context
+    state: State
+    terminal: Terminal
+    folder: Path
+
+    def all(self, template: str) -> None:
+        """Walk from an empty folder to a better prompt on a branch."""
+        ctx, folder = self.ctx, self.folder
+        self._step(
             f"edison init {template} --template {template}",
             lambda: ctx.invoke(init, folder=folder, template=template),
         )
-        state.directory = folder
-        prompt = next(iter(load_project(folder).prompts.values())).id
-        step("edison validate", lambda: ctx.invoke(validate))
-        step("edison plan", lambda: ctx.invoke(plan))
-        step(f"edison try {prompt}", lambda: ctx.invoke(try_one, prompt=prompt))
-        step("edison run", lambda: ctx.invoke(run))
-        step("edison run  # again: everything is stored", lambda: ctx.invoke(run))
-    said("That was all simulated. Make it yours:")
-    said(f"  edison init my-prompts --template {template}")
+        self.state.directory = folder
+        self._step("git init && git add --all && git commit", self._commit)
+        (experiment,) = load_project(folder).experiments.values()
+        prompt = experiment.prompts[0].id
+        self._step("edison validate", lambda: ctx.invoke(validate))
+        self._step("edison plan", lambda: ctx.invoke(plan))
+        self._step(f"edison try {prompt}", lambda: ctx.invoke(try_one, prompt=prompt))
+        self._step("edison run", lambda: ctx.invoke(run))
+        self._step("edison run  # again: everything is stored", lambda: ctx.invoke(run))
+        self._step(
+            f"edison refine {experiment.id}",
+            lambda: ctx.invoke(refine, experiment=experiment.id),
+        )
+        if self._best() is None:
+            self.terminal.note("Nothing was shown to help this time, so nothing is proposed.")
+            return
+        self._step("edison propose", lambda: ctx.invoke(propose))
+        best = self._best()
+        if best is not None and best.branch is not None:
+            self._step(f"git diff {_BRANCH} {best.branch}", lambda: self._diff(best))
+            self.terminal.result(Ink("On the branch: ", bold=True), Ink(best.branch, GOOD))
+            said = best.evidence["holdout"]["sentence"]
+            self.terminal.result(Ink("What it gains: ", bold=True), Ink(said, GOOD), "  simulated")
+            self.terminal.note("")
+
+    def _step(self, line: str, command: Callable[[], object]) -> None:
+        self.terminal.note(Ink(f"$ {line}", bold=True))
+        command()
+        self.terminal.note("")
+
+    def _commit(self) -> None:
+        self._git("init", "--quiet", f"--initial-branch={_BRANCH}")
+        # Whoever tries this may not have told Git a name yet.
+        self._git("config", "user.name", "Demo")
+        self._git("config", "user.email", "demo@example.com")
+        self._git("add", "--all")
+        self._git("commit", "--quiet", "--message", "Start with a template")
+
+    def _git(self, *args: str) -> str:
+        answer = run_git(*args, cwd=self.folder)
+        if answer.code:
+            raise UsageError(f"git {args[0]} failed: {answer.reason}", hint="see: edison doctor")
+        return answer.line
+
+    def _best(self) -> Suggestion | None:
+        project = load_project(self.folder)
+        reader = open_reader(self.folder / project.file.results)
+        try:
+            found = list_suggestions(reader, statuses=(Status.PROPOSED,))
+        finally:
+            reader.close()
+        return next((one for one in found if one.branch is not None), found[0] if found else None)
+
+    def _diff(self, best: Suggestion) -> None:
+        show_diff(self.terminal, self._git("diff", _BRANCH, str(best.branch)), most=_LINES)

@@ -195,6 +195,11 @@ def _tell(terminal: Terminal, subject: Subject, found: Refined) -> None:
     )
     terminal.result("")
     terminal.result(f"{told or 'no suggestion'}; it cost {dollars(found.cost_microusd)}")
+    if Status.PROPOSED in statuses:
+        best = found.suggestions[statuses.index(Status.PROPOSED)]
+        terminal.note(f"put it on a branch with: edison propose {best.id}")
+    elif Status.TRIED in statuses:
+        terminal.note("ask for another one with the same command, or insist with --force")
 
 
 def _document(subject: Subject, found: Refined) -> dict[str, Any]:

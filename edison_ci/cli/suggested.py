@@ -90,7 +90,10 @@ def show_evidence(terminal: Terminal, one: Suggestion) -> None:
     if told.get("criteria"):
         terminal.result("    criteria, checks and graders are those of the training cases")
     for word, key in (("unseen", "holdout"), ("training", "train")):
-        _show_moved(terminal, word, told.get(key))
+        part = told.get(key)
+        if part and part.get("head_to_head"):
+            terminal.result(f"  head to head, {word} cases: {part['head_to_head']}")
+        _show_moved(terminal, word, part)
     _show_price(terminal, one)
 
 

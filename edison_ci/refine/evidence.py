@@ -112,6 +112,8 @@ class Shown:
     """Cases that lack a side."""
     passed: Both
     """Share of cases that pass."""
+    preferred: str = ""
+    """How a pairwise judge prefers the new answers to the old, where one compared them."""
 
     @property
     def enough(self) -> bool:
@@ -148,6 +150,7 @@ class Shown:
             "broken": [*self.broken],
             "missing": self.missing,
             "pass_rate": self.passed._asdict(),
+            "head_to_head": self.preferred or None,
         }
 
 
@@ -289,6 +292,7 @@ class _Part:
         if not standing.n and not standing.missing:
             return None
         pairs, names = self._pairs(clusters)
+        wins = standing.head_to_head
         return Shown(
             n=standing.n,
             before=_interval(pairs, "base"),
@@ -304,6 +308,7 @@ class _Part:
             broken=tuple(moved.case for moved in standing.broken),
             missing=standing.missing,
             passed=self._mean("pass_rate"),
+            preferred="" if wins is None else wins.said_of("the new prompt", "the old one"),
         )
 
     def means(self) -> dict[tuple[str, str], Both]:

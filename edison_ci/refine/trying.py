@@ -80,8 +80,11 @@ class Bench:
     """Answers to each case; as many as the experiment says by default."""
 
     def measure(self, cases: Cases = "train") -> Tried:
-        """Measure the prompt as it is."""
-        return self._run(self.subject.experiment, None, cases)
+        """Measure the prompt as it is; models are not compared with each other."""
+        experiment = self.subject.experiment
+        judges = experiment.file.judges.model_copy(update={"pairwise": None})
+        file = experiment.file.model_copy(update={"judges": judges})
+        return self._run(replace(experiment, file=file), None, cases)
 
     def try_out(self, change: Change, cases: Cases = "all") -> Tried:
         """Measure a change against the prompt as it is."""

@@ -160,6 +160,36 @@ def test_few_unseen_cases_leave_the_improvement_unverified(folder: Folder) -> No
     assert NOT_VERIFIED in one.evidence["sentence"].lower()
 
 
+def test_a_pairwise_judge_compares_old_and_new_answers_and_nothing_else(museum: Folder) -> None:
+    museum.write(
+        "models.yaml", museum.read("models.yaml") + "judge: {provider: sim, model: judge}\n"
+    )
+    museum.edit("experiments/hello.yaml", "refine:", "judges: {pairwise: {by: judge}}\nrefine:")
+    found = Museum(museum, [reply(WELCOME)]).refine()
+    (one,) = found.suggestions
+    assert "the new prompt" in one.evidence["holdout"]["head_to_head"]
+    compared = {run for (run,) in stored(museum, "select distinct run_id from comparison")}
+    assert compared == {*one.runs}
+
+
+def test_more_blocked_answers_are_no_improvement(museum: Folder) -> None:
+    museum.edit("experiments/hello.yaml", "refine:", "safety: {pii: block}\nrefine:")
+    greet = Museum(museum, [reply(WELCOME)])
+    greet.greeter.answer = lambda request: (
+        f"Welcome {greeting(request)}" + (" bo@example.com" if "Visitor7 " in told(request) else "")
+        if WELCOME in told(request)
+        else greeting(request)
+    )
+    (one,) = greet.refine().suggestions
+    assert one.status is Status.TRIED
+    assert one.reason == "more answers are blocked"
+    assert one.evidence["blocked"] == {"before": 0, "after": 1}
+
+
+def told(request: Request) -> str:
+    return request.messages[-1].content
+
+
 def test_a_prompt_without_a_fault_is_left_alone(museum: Folder) -> None:
     museum.write(PATH, PROMPT + f"{WELCOME}\n")
     greet = Museum(museum)

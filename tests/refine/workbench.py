@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.orders import Tools
+from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.sim.diffs import unified_diff
 from edison_ci.records import Completion
 from edison_ci.refine.asking import refiner_of
@@ -116,7 +117,8 @@ class Museum:
         self.refiner = Scripted(answer)
 
     def provider_for(self, model: Model) -> Any:
-        return self.refiner if model.name == "refiner" else self.greeter
+        known = {"refiner": self.refiner, "small": self.greeter}
+        return known.get(model.name) or provider_for(model)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Tools]:
