@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.decide.complete import MOST_RUNS
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
 from edison_ci.store.owners import is_alive
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.report.datasette_plugin.looking import Look
+
+MOST_CELLS = 20_000
+"""What takes a look at every answer is not worked out for more while somebody waits for a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,16 @@ def ids_of(
         (experiment, most, offset),
     )
     return [run_id for (run_id,) in rows]
+
+
+def cells_of(connection: sqlite3.Connection, experiment: str) -> int:
+    """Return how many cells the complete runs of an experiment have that are set side by side."""
+    row = connection.execute(
+        "select coalesce(sum(cells_planned), 0) from (select cells_planned from run where "
+        f"experiment = ? and complete = 1 and {NO_TRIAL} order by created_at desc limit ?)",
+        (experiment, MOST_RUNS),
+    )
+    return int(row.fetchone()[0])
 
 
 def count_of(connection: sqlite3.Connection, experiment: str) -> int:

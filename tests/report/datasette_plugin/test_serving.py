@@ -11,6 +11,7 @@ from datasette.app import Datasette
 
 from edison_ci.errors import UsageError
 from edison_ci.report.datasette_plugin.serving import refuse_beyond_this_machine
+from edison_ci.store.database import open_database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,3 +68,45 @@ async def test_datasette_alone_serves_the_pages_too(project: Path) -> None:
     )
     await denied.invoke_startup()
     assert (await denied.client.get("/-/edison")).status_code == 403
+
+
+async def test_a_copy_is_shown_without_its_project(project: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "public.db"
+    with closing(sqlite3.connect(project / ".edison" / "results.db")) as connection:
+        connection.execute("vacuum into ?", (str(copy),))
+        (cell,) = connection.execute("select id from cell limit 1").fetchone()
+    datasette = Datasette(immutables=[str(copy)])
+    await datasette.invoke_startup()
+    for path in ("", f"/cell/{cell[:12]}", "/prompt/support-reply", "/dataset/support-reply",
+                 "/leaderboard", "/costs", "/run/latest", "/health"):  # fmt: skip
+        answer = await datasette.client.get(f"/-/edison{path}")
+        assert answer.status_code == 200, path
+    body = (await datasette.client.get(f"/-/edison/cell/{cell[:12]}")).text
+    assert "which are not beside these results" in body
+
+
+async def test_a_file_of_another_version_is_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with closing(open_database(path)) as connection:
+        connection.execute("pragma user_version = 999")
+    datasette = Datasette([str(path)])
+    await datasette.invoke_startup()
+    answer = await datasette.client.get("/-/edison")
+    assert "made by another version of edison" in answer.text
+    health = await datasette.client.get("/-/edison/health")
+    assert (health.status_code, health.json()["ok"]) == (503, False)
+
+
+async def test_several_files_are_told_apart_by_name(project: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.db"
+    open_database(empty).close()
+    datasette = Datasette([str(project / ".edison" / "results.db"), str(empty)])
+    await datasette.invoke_startup()
+    assert "support-reply" in (await datasette.client.get("/-/edison")).text
+    other = (await datasette.client.get("/-/edison?db=empty")).text
+    assert "No run yet" in other
+    assert "/-/edison/leaderboard?db=empty" in other
+    for path in ("leaderboard", "costs", "prompts", "datasets", "suggestions", "audit"):
+        answer = await datasette.client.get(f"/-/edison/{path}?db=empty")
+        assert answer.status_code == 200
+        assert 'class="empty"' in answer.text, path

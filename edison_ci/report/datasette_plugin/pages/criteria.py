@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KINDS = ("criterion", "rubric", "grader", "check")
 _TENTH = 0.1
-_LOOKED_THROUGH = 200
+_LOOKED_THROUGH = 100
 """Cases in which the best and worst answers are looked for: the weakest, and the strongest."""
 _EXAMPLES = 5
 

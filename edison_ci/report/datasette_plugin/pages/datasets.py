@@ -15,7 +15,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.experiment import named
 from edison_ci.report.datasette_plugin.remembering import remembered
-from edison_ci.report.datasette_plugin.runs import experiments, last_of
+from edison_ci.report.datasette_plugin.runs import MOST_CELLS, cells_of, experiments, last_of
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.store.questions import scores_of
 from edison_ci.store.runs import NO_TRIAL
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
 
-MOST_CELLS = 20_000
 _KINDS = ("kind", "difficulty", "length", "tag")
 
 
@@ -118,11 +117,9 @@ def _diagnosis(look: Look, name: str, run_id: str) -> Diagnosis:
         (project.root / entry.path).stat().st_mtime_ns
         for entry in project.experiments[name].file.data
     )
-    (cells,) = look.connection.execute(
-        "select cells_planned from run where id = ?", (run_id,)
-    ).fetchone()
+    small = cells_of(look.connection, name) <= MOST_CELLS
     key = ("dataset", look.links.database, str(look.root), name, run_id, newest, stamps)
-    return remembered(key, lambda: _work(look, project, name, small=cells <= MOST_CELLS))
+    return remembered(key, lambda: _work(look, project, name, small=small))
 
 
 def _any(case: str, content: str) -> bool:

@@ -9,15 +9,13 @@ from edison_ci.decide.judges_said import JudgesSaid, judges_said
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.remembering import remembered
-from edison_ci.report.datasette_plugin.runs import run_named
+from edison_ci.report.datasette_plugin.runs import MOST_CELLS, run_named
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.store.runs import Run
 
-MOST_CELLS = 20_000
-"""Of larger runs agreement is not worked out while somebody waits for a page."""
 _LICENCE = (
     *("judges", "licensed", "reason", "kappa", "n", "floor"),
     *("passes", "true_passes", "fails", "true_fails"),

@@ -10,6 +10,7 @@ from edison_ci.decide.standings import Board, board_of
 from edison_ci.report.charts.pareto import Pareto, Spot, pareto
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.remembering import remembered
+from edison_ci.report.datasette_plugin.runs import MOST_CELLS, cells_of
 from edison_ci.report.datasette_plugin.sums import sums_by_model
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.stats.sentences import chance, comparisons_sentence
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
-MOST_CELLS = 20_000
-"""Of larger runs differences are not tested while somebody waits for a page."""
 _MOST_SAID = 12
 
 
@@ -67,7 +66,7 @@ def leaderboard(look: Look) -> Page:
     shown: dict[str, Any] = {"experiments": names, "experiment": name}
     if name:
         (newest,) = complete_runs(look.connection, name, 1)
-        small = newest.cells_planned <= MOST_CELLS
+        small = cells_of(look.connection, name) <= MOST_CELLS
         board = _board(look, name, newest) if small else None
         places = _places(board.rows) if board is not None else _sums(look, newest)
         shown |= {

@@ -11,6 +11,7 @@ from edison_ci.report.components import diff_view
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.workspace import project_of
 from edison_ci.store.breakdown import Shown
+from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,7 +60,8 @@ def prompts(look: Look) -> Page:
     """Return every prompt that was ever run."""
     rows = look.connection.execute(
         "select m.prompt, count(distinct m.version), max(r.created_at), max(r.experiment) "
-        "from rollup_model m join run r on r.id = m.run_id group by m.prompt order by 3 desc"
+        f"from rollup_model m join run r on r.id = m.run_id where {NO_TRIAL} "
+        "group by m.prompt order by 3 desc"
     )
     return Page(
         "prompts", "Prompts", {"prompts": [PromptLine(*row) for row in rows]}, area="prompts"
@@ -78,7 +80,7 @@ def prompt(look: Look) -> Page:
     lines = _lines(known, results)
     wanted = look.args.text("version")
     chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(wanted)), 0)
-    before = lines[chosen + 1] if chosen + 1 < len(lines) else None
+    before = next((line for line in lines[chosen + 1 :] if line.text is not None), None)
     return Page(
         "prompt",
         f"Prompt {name}",
@@ -106,7 +108,7 @@ def _results(connection: sqlite3.Connection, prompt: str) -> dict[str, list[Resu
         "select m.version, m.model, m.run_id, r.experiment, r.created_at, m.composite, "
         "m.composite_low, m.composite_high, m.composite_n, m.composite_method, r.simulated, "
         "r.partial from rollup_model m join run r on r.id = m.run_id "
-        "where m.prompt = ? and r.complete = 1 "
+        f"where m.prompt = ? and r.complete = 1 and {NO_TRIAL} "
         "order by r.partial, m.side desc, r.created_at desc, m.model",
         (prompt,),
     )
