@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "demo": Entry("Start", "demo:demo", "See it work, offline, in a minute."),
     "init": Entry("Start", "init:init", "Make a project that runs offline at once."),
-    "import": Entry("Start", "import_:import_", "Take over what was written for other tools."),
+    "import": Entry("Start", "import_:import_", "Take over what other tools or machines wrote."),
     "validate": Entry("Start", "validate:validate", "Check every file, line by line."),
     "plan": Entry("Start", "plan:plan", "Show what a run would do and cost."),
     "render": Entry("Start", "render:render", "Show exactly what a model would be sent."),

@@ -1,4 +1,4 @@
-"""edison import: configurations of other tools as files of ours, with a report of every key."""
+"""edison import: configurations of other tools, with a report of every key, and bundles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from edison_ci.cli.import_bundle import bundle
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, as_json, counted
 from edison_ci.config.load import find_root
@@ -53,12 +54,16 @@ _REPORT = click.option(
 
 @click.group("import", cls=EdisonGroup)
 def import_() -> None:
-    """Take over what was written for other tools.
+    """Take over what other tools or machines wrote.
 
     Examples:
       edison import promptfoo promptfooconfig.yaml --into my-prompts
       edison import prompt-yml prompts/summary.prompt.yml
+      edison import bundle run.zip
     """
+
+
+import_.add_command(bundle)
 
 
 @import_.command(cls=EdisonCommand)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from edison_ci.report.view import Report, RunView
 
 _PAGES = ("html", "pdf")
+_FILES = ("pdf", "bundle")
+"""Formats that are no text, and need a file."""
 _WITH_TEXTS = (*LONG, *_PAGES)
 _ENDINGS = {
     ".xml": "junit",
@@ -48,6 +50,7 @@ _ENDINGS = {
     ".html": "html",
     ".htm": "html",
     ".pdf": "pdf",
+    ".zip": "bundle",
 }
 # Loaded late: most reports have no charts, and are written by a job that waits for them.
 _html_page = later("edison_ci.report.html.page:html_page")
@@ -55,6 +58,7 @@ _shown = later("edison_ci.report.html.page:Shown")
 _close_up = later("edison_ci.report.closeup:close_up")
 _find_browser = later("edison_ci.report.pdf:find_browser")
 _printed = later("edison_ci.report.pdf:printed")
+_write_bundle = later("edison_ci.operate.bundles:write_bundle")
 
 
 @click.command(cls=EdisonCommand)
@@ -62,7 +66,7 @@ _printed = later("edison_ci.report.pdf:printed")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice((*FORMATS, *_PAGES)),
+    type=click.Choice((*FORMATS, *_PAGES, "bundle")),
     help="md by default, or by the ending of --out.",
 )
 @click.option(
@@ -80,10 +84,12 @@ def report(state: State, wanted: str, kind: str | None, out: Path | None, raw: b
 
     Everything is told from what is stored, and nothing is asked of any model. HTML is one file
     with charts that needs no network; PDF is the same, printed by a Chromium. CSV and JSONL have a
-    line for each cell. These four have the texts of answers, unless the project is private. JUnit,
-    SARIF, Markdown and JSON have ids and scores; only JUnit has reasons, which may quote a few
-    words. RUN is an id, `latest` or the name of an experiment; a comparison on changed material is
-    told with both its runs. Without --out the report goes to stdout. The exit code says whether the
+    line for each cell. These four have the texts of answers, unless the project is private. A
+    bundle has the run itself, with checksums, for `import bundle` elsewhere. JUnit, SARIF, Markdown
+    and JSON have ids and scores; only JUnit has reasons, which may quote a few words.
+
+    RUN is an id, `latest` or the name of an experiment; a comparison on changed material is told
+    with both its runs. Without --out the report goes to stdout. The exit code says whether the
     report was written, not how the run ended.
 
     Examples:
@@ -91,6 +97,7 @@ def report(state: State, wanted: str, kind: str | None, out: Path | None, raw: b
       edison report latest --out report.html
       edison report support-reply --format junit --out junit.xml
       edison report --format csv > cells.csv
+      edison report latest --out run.zip
       edison report --format sarif > edison.sarif
     """
     terminal = Terminal(state)
@@ -122,9 +129,10 @@ class _Writing:
         if self.kind in _WITH_TEXTS:
             site = Site(self.project.root, self.project.file)
             site.require(Role.VIEWER, f"report --format {self.kind}")
+        if self.kind in _FILES and self.out is None:
+            name = "report.pdf" if self.kind == "pdf" else "run.zip"
+            raise UsageError(f"--format {self.kind} needs a file", hint=f"say --out {name}")
         if self.kind == "pdf":
-            if self.out is None:
-                raise UsageError("a PDF needs a file", hint="say --out report.pdf")
             _find_browser()
 
     def write(self, connection: sqlite3.Connection, found: Report) -> None:
@@ -133,6 +141,11 @@ class _Writing:
         private = self.project.file.settings.private
         if private and self.kind in _WITH_TEXTS:
             self.terminal.note("this project is private: texts and reasons are left out")
+        if self.kind == "bundle":
+            site = Site(self.project.root, self.project.file)
+            _write_bundle(site, [view.run for view in found.runs], self.out)
+            self._tell(found)
+            return
         cells = Cells(connection, texts=not private)
         if self.kind in LONG:
             self._long(found, Sources(cells=cells, raw=self.raw))

@@ -18,6 +18,7 @@ from edison_ci.decide.operands import OWN_MATERIAL
 from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
+from edison_ci.store.absorbing import IMPORT
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import NO_TRIAL, find_run
 
@@ -123,7 +124,8 @@ def _unfit(run: Run) -> str:
         return "has only some of the cases, and such runs never serve as base"
     if run.simulated:
         return "is simulated, and such runs never serve as base"
-    return "answers from a recording" if run.trigger == "replay" else ""
+    elsewhere = {"replay": "answers from a recording", IMPORT: "came in with a bundle"}
+    return elsewhere.get(run.trigger, "")
 
 
 def _graded_otherwise(old: Run, new: Run) -> str:

@@ -46,6 +46,7 @@ STATUSES = {
     "flag": Status("flag", "odd"),
     "simulated": Status("wave", "mark"),
     "replayed": Status("wave", "mark"),
+    "imported": Status("down", "mark"),
     "part of the cases": Status("half", "mark"),
     "running": Status("half", "info"),
     "ungraded": Status("dot", "none"),

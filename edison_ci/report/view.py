@@ -102,6 +102,7 @@ class RunView:
         marks = (
             ("simulated", run.simulated),
             ("replayed", run.trigger == "replay"),
+            ("imported", run.trigger == "import"),
             (f"shard {run.shard}", run.shard is not None),
             ("part of the cases", run.partial and run.shard is None),
         )

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _CONCLUDED = ("decision", "licence")
 """What is made of the cells of a run when it ends, like every table named rollup_..."""
+IMPORT = "import"
+"""What started a run that came in with a file, as far as we know."""
+IMPORTED = "imported"
+"""How the cost of an answer is known that came in with a file: by what the file says."""
 _KNOWN_BY = (
     "address", "model", "phase", "est_microusd", "est_tokens", "owner", "sent_at",
 )  # fmt: skip
@@ -42,10 +46,20 @@ def absorb(
     _Transfer(target, source, run_id, into).measured(shard)
 
 
-def take_over(target: sqlite3.Connection, source: sqlite3.Connection, run_id: str) -> None:
-    """Bring a finished run with all that was concluded, in the transaction at hand."""
-    transfer = _Transfer(target, source, run_id, run_id)
-    transfer.carry("run", {}, "where x.id = ?", (run_id,))
+def take_over(
+    target: sqlite3.Connection,
+    source: sqlite3.Connection,
+    run_id: str,
+    *,
+    foreign: bool = False,
+) -> None:
+    """Bring a finished run with all that was concluded, in the transaction at hand.
+
+    One that is `foreign` is marked so, with the answers that come in with it.
+    """
+    transfer = _Transfer(target, source, run_id, run_id, foreign)
+    marked = {"trigger": f"'{IMPORT}'"} if foreign else {}
+    transfer.carry("run", marked, "where x.id = ?", (run_id,))
     transfer.measured("")
     tables = [t for t in transfer.columns if t in _CONCLUDED or t.startswith("rollup_")]
     for table in tables:
@@ -60,6 +74,7 @@ class _Transfer:
     source: sqlite3.Connection
     run_id: str
     into: str
+    foreign: bool = False
     columns: dict[str, list[str]] = field(default_factory=dict)
     takes: dict[tuple[str, int], int] = field(default_factory=dict)
     """Answers that are another take here than there."""
@@ -241,6 +256,8 @@ class _Transfer:
             "select coalesce(max(take) + 1, 0) from answer where address = ?", (answer["address"],)
         ).fetchone()
         here = {**answer, "attempt": attempt, "take": int(row[0])}
+        if self.foreign:
+            here["cost_kind"] = IMPORTED
         self._insert("answer", [tuple(here[name] for name in self.columns["answer"])])
         self._note_take(answer, attempt)
         self.carry(

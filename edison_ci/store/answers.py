@@ -55,10 +55,10 @@ def newest_answer(
 ) -> Stored | None:
     """Return the newest stored answer of a call, if it is new enough and its text is whole.
 
-    Answers from a recording are not reused: whoever wrote it may have written anything.
+    Answers from a recording or a bundle are not reused: whoever wrote it may have written anything.
     """
     row = connection.execute(
-        f"{_ANSWER} and a.created_at >= ? and a.cost_kind <> 'replayed' "
+        f"{_ANSWER} and a.created_at >= ? and a.cost_kind not in ('replayed', 'imported') "
         "order by a.take desc limit 1",
         (address, since),
     ).fetchone()
@@ -94,9 +94,10 @@ def any_answer(connection: sqlite3.Connection) -> bool:
 
 
 def newest_time(connection: sqlite3.Connection, address: str) -> str | None:
-    """Return when the newest answer of a call was stored; one from a recording does not count."""
+    """Return when the newest answer of a call was stored; one from elsewhere does not count."""
     row = connection.execute(
-        "select max(created_at) from answer where address = ? and cost_kind <> 'replayed'",
+        "select max(created_at) from answer where address = ? "
+        "and cost_kind not in ('replayed', 'imported')",
         (address,),
     ).fetchone()
     return None if row is None else row[0]

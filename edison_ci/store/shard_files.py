@@ -1,20 +1,18 @@
 """Is this file a whole results file of ours, and which shards does it have?
 
-It comes from another machine, so it is read as what a stranger wrote: nothing in it is run, its
-tables must be exactly those that this version makes, and every page of it must be sound.
+It comes from another machine, so it is read as what a stranger wrote.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edison_ci.errors import StoreError, UsageError
+from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
-from edison_ci.store.database import BUSY_TIMEOUT_S, migrations, translated, version_of
-from edison_ci.store.header import refuse_what_is_not_ours
+from edison_ci.store.database import translated
+from edison_ci.store.foreign import open_foreign
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -24,10 +22,6 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 _HINT = "merge takes the results of `edison run --shard I/N`, or copies of them"
-_TABLES = (
-    "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_%' "
-    "order by type, name"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +47,8 @@ def open_shard_file(path: Path) -> ShardFile:
     """Open a file that another machine wrote; refuses what is damaged, foreign or no shard."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint=_HINT)
+    connection = open_foreign(path, hint=_HINT)
     try:
-        refuse_what_is_not_ours(path)
-    except UsageError as error:
-        raise UsageError(error.message, hint=_HINT) from None
-    connection = _opened(path)
-    try:
-        _refuse_another_version(connection, path)
-        _refuse_damage(connection, path)
         runs = tuple(_newest(connection))
     except BaseException as error:
         connection.close()
@@ -71,46 +59,6 @@ def open_shard_file(path: Path) -> ShardFile:
         connection.close()
         raise UsageError(f"{path} has no run of a shard", hint=_HINT)
     return ShardFile(path, connection, runs)
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open a file for reading, in a folder too that cannot be written."""
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    alone = not path.with_name(f"{path.name}-wal").exists()
-    for uri in (address, f"{address}&immutable=1") if alone else (address,):
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)
-        try:
-            for setting in ("query_only = 1", "trusted_schema = 0", "cell_size_check = 1"):
-                connection.execute(f"pragma {setting}")
-            connection.execute("select count(*) from sqlite_schema").fetchone()
-        except sqlite3.Error as error:
-            connection.close()
-            reason = error
-        else:
-            return connection
-    raise translated(reason, path) from None
-
-
-def _refuse_another_version(connection: sqlite3.Connection, path: Path) -> None:
-    version, ours = version_of(connection), len(migrations())
-    if version != ours:
-        than = "a newer" if version > ours else "an older"
-        raise UsageError(
-            f"{path} was made by {than} edison",
-            hint="use the same version of edison for all shards and for merging them",
-        )
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        for script in migrations():
-            fresh.executescript(script)
-        expected = fresh.execute(_TABLES).fetchall()
-    if connection.execute(_TABLES).fetchall() != expected:
-        raise UsageError(f"the tables of {path} are not those of this edison", hint=_HINT)
-
-
-def _refuse_damage(connection: sqlite3.Connection, path: Path) -> None:
-    said = connection.execute("pragma quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise StoreError(f"{path} is damaged: {said}", hint="copy it again, or run the shard again")
 
 
 def _newest(connection: sqlite3.Connection) -> Iterator[Run]:

@@ -141,6 +141,15 @@ def test_a_replayed_run_never_serves(edison: Edison, project: Folder) -> None:
     assert "answers from a recording" in skipped(edison, project)
 
 
+def test_a_run_from_a_bundle_never_serves(edison: Edison, project: Folder) -> None:
+    edison(project, "run", "-q")
+    assert edison(project, "report", "--out", "run.zip").code == 0
+    for left in (project.path / ".edison").glob("results.db*"):
+        left.unlink()
+    assert edison(project, "import", "bundle", "run.zip").code == 0
+    assert "came in with a bundle" in skipped(edison, project)
+
+
 def test_another_yardstick_is_not_comparable(edison: Edison, project: Folder) -> None:
     edison(project, "run")
     project.edit("experiments/hello.yaml", "chars: {min: 1}", "chars: {min: 2}")

@@ -39,6 +39,7 @@ def marks_of(run: Run) -> tuple[str, ...]:
     marks = (
         ("simulated", run.simulated),
         ("replayed", run.trigger == "replay"),
+        ("imported", run.trigger == "import"),
         ("part of the cases", run.partial),
         ("trial", run.trigger == "refine"),
     )

@@ -4,7 +4,7 @@
 create table run (                          -- one evaluation of one experiment
   id            text primary key,
   experiment    text not null,
-  trigger       text not null,              -- who started it: cli, schedule, ...
+  trigger       text not null,              -- who started it: cli, schedule, import, ...
   status        text not null,              -- PENDING, EXECUTING, JUDGING, ..., COMPLETED, FAILED
   verdict       text,                       -- pass, fail, inconclusive, error, skipped; null before
   plan_hash     text not null,              -- of everything the result depends on
@@ -159,7 +159,7 @@ create table answer (                       -- append-only: nothing paid for is 
   cached_in     integer not null default 0, -- of these, cached by the provider
   latency_ms    integer not null,
   cost_microusd integer not null,
-  cost_kind     text not null,              -- billed, estimated, replayed
+  cost_kind     text not null,              -- billed, estimated, replayed, imported
   served_model  text not null,              -- as the provider names it
   created_at    text not null,
   primary key (address, take)

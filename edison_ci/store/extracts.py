@@ -1,0 +1,72 @@
+"""How do some runs leave the results as a file of their own, and come into others?
+
+What leaves is a whole results file with these runs alone. What comes in does so in one transaction.
+Answers that come in are never used again: whoever wrote the file may have written anything.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from edison_ci.store.absorbing import take_over
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import copy_to, open_database, open_reader, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from edison_ci.store.audit import AuditEntry
+
+_SAME = "experiment, plan_hash, verdict, cells_planned, created_at, finished_at, commit_id"
+
+
+def extract(results: Path, run_ids: Iterable[str], target: Path) -> None:
+    """Write a results file with these runs, and all that they rest on."""
+    making = target.with_name(f"{target.name}.making")
+    try:
+        with closing(open_reader(results)) as source, closing(open_database(making)) as made:
+            made.execute("begin immediate")
+            for run_id in run_ids:
+                take_over(made, source, run_id)
+            made.execute("commit")
+            copy_to(made, target)
+    except sqlite3.Error as error:
+        raise translated(error, results) from None
+
+
+def known_runs(
+    results: Path, source: sqlite3.Connection, run_ids: Iterable[str]
+) -> dict[str, bool]:
+    """Return the runs that the results have already, and whether they are the same."""
+    if not results.exists():
+        return {}
+    found: dict[str, bool] = {}
+    with closing(open_reader(results)) as here:
+        for run_id in run_ids:
+            sql = f"select {_SAME} from run where id = ?"
+            ours = here.execute(sql, (run_id,)).fetchone()
+            if ours is not None:
+                found[run_id] = ours == source.execute(sql, (run_id,)).fetchone()
+    return found
+
+
+def accept(
+    results: Path, source: sqlite3.Connection, run_ids: Iterable[str], entry: AuditEntry
+) -> None:
+    """Bring runs of another file into the results, in one transaction."""
+    try:
+        with closing(open_database(results)) as target:
+            target.execute("begin immediate")
+            try:
+                for run_id in run_ids:
+                    take_over(target, source, run_id, foreign=True)
+                add_audit(target, entry)
+                target.execute("commit")
+            except BaseException:
+                target.execute("rollback")
+                raise
+    except sqlite3.Error as error:
+        raise translated(error, results) from None
