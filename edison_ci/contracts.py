@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from edison_ci.documents.known_secrets import hidden
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -48,6 +50,7 @@ class CallError(Exception):
         retry_after_s: float | None = None,
         charged: bool = True,
     ) -> None:
+        message = hidden(message)  # whoever refuses a key likes to repeat it
         super().__init__(f"{kind}: {message}")
         self.kind, self.message, self.status = kind, message, status
         self.retry_after_s = retry_after_s

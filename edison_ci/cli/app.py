@@ -6,12 +6,13 @@ one-line descriptions so that `edison --help` imports none of them.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
 import threading
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
@@ -19,7 +20,11 @@ from click.shell_completion import CompletionItem, shell_complete
 from edison_ci import __version__
 from edison_ci.cli.options import EdisonGroup, State
 from edison_ci.cli.terminal import Terminal, flush
+from edison_ci.documents.known_secrets import HidingStream, learn
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Entry(NamedTuple):
@@ -151,7 +156,24 @@ def run(args: list[str] | None = None) -> NoReturn:
     """Run a command and end the process with its exit code."""
     if instruction := os.environ.get(COMPLETE):
         sys.exit(shell_complete(edison, {}, "edison", COMPLETE, instruction))
-    state, words = State(), list(sys.argv[1:] if args is None else args)
+    learn(os.environ)
+    with _hiding():
+        _run(list(sys.argv[1:] if args is None else args))
+
+
+@contextlib.contextmanager
+def _hiding() -> Iterator[None]:
+    """Let no secret through to the streams, whoever writes to them."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (None if stream is None else HidingStream(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _run(words: list[str]) -> NoReturn:
+    state = State()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupted)
     try:

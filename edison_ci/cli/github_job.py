@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.cli.annotations import folder_in_checkout
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.reporting import Asked, changed_in, run_as_seen, sources_of
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.forge.sticky import State as Stage
 from edison_ci.frozen import dataclass
@@ -176,7 +177,7 @@ def append(path: Path, text: str) -> None:
     """Add to a file of the runner, in one write."""
     try:
         with path.open("ab") as stream:
-            stream.write(text.encode("utf-8", errors="backslashreplace"))
+            stream.write(hidden(text).encode("utf-8", errors="backslashreplace"))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written: {error.strerror}",

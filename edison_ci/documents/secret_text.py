@@ -1,4 +1,4 @@
-"""Does a file contain something that looks like a secret?"""
+"""Does a text contain a secret, or something that looks like one?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.decoding import place
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.documents.marks import Fault, shortened
 
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ def _found(text: str) -> Iterator[re.Match[str]]:
 
 
 def redacted(text: str) -> str:
-    """Return the text with whatever looks like a secret cut down to its first four characters."""
+    """Return the text without secrets.
+
+    One that is in use is gone; what only looks like one is cut down to its first four characters.
+    """
+    text = hidden(text)
     pieces, start = [], 0
     for found in _found(text):
         pieces += [text[start : found.start() + 4], "..."]

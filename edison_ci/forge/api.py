@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from edison_ci import __version__, times
+from edison_ci.documents.known_secrets import hidden_in
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.refusals import is_limited, limit_wait_s, outage_wait_s, refusal
 from edison_ci.forge.transport import LostError, Reply, Sent, Wire
@@ -184,7 +185,7 @@ class Api:
         if ask.body is None:
             return Sent(ask.method, ask.url, headers)
         headers["Content-Type"] = "application/json"
-        return Sent(ask.method, ask.url, headers, json.dumps(ask.body).encode())
+        return Sent(ask.method, ask.url, headers, json.dumps(hidden_in(ask.body)).encode())
 
     def _url(self, path: tuple[str | int, ...], params: Mapping[str, str | int]) -> str:
         parts = [part for piece in path for part in str(piece).split("/")]

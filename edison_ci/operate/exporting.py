@@ -7,6 +7,7 @@ import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.operate.actors import Role
 from edison_ci.providers.recording import FIRST_LINE, Recorded
@@ -61,7 +62,7 @@ def write_over_recording(path: Path, lines: Iterable[str]) -> int:
         with aside.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(f"{FIRST_LINE}\n")
             for line in lines:
-                stream.write(f"{line}\n")
+                stream.write(f"{hidden(line)}\n")
                 count += 1
         synced(aside)
         aside.replace(path)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.contracts import CallError, Provider
+from edison_ci.documents.known_secrets import hidden, hidden_in
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.answers import Settlement, Stored
@@ -120,6 +121,16 @@ class Paid:
     cost_microusd: int
 
 
+def without_secrets(completion: Completion) -> Completion:
+    """Return an answer without our own keys, before anybody grades, stores or shows it."""
+    return replace(
+        completion,
+        text=hidden(completion.text),
+        served_model=hidden(completion.served_model),
+        tool_calls=hidden_in(completion.tool_calls),
+    )
+
+
 class Replayed:
     """Answers from a recording; what they cost was paid by whoever recorded them."""
 
@@ -128,7 +139,7 @@ class Replayed:
 
     async def answer(self, request: Request) -> Paid:
         """Return the recorded answer; raises Unrecorded."""
-        completion = await self._recording.complete(request)
+        completion = without_secrets(await self._recording.complete(request))
         recorded = self._recording.recorded(request)
         cost = recorded.cost_microusd if recorded is not None else 0
         now, purse = self._purse.now(), self._purse
@@ -220,7 +231,7 @@ class Budgeted:
     async def _sent(self, request: Request, booking: Booking, attempt: int) -> Completion:
         purse = self._purse
         try:
-            return await self._inner.complete(request)
+            return without_secrets(await self._inner.complete(request))
         except asyncio.CancelledError:
             # Its bytes may have left. Nobody waits for this: the process may be about to end.
             purse.writer.submit(lose(attempt, now=purse.now(), error="given up while in flight"))

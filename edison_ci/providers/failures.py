@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.known_secrets import MASK, forms_of, remember
 from edison_ci.documents.marks import shortened
 from edison_ci.documents.secret_text import redacted
 
@@ -62,11 +62,15 @@ _STATUS = {
 
 
 class Scrubber:
-    """Takes secrets out of what others say: our own keys, and whatever looks like one."""
+    """Takes secrets out of what others say: our own keys, and whatever looks like one.
+
+    Whoever uses a key has one of these, so that the process knows every key that is in use.
+    """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         known = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
-        forms = {form for secret in known for form in (secret, quote(secret, safe=""))}
+        remember(known)
+        forms = {form for secret in known for form in (secret, *forms_of(secret))}
         self._forms = sorted(forms, key=len, reverse=True)
 
     def __repr__(self) -> str:
@@ -76,7 +80,7 @@ class Scrubber:
         """Return a message that may be shown: short, on one line, without secrets."""
         text = text[:_READ_CHARS]
         for form in self._forms:
-            text = text.replace(form, "[key]")
+            text = text.replace(form, MASK)
         text = "".join(c if c.isprintable() else " " for c in redacted(text))
         return shortened(" ".join(text.split()), LONGEST_MESSAGE)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, StoreError, UsageError
 from edison_ci.records import Completion, FinishReason, canonical_json
@@ -102,7 +103,7 @@ def write_recording(connection: sqlite3.Connection, run_id: str, path: Path) -> 
     with _replacing(path) as stream:
         stream.write(f"{FIRST_LINE}\n".encode())
         for answer in answers_of(connection, run_id):
-            stream.write(f"{answer.line}\n".encode())
+            stream.write(f"{hidden(answer.line)}\n".encode())
             count += 1
     return count
 

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import UsageError
 
 BROWSERS = (
@@ -54,7 +55,7 @@ def printed(browser: str, page: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="edison-pdf-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         source, target = folder / "report.html", folder / "report.pdf"
-        source.write_text(page, encoding="utf-8", errors="backslashreplace")
+        source.write_text(hidden(page), encoding="utf-8", errors="backslashreplace")
         # Its sandbox does not work for root, as whom containers run; the page has no scripts.
         as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
         command = [

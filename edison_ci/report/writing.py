@@ -9,6 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.report.document import document_text
@@ -84,12 +85,7 @@ def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 for part in parts:
-                    raw = (
-                        part.encode("utf-8", errors="backslashreplace")
-                        if isinstance(part, str)
-                        else part
-                    )
-                    stream.write(raw)
+                    stream.write(_bytes(part))
                 stream.flush()
                 os.fchmod(stream.fileno(), 0o644)
                 os.fsync(stream.fileno())
@@ -102,3 +98,10 @@ def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
         raise UsageError(
             f"the report {path} cannot be written: {error.strerror}", hint=_HINT
         ) from None
+
+
+def _bytes(part: str | bytes) -> bytes:
+    """Return what is written: of a text, without the secrets that are known."""
+    if isinstance(part, bytes):
+        return part
+    return hidden(part).encode("utf-8", errors="backslashreplace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.documents.known_secrets import hidden_in
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ def add_event(
     """Write an event that watchers follow."""
     connection.execute(
         "insert into event (time, run_id, type, data) values (?, ?, ?, ?)",
-        (now, run_id, kind, json.dumps(data, sort_keys=True)),
+        (now, run_id, kind, json.dumps(hidden_in(data), sort_keys=True)),
     )
