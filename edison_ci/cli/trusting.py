@@ -2,8 +2,9 @@
 
 Whoever opens a pull request writes its files, so in a job for one `.edison/trust.yaml` is read from
 the base commit: which key may go to which host, whether code may run, and from which of the base's
-own files, and how much may be spent. What the pull request says of these counts after its merge.
-Nor may it bring results along: they would be taken for answers that models gave.
+own files, and how much may be spent. Prices, by which that is held, are not below the base's. What
+the pull request says of these counts after its merge. Nor may it bring along what only a run
+writes: results would be taken for answers that models gave.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.commit_tree import CommitTree
+from edison_ci.config.price_floor import floored
+from edison_ci.config.prices import load_prices
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.trust import TrustFile
+from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.forge.changed import base_of, is_foreign
 from edison_ci.forge.events import Event, Situation, read_event
@@ -29,18 +33,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.config.load import Project
+    from edison_ci.config.models import Model
+    from edison_ci.config.prices import PriceTable
 
 PROPOSALS = frozenset({"pull_request", "pull_request_target", "merge_group"})
 """Events of jobs that work on what somebody proposes."""
+COMMITTED = ("trust.yaml", "prices.json", "schemas/", ".gitignore")
+"""What of `.edison` belongs into a commit."""
 
 
 def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
     """Return the project with what its base trusts, in a job for a pull request; else as it is."""
     if project.proposed or not is_proposed(project.root, environ):
         return project
-    _refuse_results(project.root.resolve(), project.file.results)
-    trust, code = _terms(project.root, read_event(environ))
-    return replace(project, trust=trust, code_root=code, proposed=True)
+    _refuse_planted(project.root.resolve(), project.file.results)
+    terms = _terms(project.root, read_event(environ))
+    prices = floored(project.prices, terms.models, terms.prices or load_prices())
+    return replace(project, trust=terms.trust, code_root=terms.code, prices=prices, proposed=True)
 
 
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
@@ -53,31 +62,50 @@ def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
     return head is not None and is_foreign(read_event(environ), head)
 
 
-def _refuse_results(root: Path, results: str) -> None:
-    """Refuse results that came with the checkout, as files or by a link."""
-    repository, path = Repository.find(root), root / results
+@cache
+def _refuse_planted(root: Path, results: str) -> None:
+    """Refuse results, locks and copies that came with the checkout, as files or by a link.
+
+    Answers in a results file would be taken for answers of models, and a link in the place of a
+    lock would be written through.
+    """
+    places = [root / results, *(root / results).parents]
+    found = [place for place in places if root in place.parents and place.is_symlink()]
+    repository = Repository.find(root)
     head = repository.head() if repository is not None else None
-    found = [each for each in path.parent.glob(f"{path.name}*") if each.is_symlink()]
-    if os.path.realpath(path.parent) != str(path.parent):
-        found.append(path.parent)
     if repository is not None and head is not None:
-        name = path.relative_to(repository.root.resolve()).as_posix()
-        under = name.rpartition("/")[0]
-        listed = repository.list_files(head, under)
-        found += [repository.root / each for each in listed if each.startswith(name)]
+        top = repository.root.resolve()
+        own = (root.relative_to(top) / ".edison").as_posix()
+        fine = tuple(f"{own}/{name}" for name in COMMITTED)
+        named = [f"{results}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
+        inside = [root / each for each in named if (root / each).is_relative_to(top)]
+        wanted = [own, *(each.relative_to(top).as_posix() for each in inside)]
+        listed = [each for path in wanted for each in repository.list_all(head, path)]
+        found += [top / each for each in listed if not each.startswith(fine)]
     if found:
+        path = os.path.relpath(found[0], root)
         raise UsageError(
-            f"{os.path.relpath(found[0], root)} is committed: what it holds would be taken for "
-            "answers of models",
-            hint=f"take it out: git rm --cached {results}",
+            f"{path} is part of the commit, and only a run may write it: results in it would be "
+            "taken for answers of models",
+            hint=f"take it out: git rm --cached {path}",
         )
 
 
+class Terms(NamedTuple):
+    """What the base of a pull request allows."""
+
+    trust: TrustFile
+    code: Path | None = None
+    """A folder with the code that may run."""
+    models: tuple[Model, ...] = ()
+    prices: PriceTable | None = None
+
+
 @cache
-def _terms(root: Path, event: Event) -> tuple[TrustFile, Path | None]:
+def _terms(root: Path, event: Event) -> Terms:
     repository = Repository.find(root)
     if repository is None or event.situation is Situation.FORK:
-        return TrustFile.model_construct(), None
+        return Terms(TrustFile.model_construct())
     commit = base_of(event, repository).commit
     if commit is None:
         raise UsageError(
@@ -90,7 +118,31 @@ def _terms(root: Path, event: Event) -> tuple[TrustFile, Path | None]:
     trust = files.trust()
     if files.problems:
         raise ConfigError(files.problems)
-    return trust, _code_of(tree, trust) if trust.code.allow else None
+    code = _code_of(tree, trust) if trust.code.allow else None
+    return _with_money(Terms(trust, code), tree)
+
+
+def _with_money(terms: Terms, tree: CommitTree) -> Terms:
+    """Return the terms with the base's prices, and its largest budget where it sets no other.
+
+    What of the base cannot be read limits nothing: it is not the pull request's fault.
+    """
+    files = ProjectFiles(tree)
+    header = files.project()
+    if header is None:
+        return terms
+    models = tuple(files.models(header.paths.models).values())
+    most = terms.trust.budget_usd_max
+    if most is None:
+        paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
+        found = [file[0].stop.budget_usd for path in paths if (file := files.experiment(path))]
+        most = max([header.defaults.budget_usd, *(usd for usd in found if usd is not None)])
+    try:
+        prices = load_prices(tree)
+    except Fault:
+        prices = load_prices()
+    trust = terms.trust.model_copy(update={"budget_usd_max": most})
+    return terms._replace(trust=trust, models=models, prices=prices)
 
 
 def _code_of(tree: CommitTree, trust: TrustFile) -> Path:

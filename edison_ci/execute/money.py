@@ -33,7 +33,7 @@ def caps_of(
         caps.append(Cap(day, 1, microusd=limit, name="stop.daily_budget_usd"))
     most = project.trust.budget_usd_max
     if project.proposed and most is not None:
-        caps.append(Cap(run, None, microusd=_microusd(most), name="budget_usd_max of the base"))
+        caps.append(Cap(run, None, microusd=_microusd(most), name="the budget of the base"))
     if monthly is not None:
         limit = _microusd(monthly)
         caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))

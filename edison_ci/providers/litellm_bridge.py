@@ -89,6 +89,8 @@ _OWN = frozenset({"model", "messages", "stream", "n", "client", "timeout", "num_
                   "max_retries", "fallbacks", "context_window_fallback_dict", "mock_response",
                   "api_key", "api_base", "base_url", "drop_params"})  # fmt: skip
 """Arguments that options may not set."""
+_WHERE_TO = re.compile(r"(?i)url|base|endpoint|host|proxy|header|provider|credential|callback|log")
+"""Names of arguments by which litellm, in one of its many ways, would send a key elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,11 @@ class Target:
 
 def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a model that litellm may see."""
-    return {name: value for name, value in options.items() if name not in _OWN}
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in _OWN and not _WHERE_TO.search(name)
+    }
 
 
 class LitellmBridge:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.cli.trusting import on_terms_of_base
+from edison_ci.config.load import load_project
+from edison_ci.config.model_entry import Price
 from tests.loopback.fixture import loopback
 
 if TYPE_CHECKING:
@@ -146,6 +149,61 @@ def test_the_base_limits_what_may_be_spent(
     commit(proposal, "spend more")
     done = edison(proposal, "run", "--yes")
     assert done.code == 4, done.all
-    assert "budget_usd_max of the base" in done.all
+    assert "the budget of the base" in done.all
     with sqlite3.connect(proposal.path / ".edison/results.db") as connection:
         assert connection.execute("select count(*) from answer").fetchone() == (0,)
+
+
+def rebased(proposal: Folder, tmp_path: Path) -> None:
+    """Let what is committed be the base of the pull request."""
+    commit(proposal, "the base")
+    event = json.loads((tmp_path / "event.json").read_text())
+    event["pull_request"]["base"]["sha"] = proposal.git("rev-parse", "HEAD")
+    event["number"] += 1
+    (tmp_path / "event.json").write_text(json.dumps(event))
+
+
+def test_a_pull_request_cannot_make_a_model_free_to_get_around_the_budget(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer, tmp_path: Path
+) -> None:
+    laid_out(proposal, loopback.url)
+    rebased(proposal, tmp_path)
+    proposal.edit("models.yaml", "price: {in: 1, out: 2}", "price: free")
+    commit(proposal, "all for free")
+    done = edison(proposal, "run", "--yes", "--json")
+    assert done.code == 0, done.all
+    (run,) = json.loads(done.out)["runs"]
+    assert run["cost_microusd"] == loopback.ledger_total() > 0, "counted at the price of the base"
+
+
+def test_prices_of_the_programs_own_table_are_no_matter_of_opinion(
+    edison: Edison, proposal: Folder
+) -> None:
+    row = {"in": 0, "out": 0}
+    table = {"version": 1, "date": "2026-01-01", "models": {"openai/gpt-4o": row}}
+    proposal.write(".edison/prices.json", json.dumps(table))
+    proposal.write("models.yaml", "small: {provider: openai, model: gpt-4o}\n")
+    commit(proposal, "cheap")
+    project = load_project(proposal.path)
+    model = project.models["small"]
+    assert project.prices.price_of(model) == Price.model_validate({"in": 0, "out": 0})
+    least = on_terms_of_base(project).prices.price_of(model)
+    assert least is not None
+    assert (least.tokens_in, least.tokens_out) >= (2.5, 10)
+
+
+def test_a_pull_request_may_not_spend_more_than_its_base_would(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer, tmp_path: Path
+) -> None:
+    laid_out(proposal, loopback.url)
+    stop = "stop: {budget_usd: 0.01}\n"
+    proposal.write("experiments/hello.yaml", proposal.read("experiments/hello.yaml") + stop)
+    proposal.edit("edison.yaml", "project: mini\n", "project: mini\ndefaults: {budget_usd: 0.01}\n")
+    rebased(proposal, tmp_path)
+    proposal.edit("experiments/hello.yaml", stop, "stop: {budget_usd: 9000}\ndraws: 50\n")
+    proposal.edit("edison.yaml", "budget_usd: 0.01", "budget_usd: 9000")
+    commit(proposal, "spend more")
+    done = edison(proposal, "run", "--yes", "--budget", "500")
+    assert done.code == 4, done.all
+    assert "the budget of the base" in done.all
+    assert loopback.ledger_total() <= 10_000

@@ -19,6 +19,7 @@ from edison_ci.providers.litellm_bridge import (
     Environment,
     LitellmBridge,
     Target,
+    arguments_of,
     kind_of_exception,
 )
 from tests.conftest import ROOT
@@ -268,3 +269,15 @@ def test_a_failure_of_unknown_kind_may_have_been_charged() -> None:
     assert isinstance(error, CallError)
     assert (error.kind, error.charged) == (ErrorKind.BAD_RESPONSE, True)
     assert "canary" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api_base", "base_url", "api_key", "extra_headers", "headers", "custom_llm_provider",
+        "aws_bedrock_runtime_endpoint", "aws_sts_endpoint", "proxy_server_request", "hostname",
+        "vertex_credentials", "success_callback", "logger_fn", "mock_response",
+    ],
+)  # fmt: skip
+def test_options_cannot_send_a_key_elsewhere(name: str) -> None:
+    assert arguments_of({name: "https://evil.example", "region": "eu"}) == {"region": "eu"}

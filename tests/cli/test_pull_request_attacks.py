@@ -1,0 +1,194 @@
+"""What a pull request can try: SECURITY.md names the attacks, what answers them, and the tests."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.test_against import improve, shop, worsen
+from tests.cli.test_trusting import TRUST, commit, laid_out, proposal
+from tests.conftest import ROOT
+from tests.loopback.fixture import loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+    from tests.loopback.server import LoopbackServer
+
+__all__ = ["improve", "loopback", "proposal", "shop"]
+
+EXPERIMENT = "experiments/support-reply.yaml"
+
+
+# --- gaming the gate ------------------------------------------------------------------------------
+
+
+def cut_the_dataset(folder: Folder) -> None:
+    for name in ("golden", "adversarial"):
+        lines = folder.read(f"datasets/{name}.jsonl").splitlines(keepends=True)
+        folder.write(f"datasets/{name}.jsonl", "".join(lines[:2]))
+
+
+def set_cases_aside(folder: Folder) -> None:
+    entry = "experiment: support-reply, reason: flaky, since: 2026-01-01, until: 2999-01-01"
+    ids = [
+        json.loads(line)["id"]
+        for name in ("golden", "adversarial")
+        for line in folder.read(f"datasets/{name}.jsonl").splitlines()
+    ]
+    rows = "".join(f"  - {{case: {name}, {entry}, owner: eve}}\n" for name in ids[:-1])
+    folder.write("quarantine.yaml", f"version: 1\ncases:\n{rows}")
+
+
+def drop_the_gates(folder: Folder) -> None:
+    text = folder.read(EXPERIMENT)
+    start = text.index("gates:\n")
+    folder.write(EXPERIMENT, text[:start] + "gates: [{metric: errors, at_most: 100%}]\n")
+
+
+def be_lenient(folder: Folder) -> None:
+    """Weigh half of everything by a check that always holds."""
+    folder.edit(EXPERIMENT, "checks:\n", "checks:\n  - chars: {min: 1, weight: 1}\n")
+
+
+ATTACKS = [cut_the_dataset, set_cases_aside, drop_the_gates, be_lenient]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_a_worse_prompt_fails_whatever_is_done_to_what_measures_it(
+    edison: Edison, shop: Folder, attack: Callable[[Folder], None]
+) -> None:
+    worsen(shop)
+    attack(shop)
+    done = edison(shop, "run", "--against", "main", "--json")
+    found = json.loads(done.out)
+    assert (done.code, found["verdict"]) == (1, "fail"), done.all
+    assert "the material changed: " in done.err or attack is drop_the_gates
+
+
+# --- planting results -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["default", "elsewhere", "linked"])
+def test_results_that_come_with_a_commit_are_not_believed(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer, place: str
+) -> None:
+    """Answers in them would pass for answers of models, at no cost."""
+    laid_out(proposal, loopback.url)
+    commit(proposal, "the base")
+    with pytest.MonkeyPatch.context() as outside:
+        outside.delenv("GITHUB_EVENT_NAME")
+        assert edison(proposal, "run", "-q", "--yes").code == 0
+    results = proposal.path / ".edison/results.db"
+    connection = sqlite3.connect(results)
+    connection.execute("pragma journal_mode = delete")
+    connection.close()
+    calls = loopback.chats
+    if place == "elsewhere":
+        shutil.move(results, proposal.path / "data.db")
+        proposal.write("edison.yaml", proposal.read("edison.yaml") + "results: data.db\n")
+    if place == "linked":
+        shutil.move(results, proposal.path / "data.db")
+        results.symlink_to("../data.db")
+    commit(proposal, "some answers")
+    done = edison(proposal, "run", "--yes")
+    assert (done.code, "is part of the commit" in done.err) == (2, True), done.all
+    assert loopback.chats == calls
+
+
+def test_a_lock_that_is_a_link_is_not_written_through(
+    edison: Edison, proposal: Folder, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    locks = proposal.path / ".edison/locks"
+    locks.mkdir(parents=True)
+    (locks / "experiment-hello.lock").symlink_to(victim)
+    commit(proposal, "a lock")
+    done = edison(proposal, "run", "--yes")
+    assert (done.code, "is part of the commit" in done.err) == (2, True), done.all
+    assert victim.read_text(encoding="utf-8") == "precious"
+
+
+# --- keys and code --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "ACTIONS_RUNTIME_TOKEN", "OTHER_SECRET"])
+def test_no_other_variable_is_sent_as_a_key(
+    edison: Edison,
+    proposal: Folder,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """Not even to a host that the base trusts with another key."""
+    monkeypatch.setenv(name, "c4N4ry-of-another-variable")
+    laid_out(proposal, loopback.url)
+    commit(proposal, "the base")
+    proposal.edit("models.yaml", "VENDOR_KEY", name)
+    proposal.write(
+        ".edison/trust.yaml", TRUST.format(host=loopback.url).replace("VENDOR_KEY", name)
+    )
+    commit(proposal, "another key")
+    done = edison(proposal, "run", "--yes")
+    assert done.code == 2, done.all
+    assert loopback.requests == []
+    assert "c4N4ry" not in done.all
+
+
+@pytest.mark.parametrize(
+    "entry", ["headers: {X-Key: 1}", "proxy: http://evil.example", "verify: false", "api_base: x"]
+)
+def test_files_have_no_say_in_how_a_host_is_reached(
+    edison: Edison, proposal: Folder, entry: str
+) -> None:
+    proposal.edit("models.yaml", "key_env: VENDOR_KEY", f"key_env: VENDOR_KEY, {entry}")
+    done = edison(proposal, "validate")
+    assert done.code == 2
+    assert f"unknown key '{entry.partition(':')[0]}'" in done.all
+
+
+def test_modules_of_the_repository_are_not_imported(mini: Folder) -> None:
+    trap = "import pathlib\npathlib.Path(__file__).with_name('PWNED').write_text('x')\n"
+    for name in ("sitecustomize", "usercustomize", "yaml", "json", "click", "typing"):
+        mini.write(f"{name}.py", trap)
+    mini.write("edison_ci/__init__.py", trap)
+    program = Path(sys.executable).with_name("edison")
+    for command in ([str(program)], [sys.executable, "-P", "-m", "edison_ci"]):
+        done = subprocess.run(
+            [*command, "run", "-q"],
+            cwd=mini.path,
+            env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+    assert not [*mini.path.rglob("PWNED")]
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_page_names_tests_that_exist() -> None:
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 40
+    there: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        there |= {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+    assert named <= there, named - there
