@@ -34,6 +34,7 @@ LAYERS = [
         "contracts",
         "store",
         "harmless",
+        "stamps",
     },
     {"checks", "safety"},
     {"config"},

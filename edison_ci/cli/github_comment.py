@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from edison_ci import stamps
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import project_at
 from edison_ci.cli.reporting import report_on
@@ -53,7 +54,7 @@ class Request(NamedTuple):
 
     body: str | None
     report: Report | None
-    state: sticky.State
+    state: stamps.State
     verdict: str | None
     key: str
     number: int | None = None
@@ -93,8 +94,8 @@ class Shown(NamedTuple):
 @click.option(
     "--state",
     "progress",
-    type=click.Choice([state.value for state in sticky.State]),
-    default=sticky.State.FINAL.value,
+    type=click.Choice([state.value for state in stamps.State]),
+    default=stamps.State.FINAL.value,
     show_default=True,
     help="How far the run has come.",
 )
@@ -146,7 +147,7 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
     if state.offline:
         raise UsageError("--offline forbids to reach GitHub", hint="run without --offline")
     site = _site(state)
-    request = _request(state, sticky.State(progress), given)
+    request = _request(state, stamps.State(progress), given)
     event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
     if request.number is None and event is None:
         raise UsageError("no pull request is named", hint="name one: --pr NUMBER")
@@ -168,7 +169,7 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
 # --- what to say ----------------------------------------------------------------------------------
 
 
-def _request(state: State, progress: sticky.State, given: Mapping[str, Any]) -> Request:
+def _request(state: State, progress: stamps.State, given: Mapping[str, Any]) -> Request:
     file, wanted, verdict = given["body_file"], given["wanted"], given["verdict"]
     body = report = None
     if sum(map(bool, (wanted, file, given["handed_in"]))) > 1:
@@ -190,23 +191,23 @@ def _request(state: State, progress: sticky.State, given: Mapping[str, Any]) -> 
     return Request(body, report, progress, verdict, given["key"], given["pr"])
 
 
-def _report(state: State, progress: sticky.State, wanted: tuple[str, ...]) -> Report | None:
+def _report(state: State, progress: stamps.State, wanted: tuple[str, ...]) -> Report | None:
     try:
         project = project_at(state)
         if not wanted and not (project.root / project.file.results).exists():
-            if progress is sticky.State.RUNNING:
+            if progress is stamps.State.RUNNING:
                 return Report()
-            if progress is sticky.State.CANCELLED:
+            if progress is stamps.State.CANCELLED:
                 return None
         return report_on(project, wanted)
     except ProjectNotFound:
-        if progress in {sticky.State.RUNNING, sticky.State.CANCELLED}:
+        if progress in {stamps.State.RUNNING, stamps.State.CANCELLED}:
             return None
         raise UsageError(
             "there is nothing to say", hint="run it in a project, or name a report: --body-file"
         ) from None
     except (ConfigError, StoreError) as error:
-        if progress is sticky.State.RUNNING:
+        if progress is stamps.State.RUNNING:
             return None
         return Report(failure=str(error))  # what a reader of the pull request has to know
 
@@ -237,15 +238,15 @@ def _text(address: Address, request: Request, origin: Origin) -> str:
         return comment_body(
             request.report, key=request.key, state=request.state.value, origin=origin
         )
-    stamp = sticky.Stamp(origin.head, request.state, origin.run_id, origin.attempt, request.verdict)
+    stamp = stamps.Stamp(origin.head, request.state, origin.run_id, origin.attempt, request.verdict)
     log_url = address.run_url(origin.run_id) if origin.run_id else None
     body = request.body or _default_body(request.state, origin.head, log_url)
     return sticky.Report(body, stamp, request.key).text
 
 
-def _default_body(state: sticky.State, head_sha: str, log_url: str | None) -> str:
+def _default_body(state: stamps.State, head_sha: str, log_url: str | None) -> str:
     log = f" [Log]({log_url})" if log_url else ""
-    if state is sticky.State.RUNNING:
+    if state is stamps.State.RUNNING:
         return f"**edison** is evaluating {head_sha[:8]}.{log}"
     return f"**edison** was cancelled while it evaluated {head_sha[:8]}. Nothing was decided.{log}"
 

@@ -13,7 +13,6 @@ from edison_ci.cli.reading import results_of
 from edison_ci.cli.reporting import Asked, changed_in, run_as_seen, sources_of
 from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import EdisonError, StoreError, UsageError
-from edison_ci.forge.sticky import State as Stage
 from edison_ci.frozen import dataclass
 from edison_ci.report.annotations import Annotation, annotated, annotation_commands
 from edison_ci.report.markdown import job_summary
@@ -21,6 +20,7 @@ from edison_ci.report.summary import report_of
 from edison_ci.report.view import Report
 from edison_ci.report.workflow import outputs
 from edison_ci.report.writing import Sources
+from edison_ci.stamps import State as Stage
 from edison_ci.store.copies import copy_whole
 
 if TYPE_CHECKING:

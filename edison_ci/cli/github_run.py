@@ -36,13 +36,13 @@ from edison_ci.forge.address import address_from
 from edison_ci.forge.changed import base_of
 from edison_ci.forge.events import Event, Situation, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author
-from edison_ci.forge.sticky import State as Stage
 from edison_ci.frozen import dataclass
 from edison_ci.harmless import in_actions
 from edison_ci.operate.site import Site
 from edison_ci.report.view import Report
 from edison_ci.report.writing import Sources
 from edison_ci.repository import Repository
+from edison_ci.stamps import State as Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

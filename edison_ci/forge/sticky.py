@@ -8,60 +8,22 @@ states of one run go forward only: running, partial, then final or cancelled.
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped
 from edison_ci.frozen import dataclass
+from edison_ci.stamps import hidden_lines, marker_of, stamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.contracts import Forge
     from edison_ci.hosted import Comment
+    from edison_ci.stamps import Stamp
 
 _ROUNDS = 3
-_KEY = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_MARKER = re.compile(rf"<!-- edison-ci:report:v1 key={_KEY.pattern} -->")
-_DATA = re.compile(r"<!-- edison-ci:data (\{.*\}) -->")
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
-
-class State(StrEnum):
-    """How far the run had come."""
-
-    RUNNING = "running"
-    PARTIAL = "partial"
-    FINAL = "final"
-    CANCELLED = "cancelled"
-
-    @property
-    def rank(self) -> int:
-        """Later states of one run are higher; a finished run cannot be cancelled any more."""
-        return {"running": 0, "partial": 1, "cancelled": 2, "final": 3}[self.value]
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What we need to know about a report when we meet it again."""
-
-    head_sha: str
-    """The commit that was evaluated."""
-    state: State = State.FINAL
-    run_id: int = 0
-    """The workflow run; 0 for a report that a person sent, which anything may replace."""
-    attempt: int = 1
-    verdict: str | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """Later reports are higher: ids of runs grow, and so do attempts to run them again."""
-        return self.run_id, self.attempt, self.state.rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +37,9 @@ class Report:
     """Where a reader finds what did not fit."""
 
     @property
-    def marker(self) -> str:
-        """The first line, by which the comment is found again."""
-        if not _KEY.fullmatch(self.key):
-            raise UsageError(
-                f"{self.key!r} cannot be the key of a comment",
-                hint="use letters, digits, '-', '_' and '.'",
-            )
-        return f"<!-- edison-ci:report:v1 key={self.key} -->"
-
-    @property
     def text(self) -> str:
         """The comment as it is sent, within what GitHub takes."""
-        head = f"{self.marker}\n{_data_line(self.stamp)}\n"
+        head = hidden_lines(self.key, self.stamp)
         return head + capped(self.body, MAX_BODY_CHARS - len(head), elsewhere=self.elsewhere)
 
 
@@ -145,8 +97,8 @@ class _Written:
 
     @classmethod
     def read(cls, text: str) -> _Written:
-        stamp, first = stamp_of(text), _first_line(text)
-        if stamp is None or not _MARKER.fullmatch(first):
+        stamp, first = stamp_of(text), marker_of(text)
+        if stamp is None or first is None:
             raise UsageError(
                 "a comment must start with its marker and its data", hint="make it with Report"
             )
@@ -176,7 +128,7 @@ async def _ours(forge: Forge, number: int, report: _Written) -> list[Comment]:
     return [
         comment
         for comment in comments
-        if _first_line(comment.body) == report.marker and forge.is_ours(comment)
+        if marker_of(comment.body) == report.marker and forge.is_ours(comment)
     ]
 
 
@@ -219,61 +171,9 @@ async def _is_later(forge: Forge, number: int, comment: Comment, report: _Writte
     return (await forge.pull_request(number)).head_sha != report.stamp.head_sha
 
 
-# --- lines that nobody sees -----------------------------------------------------------------------
-
-
-def stamp_of(body: str) -> Stamp | None:
-    """Return the data in the second line of a comment; None if it cannot be understood."""
-    lines = body.split("\n", 2)
-    found = _DATA.fullmatch(lines[1].strip()) if len(lines) > 1 else None
-    if found is None:
-        return None
-    try:
-        data = json.loads(found[1])
-        state = State(data["state"])
-        head_sha, run_id, attempt = data["head"], data["run_id"], data["attempt"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    numbers = all(type(number) is int and 0 <= number < 2**63 for number in (run_id, attempt))
-    if not numbers or not isinstance(head_sha, str) or not _SHA.fullmatch(head_sha):
-        return None
-    verdict, counts = data.get("verdict"), data.get("counts")
-    return Stamp(
-        head_sha,
-        state,
-        run_id,
-        attempt,
-        verdict if isinstance(verdict, str) else None,
-        _whole_numbers(counts),
-    )
-
-
-def _whole_numbers(counts: Any) -> dict[str, int]:
-    listed = counts.items() if isinstance(counts, dict) else ()
-    return {str(name): count for name, count in listed if type(count) is int}
-
-
-def _data_line(stamp: Stamp) -> str:
-    data = {
-        "run_id": stamp.run_id,
-        "attempt": stamp.attempt,
-        "head": stamp.head_sha,
-        "state": str(stamp.state),
-        "verdict": stamp.verdict,
-        "counts": dict(stamp.counts),
-    }
-    # A comment in HTML ends at the first "-->"; JSON can write both characters otherwise.
-    text = json.dumps(data).replace("--", "-\\u002d").replace(">", "\\u003e")
-    return f"<!-- edison-ci:data {text.replace('<', chr(92) + 'u003c')} -->"
-
-
 def _order(body: str) -> tuple[int, int, int]:
     stamp = stamp_of(body)
     return stamp.order if stamp else (-1, 0, 0)
-
-
-def _first_line(body: str) -> str:
-    return body.split("\n", 1)[0].rstrip("\r")
 
 
 def _same(one: str, two: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.sticky import State, stamp_of
+from edison_ci.stamps import State, stamp_of
 from tests.conftest import Folder
 from tests.e2e.acting import (
     BAD,
@@ -32,7 +32,7 @@ from tests.loopback.server import LoopbackServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.sticky import Stamp
+    from edison_ci.stamps import Stamp
 
 ACTION = """\
 name: action

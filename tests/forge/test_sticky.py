@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import length
 from edison_ci.forge.github import Author, GitHub
-from edison_ci.forge.sticky import Outcome, Report, Stamp, State, post, stamp_of
+from edison_ci.forge.sticky import Outcome, Report, post
+from edison_ci.stamps import Stamp, State, marker, stamp_of
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
 
@@ -196,7 +197,7 @@ async def test_a_forged_run_number_cannot_keep_the_report_of_the_current_head_aw
     ],
 )
 async def test_a_damaged_comment_is_repaired(fake: FakeGitHub, github: GitHub, line: str) -> None:
-    fake.state.add_comment(1, f"{report().marker}\n{line}\nhalf", BOT)
+    fake.state.add_comment(1, f"{marker(report().key)}\n{line}\nhalf", BOT)
     async with github:
         posted = await post(github, 1, report("whole").text)
     assert posted.outcome is Outcome.UPDATED
@@ -308,7 +309,13 @@ def test_the_data_line_keeps_what_it_is_given_and_ends_where_it_should(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "text", "text\n" + report().text, report().marker, f"{report().marker}\n<!-- x -->\ntext"],
+    [
+        "",
+        "text",
+        "text\n" + report().text,
+        marker(report().key),
+        f"{marker(report().key)}\n<!-- x -->\ntext",
+    ],
 )
 async def test_a_text_without_its_first_lines_is_not_sent(
     fake: FakeGitHub, github: GitHub, text: str

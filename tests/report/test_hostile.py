@@ -16,7 +16,7 @@ from edison_ci.errors import UsageError
 from edison_ci.harmless import lines
 from edison_ci.report.annotations import annotated, annotation_commands
 from edison_ci.report.cases import CaseResult, Draw, Graded
-from edison_ci.report.comment import comment_body, machine_data, marker
+from edison_ci.report.comment import comment_body
 from edison_ci.report.document import document_text
 from edison_ci.report.junit import junit, legal
 from edison_ci.report.layout import Limit, Section, Table, fitted
@@ -24,6 +24,7 @@ from edison_ci.report.markdown import job_summary, markdown
 from edison_ci.report.safe_markdown import code, prose, row
 from edison_ci.report.sarif import sarif
 from edison_ci.report.workflow import outputs, unheard
+from edison_ci.stamps import data_of, marker
 from tests.report.conftest import poisoned
 from tests.report.page import HIDDEN, assert_harmless, page
 from tests.report.runner import Runner, parse, read_outputs
@@ -144,7 +145,7 @@ def test_any_name_is_only_shown(poison: Poison, text: str) -> None:
     found = assert_harmless(written)
     assert found.elements.count("td") == cells(poison("plain"))
     assert written.startswith(marker("edison") + "\n")
-    assert machine_data(written) is not None
+    assert data_of(written) is not None
     assert len(found.comments) == 2, "the marker and the data, and nothing hidden by others"
 
 
@@ -314,7 +315,7 @@ def test_every_format_says_the_same_verdict(failing: Report) -> None:
     verdict = failing.verdict
     assert verdict == "fail"
     assert markdown(failing).startswith(f"## ❌ edison: {verdict}\n")
-    data = machine_data(comment_body(failing))
+    data = data_of(comment_body(failing))
     assert data is not None
     assert data["verdict"] == verdict
     told = json.loads(document_text(failing))

@@ -14,11 +14,10 @@ from edison_ci.report.comment import (
     MOST_CHARACTERS,
     Origin,
     comment_body,
-    machine_data,
-    marker,
 )
 from edison_ci.report.markdown import MOST_BYTES, job_summary, markdown
 from edison_ci.report.view import Report
+from edison_ci.stamps import data_of, marker
 from tests.report.conftest import GOLDEN, Half, Plot, Shelf
 from tests.report.page import page
 
@@ -90,7 +89,7 @@ def test_the_comment_starts_with_its_marker_and_its_data(failing: Report) -> Non
     first, second, *_ = comment_body(failing, key="nightly.eval_1", origin=ORIGIN).split("\n")
     assert first == marker("nightly.eval_1") == "<!-- edison-ci:report:v1 key=nightly.eval_1 -->"
     assert second.startswith("<!-- edison-ci:data ")
-    data = machine_data(comment_body(failing, origin=ORIGIN))
+    data = data_of(comment_body(failing, origin=ORIGIN))
     assert data is not None
     assert data["verdict"] == failing.verdict
     assert (data["head"], data["run_id"], data["attempt"]) == ("89abcdef" * 5, 77, 2)
@@ -110,7 +109,7 @@ def test_a_key_that_could_forge_a_marker_is_refused(key: str) -> None:
     ["", "one line", "a\n<!-- edison-ci:data [] -->", "a\n<!-- edison-ci:data {x -->", "a\nb\nc"],
 )
 def test_a_comment_without_data_has_none(body: str) -> None:
-    assert machine_data(body) is None
+    assert data_of(body) is None
 
 
 def test_data_cannot_end_its_comment(failing: Report) -> None:
@@ -122,7 +121,7 @@ def test_data_cannot_end_its_comment(failing: Report) -> None:
     assert hidden.count("-->") == hidden.count("<!--") == 1
     inside = hidden.removeprefix("<!-- edison-ci:data ").removesuffix(" -->")
     assert not {"<", ">", "--"} & {*inside, *(a + b for a, b in itertools.pairwise(inside))}
-    data = machine_data(body)
+    data = data_of(body)
     assert data is not None
     assert data["head"] == "--><img src=x>"
 
