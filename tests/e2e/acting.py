@@ -1,7 +1,9 @@
 """A repository, a forge and a model on this machine, and `act` to run workflows with them.
 
-`act` runs on the host, without containers. It replaces `actions/checkout` by a copy of the working
-tree, so the working tree is what GitHub would check out: the commit that merges a pull request.
+`act` runs on the host, without containers. Actions that talk to services of GitHub are replaced by
+stand-ins. That of `actions/checkout` fetches from a bare repository, as deep as the workflow asks
+for; by default it takes the commit of the working tree, which is the one that GitHub would name: of
+a pull request, the commit that merges it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,20 @@ if TYPE_CHECKING:
     from tests.loopback.server import LoopbackServer
 
 ACTION = "edison-ci/edison-ci@" + "1" * 40
+_CHECKOUT = """
+git init --quiet "$GITHUB_WORKSPACE/$INPUT"
+cd "$GITHUB_WORKSPACE/$INPUT"
+git remote add origin "$ORIGIN"
+if [ "$DEPTH" = 0 ]; then
+  git fetch --quiet origin '+refs/heads/*:refs/remotes/origin/*'
+  git fetch --quiet origin "${REF:-$GITHUB_SHA}"
+else
+  git fetch --quiet --depth="${DEPTH:-1}" origin "${REF:-$GITHUB_SHA}"
+fi
+git checkout --quiet --detach FETCH_HEAD
+"""
 STAND_INS = {
+    "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1": {"": _CHECKOUT},
     "actions/cache@27d5ce7f107fe9357f9df03efb73ab90386fccae": {
         "restore": 'for f in "$KEPT"/cache/*/results.db; do '
         'if [ -e "$f" ]; then mkdir -p "$(dirname "$INPUT")" && cp "$f" "$INPUT"; fi; done',
@@ -43,7 +58,8 @@ _STAND_IN = """\
 name: stand-in
 description: Keeps files in a folder instead of sending them to GitHub.
 inputs:
-  {{path: {{}}, key: {{}}, restore-keys: {{}}, name: {{}}, run-id: {{}}, github-token: {{}}}}
+  {{path: {{}}, key: {{}}, restore-keys: {{}}, name: {{}}, run-id: {{}}, github-token: {{}},
+    ref: {{}}, fetch-depth: {{}}, persist-credentials: {{}}}}
 runs:
   using: composite
   steps:
@@ -52,6 +68,8 @@ runs:
         INPUT: ${{{{ inputs.path }}}}
         KEY: ${{{{ inputs.key }}}}
         NAME: ${{{{ inputs.name }}}}
+        REF: ${{{{ inputs.ref }}}}
+        DEPTH: ${{{{ inputs.fetch-depth }}}}
       run: {command}
 """
 KEY = "sk-canary-of-the-model-0123456789abcdef"
@@ -152,6 +170,7 @@ class Bench:
         self.head = self.commit("change")
         git("checkout", "--quiet", "--detach", "main")
         git("merge", "--quiet", "--no-ff", "--message", "merge", "topic")
+        git("branch", "--force", "merged", "HEAD")
         self.github.state.pulls[1].head_sha = self.head
 
     def propose_prompt(self, text: str) -> None:
@@ -181,19 +200,32 @@ class Bench:
             "GITHUB_SERVER_URL": self.github.url,
             "EDISON_ENVIRONMENT": str(ROOT / ".tools" / "smoke"),
             "KEPT": str(self.scratch / "kept"),
+            "ORIGIN": self._origin().as_uri(),
             **self.environment,
         }
         return [
             *(str(Path(sys.executable).parent / "act"), event, "--eventpath", str(file)),
             *("--platform", "ubuntu-latest=-self-hosted", "--no-cache-server", "--pull=false"),
             *("--action-cache-path", str(self.scratch / "act"), "--action-offline-mode"),
-            *("--workflows", f".github/workflows/{workflow}"),
+            *("--workflows", f".github/workflows/{workflow}", "--no-skip-checkout"),
             "--insecure-secrets",  # we are to keep them out of the log, not act
             *_pairs("--local-repository", self._repositories()),
             *_pairs("--secret", self.secrets),
             *_pairs("--env", given),
             *more,
         ]
+
+    def _origin(self) -> Path:
+        """Push everything, as GitHub would have it, to a repository that can be fetched from."""
+        origin, git = self.scratch / "origin.git", self.repository.git
+        if not origin.exists():
+            git("init", "--quiet", "--bare", str(origin))
+            git("-C", str(origin), "config", "uploadpack.allowAnySHA1InWant", "true")
+        refs = ["+refs/heads/*:refs/heads/*", "+HEAD:refs/jobs/commit"]
+        if git("branch", "--list", "merged"):
+            refs.append("+merged:refs/pull/1/merge")
+        git("push", "--quiet", origin.as_uri(), *refs)
+        return origin
 
     def _repositories(self) -> dict[str, str]:
         """Return where the actions of others are found."""

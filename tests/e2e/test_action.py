@@ -18,6 +18,7 @@ from tests.e2e.acting import (
     CASES,
     GOOD,
     KEY,
+    PROMPT,
     Bench,
     Done,
     lay_out_action,
@@ -26,6 +27,7 @@ from tests.e2e.acting import (
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.forge.fake_state import Grant
+from tests.forge.mirror import seed
 from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
 
@@ -42,6 +44,7 @@ jobs:
     runs-on: ubuntu-latest
     steps:
       - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1
+        with: {fetch-depth: 2, persist-credentials: false}
       - id: edison
         uses: edison-ci/edison-ci@1111111111111111111111111111111111111111
         with: {budget-usd: "1"}
@@ -193,6 +196,47 @@ def test_dependabot_is_treated_like_a_fork(bench: Bench) -> None:
     assert (done.code, done.outputs["verdict"]) == (0, "inconclusive"), done.log
     assert (bench.model.requests, bench.comments) == ([], [])
     assert "a change by Dependabot" in done.report["undecided"]
+    bench.assert_no_secret(done)
+
+
+def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench: Bench) -> None:
+    stranger = "http://127.0.0.1:9"
+    trusted = bench.repository.read(".edison/trust.yaml")
+    theirs = trusted.replace("hosts: [", f"hosts: ['{stranger}', ")
+    planted = {".github/edison/install.sh": "echo PWNED; exit 1\n", ".edison/trust.yaml": theirs}
+    bench.propose(**planted, **{"prompts/hello.md": PROMPT.format(text=BAD)})
+    bench.repository.git("checkout", "--quiet", "--detach", "main")
+    started = {"inputs": {"pull-request": "1"}, "ref": "refs/heads/main"}
+    done = bench.act("edison-by-hand.yml", "workflow_dispatch", started)
+    assert (done.code, done.outputs["verdict"]) == (1, "fail"), done.log
+    assert (done.outputs["delta"], "PWNED" in done.log) == ("-1.0000", False)
+    assert (len(bench.model.requests), bench.comments) == (2 * CASES, [])
+    bench.assert_no_secret(done)
+
+    models = bench.repository.read("models.yaml")
+    elsewhere = models.replace(bench.model.openai_url, f"{stranger}/v1")
+    bench.propose(**{"models.yaml": elsewhere, ".edison/trust.yaml": theirs})
+    bench.repository.git("checkout", "--quiet", "--detach", "main")
+    done = bench.act("edison-by-hand.yml", "workflow_dispatch", started)
+    assert (done.code, done.outputs["verdict"]) == (1, "error"), done.log
+    assert "would send OPENAI_API_KEY to" in done.log
+    bench.assert_no_secret(done)
+
+
+def test_a_refinement_becomes_a_pull_request(bench: Bench) -> None:
+    repository = bench.repository
+    for name in ("edison.yaml", "models.yaml", "prompts", "experiments", "datasets"):
+        repository.git("rm", "--quiet", "-r", name)
+    assert repository.edison("init", "--template", "customer-support").code == 0
+    bench.commit("another project")
+    seed(bench.github, repository)
+    started = {"inputs": {"experiment": "support-reply"}, "ref": "refs/heads/main"}
+    done = bench.act("edison-refine.yml", "workflow_dispatch", started)
+    assert done.code == 0, done.log
+    (pull,) = [pull for pull in bench.github.state.pulls.values() if pull.number != 1]
+    assert pull.head == "edison/refine/support-reply-1"
+    prompt = bench.github.state.file_at(pull.head, "prompts/support-reply.md").decode()
+    assert prompt != repository.read("prompts/support-reply.md")
     bench.assert_no_secret(done)
 
 
