@@ -30,6 +30,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.run import Order, chosen_of, evaluated, most_important, shown
 from edison_ci.cli.terminal import ODD, Ink, Terminal
 from edison_ci.cli.tools import require
+from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import EdisonError, ExitCode, ForgeError, UsageError
 from edison_ci.forge.address import address_from
@@ -180,6 +181,7 @@ class _Job:
         chosen = chosen_of(self.state, self.terminal, project, self.names, base)
         if not chosen:
             return outcome_of(self.terminal, project, (), self.place)
+        on_terms_of_base(project)  # refuses results that came along, before any are read or written
         self.say(Stage.RUNNING, Report(), _RUNNING_S)
         self.place.take_up(self.terminal, project)
         return self._evaluated(event, mode, base, chosen)

@@ -423,6 +423,22 @@ def test_a_pull_request_cannot_bring_answers_along(job: Job, edison: Edison, how
     assert len(job.bench.model.requests) == CASES
 
 
+def test_a_pull_request_cannot_lead_results_out_of_the_repository(job: Job, edison: Edison) -> None:
+    repository, outside = job.bench.repository, job.bench.scratch / "outside"
+    assert edison(repository, "run").code == 0
+    left = job.bench.scratch / "temp/edison/results.db"
+    left.parent.mkdir(parents=True)
+    shutil.move(repository.path / ".edison/results.db", left)
+    outside.mkdir()
+    (repository.path / "out").symlink_to(outside)
+    led = "version: 1\nproject: greetings\nresults: out/results.db\n"
+    job.bench.propose(**{"edison.yaml": led, "prompts/hello.md": PROMPT.format(text=BAD)})
+    done = job.pull_request()
+    assert done.code == 2, done.all
+    assert "out is committed" in done.err
+    assert not (outside / "results.db").exists()
+
+
 def test_the_results_of_a_private_project_are_not_handed_on(job: Job) -> None:
     private = "version: 1\nproject: greetings\nsettings: {private: true}\n"
     job.bench.propose(**{"edison.yaml": private, "prompts/hello.md": PROMPT.format(text=BAD)})
