@@ -125,9 +125,10 @@ def _announce(asking: Asking, subject: Subject, candidates: int) -> None:
     training = loop.cases - loop.holdout
     if not training:
         raise UsageError("every case is held out", hint="lower split.holdout of the experiment")
+    head = bare_plan(project, experiment, of="head").loads
     loads = [
-        *bare_plan(project, experiment, of="base").loads,
-        *_times(bare_plan(project, experiment, of="head").loads, Span(candidates, candidates)),
+        *(load for load in head if load.phase != "pairwise"),  # the prompt as it is
+        *_times(head, Span(candidates, candidates)),
         *_times(
             [load for load in loop.loads if load.phase == "refine"],
             Span(candidates, candidates * (1 + RE_ASKS)).times(1 / subject.limits.candidates),

@@ -24,8 +24,8 @@ _COLORS = {
     Status.REJECTED: BAD,
 }
 _LISTED = 10
-_LINES = 60
-"""Lines of a diff that was refused that are shown; nobody promises that it is short."""
+_LINES, _WIDTH = 60, 500
+"""Lines of a diff and their length; nobody promises that one that was refused is short."""
 
 
 def show_suggestion(terminal: Terminal, one: Suggestion) -> None:
@@ -61,7 +61,8 @@ def show_heading(terminal: Terminal, one: Suggestion) -> None:
 def show_diff(terminal: Terminal, diff: str, *, most: int) -> None:
     """Print a diff in colour, its first lines if it is long."""
     lines = diff.removesuffix("\n").split("\n")
-    for line in lines[:most]:
+    for whole in lines[:most]:
+        line = whole if len(whole) <= _WIDTH else f"{whole[:_WIDTH]}..."
         head = line.startswith(("---", "+++", "@@"))
         color = {"+": GOOD, "-": BAD}.get(line[:1]) if not head else ODD
         terminal.result("  ", Ink(line, color) if color is not None else line)

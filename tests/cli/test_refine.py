@@ -169,7 +169,7 @@ def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
 
 def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:
     project(folder)
-    evil = json.dumps({"note": "\x1b[2J\x07::error::boo\u202e", "diff": "\x1b]0;x\x07\n" * 99})
+    evil = json.dumps({"note": "\x1b[2J\x07::error::boo\u202e", "diff": "\x1b]0;x\x07" * 9_000})
     with LoopbackServer([rule(text=evil)]) as server:
         folder.write(
             "models.yaml",
@@ -182,3 +182,4 @@ def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> Non
     assert "REFUSED" in done.out
     assert not {"\x1b", "\x07", "\u202e"} & {*done.all}
     assert "Traceback" not in done.all
+    assert max(map(len, done.out.splitlines())) < 5_000, "a long line is cut"
