@@ -467,6 +467,30 @@ def test_lines_are_suggested_in_a_pull_request_that_changes_the_prompt(
     assert len(own.state.line_comments[1]) == 1
 
 
+def test_a_job_for_a_pull_request_suggests_lines_there(
+    edison: Edison, repo: Folder, job: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.git("switch", "--quiet", "--create", "topic")
+    repo.write(PATH, repo.read(PATH) + "Keep it short.\n")
+    repo.git("commit", "--quiet", "--all", "--message", "Short")
+    head = seed(job, repo, "topic")
+    repo.git("switch", "--quiet", "--detach")  # as a job has it
+    fields = {"title": "Short", "head": "topic", "base": "main"}
+    pull = job.state.open_pull(fields, Grant("ada", is_bot=False))
+    pull.files = [{"filename": PATH, "status": "modified", "patch": "@@ -5 +5,2 @@\n x\n+y"}]
+    pull.diff_lines = {PATH: {5, 6}}
+    side = {"sha": head, "ref": "topic", "repo": {"id": 1, "owner": {"login": "acme"}}}
+    event = {"pull_request": {"number": 1, "head": side, "base": side}}
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    monkeypatch.setenv(
+        "GITHUB_EVENT_PATH", str(repo.write(".edison/event.json", json.dumps(event)))
+    )
+    keep(repo, suggestion_for(repo))
+    found = proposed(edison, repo, "--open-pr")
+    assert (found["pull_request"], found["suggested_lines"], found["branch"]) == (1, 1, None)
+    assert len(job.state.line_comments[1]) == 1
+
+
 def test_lines_that_the_pull_request_does_not_show_become_a_pull_request_for_it(
     edison: Edison, repo: Folder, own: FakeGitHub
 ) -> None:
