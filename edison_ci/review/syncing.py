@@ -15,7 +15,7 @@ from edison_ci.forge.branches import merged_changes
 from edison_ci.operate.actors import Role
 from edison_ci.review.deciding import MAX_REASON_CHARS, overtaken
 from edison_ci.review.refined import is_result
-from edison_ci.store.suggestions import Status, Suggestion, list_suggestions
+from edison_ci.store.suggestions import MOVES, Status, Suggestion, list_suggestions
 
 if TYPE_CHECKING:
     from edison_ci.forge.api import Timing
@@ -50,27 +50,30 @@ async def sync(desk: Desk, *, timing: Timing | None = None) -> Synced:
     actor = desk.site.require(Role.REVIEWER, "review sync")
     watched = desk.read(lambda connection: list_suggestions(connection, statuses=_WATCHED))
     changed, problems, looked, git = [], [], 0, _ByGit(desk)
+    pulls: dict[int, PullRequest] = {}
     async with desk.github(timing) as github:
         for seen in watched:
             one = desk.find(seen.hash)  # what was applied just now may have overtaken it
             looked += 1
             try:
-                if github is None or one.pull_request is None:
+                number = one.pull_request
+                if github is None or number is None:
                     news = git.news(one)
                 else:
-                    news = await _news(desk, github, one, one.pull_request)
+                    if number not in pulls:
+                        pulls[number] = await github.pull_request(number)
+                    news = await _news(desk, github, one, pulls[number])
             except ForgeError as error:
                 if error.fault is not ForgeFault.NOT_FOUND:
                     raise
                 problems.append(f"suggestion {one.id}: {error.message}")
                 continue
-            if news is not None and news.status is not one.status:
+            if news is not None and _is_news(one, news):
                 changed.append(_noted(desk, actor, one, news))
     return Synced(changed, looked, problems)
 
 
-async def _news(desk: Desk, github: GitHub, one: Suggestion, number: int) -> _News | None:
-    pull = await github.pull_request(number)
+async def _news(desk: Desk, github: GitHub, one: Suggestion, pull: PullRequest) -> _News | None:
     if one.branch is None:
         return await _of_lines(desk, github, pull, one)
     if one.status is Status.SUPERSEDED and not await _is_there(desk, github, pull, one):
@@ -132,6 +135,12 @@ class _ByGit:
         if commit is not None and is_result(self._desk.project, one, data):
             return _News(Status.APPLIED, None, commit=commit)
         return None
+
+
+def _is_news(one: Suggestion, news: _News) -> bool:
+    """Whether it changes anything: what was decided here is undone by a merge, and by no less."""
+    merged = news.status is Status.APPLIED and one.status is Status.TRIED
+    return merged or news.status in MOVES[one.status]
 
 
 def _last(comments: list[Comment]) -> Comment | None:

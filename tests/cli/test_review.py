@@ -602,3 +602,97 @@ def test_the_same_text_by_another_way_counts_as_applied(edison: Edison, repo: Fo
     repo.git("commit", "--quiet", "--all", "--message", "By hand")
     assert edison(repo, "review", "sync").code == 0
     assert stored(repo, one).status is Status.APPLIED
+
+
+# --- lines in somebody's own pull request ---------------------------------------------------------
+
+
+@pytest.fixture
+def lines(repo: Folder, github: FakeGitHub) -> Suggestion:
+    """A suggestion whose lines were suggested in a person's pull request."""
+    repo.git("push", "--quiet", "origin", "main:topic")
+    fields = {"title": "Mine", "head": "topic", "base": "main"}
+    github.state.open_pull(fields, Grant("ada", is_bot=False))
+    return keep(repo, suggestion_for(repo, pull_request=1, pull_request_url="http://x/1"))
+
+
+def accept(repo: Folder, bare: Folder, github: FakeGitHub) -> None:
+    """Commit the suggested lines to the pull request, as its author would."""
+    repo.git("switch", "--quiet", "--create", "topic")
+    repo.write(PATH, repo.read(PATH) + ADDED)
+    repo.git("commit", "--quiet", "--all", "--message", "Apply suggestions")
+    repo.git("push", "--quiet", "origin", "topic")
+    repo.git("switch", "--quiet", "main")
+    github.state.pulls[1].head_sha = bare.git("rev-parse", "topic")
+
+
+def test_lines_that_were_accepted_are_approved_and_applied_with_the_merge(
+    edison: Edison, repo: Folder, bare: Folder, github: FakeGitHub, lines: Suggestion
+) -> None:
+    edison(repo, "review", "sync")
+    assert stored(repo, lines).status is Status.PROPOSED
+    accept(repo, bare, github)
+    edison(repo, "review", "sync")
+    assert (stored(repo, lines).status, stored(repo, lines).decided_by) == (Status.APPROVED, "ada")
+    github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
+    edison(repo, "review", "sync")
+    assert (stored(repo, lines).status, stored(repo, lines).decided_by) == (Status.APPLIED, "cleo")
+
+
+def test_a_merge_without_the_lines_is_a_rejection(
+    edison: Edison, repo: Folder, github: FakeGitHub, lines: Suggestion
+) -> None:
+    github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
+    edison(repo, "review", "sync")
+    kept = stored(repo, lines)
+    assert (kept.status, kept.reason) == (Status.REJECTED, "pull request 1 was merged without it")
+
+
+def test_deciding_about_lines_leaves_the_pull_request_to_its_author(
+    edison: Edison, repo: Folder, github: FakeGitHub, lines: Suggestion
+) -> None:
+    done = edison(repo, "review", "approve", lines.id)
+    assert (done.code, "accept them there" in done.err) == (0, True)
+    done = edison(repo, "review", "reject", lines.id, "--reason", "no")
+    assert (done.code, "stays open" in done.err) == (0, True)
+    assert (github.state.pulls[1].state, github.state.reviews) == ("open", {})
+    assert github.state.comments == {}
+
+
+def test_lines_that_were_rejected_and_accepted_all_the_same_count_when_merged(
+    edison: Edison, repo: Folder, bare: Folder, github: FakeGitHub, lines: Suggestion
+) -> None:
+    assert edison(repo, "review", "reject", lines.id, "--reason", "no").code == 0
+    accept(repo, bare, github)
+    assert edison(repo, "review", "sync").code == 0
+    assert stored(repo, lines).status is Status.REJECTED
+    github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
+    assert edison(repo, "review", "sync").code == 0
+    assert stored(repo, lines).status is Status.APPLIED
+
+
+def test_whatever_was_decided_where_syncing_ends_well(
+    edison: Edison, repo: Folder, github: FakeGitHub
+) -> None:
+    for name in ("open", "closed", "merged"):
+        repo.git("push", "--quiet", "origin", f"main:edison/refine/{name}")
+        fields = {"title": name, "head": f"edison/refine/{name}", "base": "main"}
+        github.state.open_pull(fields, Grant())
+    github.state.pulls[2].state = "closed"
+    github.state.merge(github.state.pulls[3], None, Grant("cleo", is_bot=False))
+    kept = []
+    for number, pull in github.state.pulls.items():
+        for status in Status:
+            for branch in (None, pull.head):
+                added = f"Be {status} {number} {branch is None}.\n"
+                told = {"status": status, "branch": branch, "pull_request": number}
+                kept.append(keep(repo, suggestion_for(repo, added, **told)))
+    assert edison(repo, "review", "sync").code == 0
+    assert len(github.sent("GET", "/pulls/1")) == 1
+    for one in kept:
+        now = stored(repo, one).status
+        over = one.status in {Status.REFUSED, Status.APPLIED}
+        if one.pull_request == 3 and one.branch is not None and not over:
+            assert now in {Status.APPLIED, Status.SUPERSEDED}, (one.status, now)
+        if over or (one.pull_request == 1 and one.status is not Status.REJECTED):
+            assert now in {one.status, Status.SUPERSEDED}, (one.status, now)
