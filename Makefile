@@ -98,6 +98,10 @@ docs: venv ## rewrite the generated parts of the documentation
 gallery: venv ## show every chart and component of the pages, with pictures where there is a Chromium
 	$(BIN)/python -m docs.gallery .tools/gallery --shots
 
+.PHONY: contact-sheet
+contact-sheet: venv browser ## take a picture of every page, light, dark and narrow, into .tools/pages
+	$(BIN)/python -m tests.contact_sheet
+
 .PHONY: docs-check
 docs-check: venv ## check that the generated parts of the documentation are current
 	$(if $(DOCS),$(BIN)/cog --check $(DOCS))

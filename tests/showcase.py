@@ -87,7 +87,7 @@ class Showcase:
             env=_environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         if done.returncode not in codes:

@@ -140,11 +140,11 @@ def started(project: Path, line: str, *options: str) -> Iterator[Server]:
             break
     address = json.loads(told)["url"].removesuffix("/-/edison")
     try:
-        with httpx.Client(base_url=address, timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=address, timeout=120, trust_env=False) as client:
             yield Server(address, line, client)
     finally:
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         process.stdout.close()
 
 

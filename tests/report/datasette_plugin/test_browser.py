@@ -63,6 +63,7 @@ async def watched(server: Server) -> AsyncIterator[Watched]:
             color_scheme=theme,  # type: ignore[arg-type]  # light or dark
             viewport={"width": WIDTHS[theme], "height": 900},
         )
+        context.set_default_timeout(120_000)
         yield Watched(server, await context.new_page())
         await browser.close()
 
@@ -127,7 +128,7 @@ async def test_filters_apply_at_once_and_addresses_stay_short(
     await page.goto(f"/-/edison/run/{stored.against}")
     await page.select_option("#tag", "hostile")
     await page.wait_for_url("**tag=hostile*")
-    assert page.url.endswith(f"/run/{stored.against}?tag=hostile&side=head")
+    assert page.url.endswith(f"/run/{stored.against}?tag=hostile")
     await page.check("#failed")
     await page.wait_for_url("**failed=1*")
     assert watched.wrong == []

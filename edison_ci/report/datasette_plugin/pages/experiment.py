@@ -36,7 +36,7 @@ def experiment(look: Look) -> Page:
             "objective": objective_of(newest.snapshot, name),
             "newest": newest,
             "last": last,
-            "before": _before(points),
+            "before": points[-2] if len(points) > 1 else None,
             "labels": last.run.labels if last else {},
             "models": sums_by_model(look.connection, last.run.id) if last else [],
             "trend": _trend(points) if len(points) > 1 else None,
@@ -57,12 +57,6 @@ def named(look: Look) -> str:
         hint = did_you_mean(wanted, known, label="experiments")
         raise UsageError(f"no run of an experiment {wanted!r} is stored", hint=hint)
     return wanted
-
-
-def _before(points: Sequence[Point]) -> Point | None:
-    """Return the run before the last one, if the two were measured alike."""
-    alike = len(points) > 1 and not points[-1].changed
-    return points[-2] if alike else None
 
 
 def _trend(points: Sequence[Point]) -> Drawing:
