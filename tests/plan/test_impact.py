@@ -7,6 +7,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from edison_ci import load_project
 from edison_ci.errors import ConfigError, UsageError
@@ -364,3 +366,33 @@ def test_every_experiment_whose_plan_hash_differs_is_affected(kitchen: Folder) -
         kitchen.git("clean", "--quiet", "--force", "-d")
     assert compared > ROUNDS / 3
     assert differing > ROUNDS / 5
+
+
+TREES = st.lists(st.sampled_from(POOL), max_size=4, unique_by=lambda change: change.name)
+
+
+@settings(
+    max_examples=6,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(before=TREES, after=TREES)
+def test_between_any_two_trees_no_changed_plan_is_missed(
+    kitchen: Folder, before: list[Change], after: list[Change]
+) -> None:
+    """Both sides are random: what one change hides at the base, another may bring back."""
+    kitchen.git("checkout", "--quiet", "--force", "--detach", "base")
+    found = []
+    for changes in (before, after):
+        kitchen.git("checkout", "--quiet", "base", "--", ".")
+        for change in changes:
+            change.apply(kitchen)
+        found.append(loadable(kitchen))
+        commit(kitchen)
+    old, new = found
+    if new is not None:
+        affected = set(impact(kitchen, "HEAD~1").affected)
+        different = {name for name in new if old is None or new[name] != old.get(name)}
+        assert different <= affected, kitchen.git("diff", "HEAD~1")
