@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,11 @@ _close_up = later("edison_ci.report.closeup:close_up")
 _find_browser = later("edison_ci.report.pdf:find_browser")
 _printed = later("edison_ci.report.pdf:printed")
 _write_bundle = later("edison_ci.operate.bundles:write_bundle")
+_extract = later("edison_ci.store.extracts:extract")
+_serving = later("edison_ci.report.datasette_plugin.serving:Serving")
+_static_pages = later("edison_ci.report.datasette_plugin.static_pages:static_pages")
+_refuse_folder = later("edison_ci.report.folders:refuse_folder")
+_write_folder = later("edison_ci.report.folders:write_folder")
 
 
 @click.command(cls=EdisonCommand)
@@ -71,22 +78,22 @@ _write_bundle = later("edison_ci.operate.bundles:write_bundle")
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write to this file, whole or not at all.",
+    help="Write to this file, whole or not at all; FOLDER/ for pages as a folder.",
 )
 @click.option(
     "--raw", is_flag=True, help="In CSV, leave texts that look like formulas as they are."
 )
 @click.pass_obj
-def report(state: State, wanted: str, kind: str | None, out: Path | None, raw: bool) -> None:
+def report(state: State, wanted: str, kind: str | None, out: str | None, raw: bool) -> None:
     """Write what a run found as a page, a table or a document.
 
     Everything is told from what is stored, and nothing is asked of any model. HTML is one file
-    with charts that needs no network; PDF is the same, printed by a Chromium. CSV and JSONL have a
-    line for each cell. These four have the texts of answers, unless the project is private. A
-    bundle has the run itself, with checksums, for `import bundle` elsewhere. JUnit, SARIF, Markdown
-    and JSON have ids and scores; only JUnit has reasons, which may quote a few words.
+    with charts that needs no network, or in FOLDER/ the pages of `edison serve`; PDF is the file,
+    printed by a Chromium. CSV and JSONL have a line for each cell. These four have the texts of
+    answers, unless the project is private. A bundle has the run itself, with checksums, for
+    `import bundle` elsewhere. JUnit, SARIF, Markdown and JSON have ids and scores; only JUnit has
+    reasons, which may quote a few words.
 
     RUN is an id, `latest` or the name of an experiment; a comparison on changed material is told
     with both its runs. Without --out the report goes to stdout. The exit code says whether the
@@ -95,6 +102,7 @@ def report(state: State, wanted: str, kind: str | None, out: Path | None, raw: b
     Examples:
       edison report
       edison report latest --out report.html
+      edison report latest --out public/
       edison report support-reply --format junit --out junit.xml
       edison report --format csv > cells.csv
       edison report latest --out run.zip
@@ -103,7 +111,8 @@ def report(state: State, wanted: str, kind: str | None, out: Path | None, raw: b
     terminal = Terminal(state)
     project = project_at(state)
     chosen = "json" if state.json and kind is None and out is None else kind or _kind_of(out)
-    writing = _Writing(terminal, project, chosen, out, raw)
+    file = None if out is None else Path(out)
+    writing = _Writing(terminal, project, chosen, file, raw, folder=(out or "").endswith("/"))
     writing.refuse()
     with results_of(project) as connection:
         found = report_of(connection, [run_as_seen(connection, project, wanted)])
@@ -119,12 +128,15 @@ class _Writing:
     kind: str
     out: Path | None
     raw: bool
+    folder: bool = False
 
     def refuse(self) -> None:
         """Refuse what cannot be done, before anything is read."""
         if self.raw and self.kind != "csv":
             raise UsageError("--raw is for CSV", hint="say --format csv, or leave --raw out")
-        if self.out is not None:
+        if self.folder:
+            self._refuse_folder()
+        elif self.out is not None:
             refuse_unwritable(self.out)
         if self.kind in _WITH_TEXTS:
             site = Site(self.project.root, self.project.file)
@@ -135,6 +147,16 @@ class _Writing:
         if self.kind == "pdf":
             _find_browser()
 
+    def _refuse_folder(self) -> None:
+        if self.kind != "html" or self.out is None:
+            raise UsageError("only HTML is a folder", hint="say --format html, or name a file")
+        if self.project.file.settings.private:
+            raise UsageError(
+                "this project is private, and pages show texts",
+                hint="write one file, which leaves them out: --out report.html",
+            )
+        _refuse_folder(self.out)
+
     def write(self, connection: sqlite3.Connection, found: Report) -> None:
         """Write the report where it was asked for."""
         sources = sources_of(connection, self.project, found)
@@ -144,6 +166,10 @@ class _Writing:
         if self.kind == "bundle":
             site = Site(self.project.root, self.project.file)
             _write_bundle(site, [view.run for view in found.runs], self.out)
+            self._tell(found)
+            return
+        if self.folder:
+            self._pages([view.run.id for view in found.runs])
             self._tell(found)
             return
         cells = Cells(connection, texts=not private)
@@ -163,6 +189,15 @@ class _Writing:
             return
         write_whole(self.out, text)
         self._tell(found)
+
+    def _pages(self, run_ids: list[str]) -> None:
+        """Write the pages of `edison serve` on a copy that has these runs alone."""
+        project = self.project
+        with tempfile.TemporaryDirectory(prefix="edison-pages-") as name:
+            copy = Path(name) / "results.db"
+            _extract(project.root / project.file.results, run_ids, copy)
+            serving = _serving(copy, project.root, project.file.project, "127.0.0.1", 0)
+            _write_folder(self.out, asyncio.run(_static_pages(serving)))
 
     def _long(self, found: Report, sources: Sources) -> None:
         lines = pieces(found, self.kind, sources)
@@ -196,5 +231,7 @@ class _Writing:
         self.terminal.note(f"wrote {self.out}")
 
 
-def _kind_of(out: Path | None) -> str:
-    return _ENDINGS.get(out.suffix, "md") if out is not None else "md"
+def _kind_of(out: str | None) -> str:
+    if out is None:
+        return "md"
+    return "html" if out.endswith("/") else _ENDINGS.get(Path(out).suffix, "md")

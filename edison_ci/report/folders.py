@@ -1,0 +1,53 @@
+"""How does a folder of pages get to its place, whole or not at all?"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MARK = ".edison-report"
+"""A file that says that we made the folder, and may replace it."""
+
+
+def refuse_folder(folder: Path) -> None:
+    """Refuse a folder that somebody else filled, or that cannot be made."""
+    if folder.is_dir():
+        if any(folder.iterdir()) and not (folder / MARK).is_file():
+            raise UsageError(
+                f"{folder} has files that are not of a report", hint="name a new folder"
+            )
+        return
+    if folder.exists() or not folder.absolute().parent.is_dir():
+        raise UsageError(f"no folder can be made at {folder}", hint="is there such a place?")
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder that takes the place of an older one of ours when all of it is there."""
+    try:
+        beside = folder.absolute().parent
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=beside))
+        try:
+            made.chmod(0o755)
+            for name, content in {MARK: b"", **files}.items():
+                (made / name).write_bytes(content)
+            if folder.is_dir():
+                older = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=beside))
+                folder.replace(older / "older")
+                made.replace(folder)
+                shutil.rmtree(older, ignore_errors=True)
+            else:
+                made.replace(folder)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be written: {error.strerror}", hint="write it elsewhere"
+        ) from None
