@@ -43,6 +43,7 @@ LAYERS = [
     {"refine"},
     {"report"},
     {"review"},
+    {"loop"},
     {"cli", "__main__", "__init__"},
 ]
 """Floors of the house, lowest first; docs/architecture.md is written from this list."""

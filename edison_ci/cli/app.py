@@ -65,6 +65,7 @@ COMMANDS = {
         "Improve", "propose:propose", "Put a suggestion on a branch, and open a pull request."
     ),
     "review": Entry("Improve", "review:review", "Decide about suggested changes of prompts."),
+    "loop": Entry("Improve", "loop:loop", "Run and refine until it gets no better."),
     "promote": Entry(
         "Improve", "promote:promote", "Mark the version of a prompt that is in production."
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,10 @@ import click
 
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import Display, dollars
+from edison_ci.cli.progress import dollars
+from edison_ci.cli.sessions import Seats
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.cli.tools import tools_for
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import UsageError
@@ -30,11 +29,10 @@ from edison_ci.refine.trying import Bench, Wallet
 from edison_ci.store.suggestions import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
-    from edison_ci.execute.orders import Tools
     from edison_ci.operate.actors import Actor
     from edison_ci.plan.estimate import Load
     from edison_ci.refine.candidate import Subject
@@ -67,28 +65,29 @@ def refine(state: State, /, experiment: str, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = on_terms_of_base(load_project(state.entered(find_root(state.folder))))
-    chosen = _experiment(project, experiment)
+    chosen = experiment_with_data(project, experiment)
     subject = subject_of(project, chosen, given["prompt"])
-    model = _refiner(project, chosen)
+    model = refining_model(project, chosen)
     site = Site(project.root, project.file)
     actor = site.require(Role.EDITOR, "refine", subject.experiment.id)
     candidates = given["candidates"] or subject.limits.candidates
     asking = Asking(terminal, yes=given["yes"])
     _announce(asking, subject, candidates)
-    table = _Table(state, asking, project)
+    seats = Seats(state, asking, project)
     budget = given["budget"]
     wallet = Wallet.of(subject, None if budget is None else round(budget * 1_000_000))
-    bench = Bench(subject, table.opened, wallet, allow_code=given["allow_code"])
+    bench = Bench(subject, seats.opened, wallet, allow_code=given["allow_code"])
     orders = Orders(
         candidates,
         force=given["force"],
         on_step=lambda line: terminal.note(f"  {line}"),
-        audit=lambda made: _audited(site, actor, subject, made),
+        audit=lambda made: audited(site, actor, subject, made),
     )
     _tell(terminal, subject, refine_prompt(bench, refiner_of(model), orders))
 
 
-def _experiment(project: Project, name: str) -> Experiment:
+def experiment_with_data(project: Project, name: str) -> Experiment:
+    """Return an experiment that has cases to learn from."""
     found = project.experiment(name)
     if not found.file.data:
         hint = "add a dataset: what is held out of it proves that a change helps"
@@ -96,7 +95,8 @@ def _experiment(project: Project, name: str) -> Experiment:
     return found
 
 
-def _refiner(project: Project, experiment: Experiment) -> Model:
+def refining_model(project: Project, experiment: Experiment) -> Model:
+    """Return the model that refines the prompts of an experiment."""
     name = experiment.file.refine.by or project.file.defaults.refiner
     if name is None:
         raise UsageError(
@@ -109,7 +109,8 @@ def _refiner(project: Project, experiment: Experiment) -> Model:
     return project.models[name]
 
 
-def _audited(site: Site, actor: Actor, subject: Subject, made: Sequence[Suggestion]) -> AuditEntry:
+def audited(site: Site, actor: Actor, subject: Subject, made: Sequence[Suggestion]) -> AuditEntry:
+    """Return the row of the audit that says who wanted suggestions."""
     after = [{"suggestion": one.id, "status": str(one.status)} for one in made]
     return site.entry(actor, "refine", f"{subject.experiment.id}/{subject.prompt.id}", after=after)
 
@@ -148,32 +149,6 @@ def _announce(asking: Asking, subject: Subject, candidates: int) -> None:
 
 def _times(loads: Sequence[Load], iterations: Span) -> list[Load]:
     return [dataclasses.replace(load, iterations=iterations) for load in loads]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Table:
-    """Gives each session its tools, and takes its progress off the screen in the end."""
-
-    state: State
-    asking: Asking
-    project: Project
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[Tools]:
-        """Yield what a session works with."""
-        state, plain = self.state, self.state.json or self.state.no_color
-        display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
-        tools = tools_for(state, self.project)
-        try:
-            yield dataclasses.replace(
-                tools,
-                on_plan=self.asking.refuse,
-                on_progress=display.progress,
-                on_alert=display.alert,
-                on_stop=display.stopping,
-            )
-        finally:
-            display.clear()
 
 
 # --- what came of it ------------------------------------------------------------------------------

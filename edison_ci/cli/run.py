@@ -31,6 +31,7 @@ from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
+from edison_ci.store.loops import TRIGGER
 from edison_ci.store.runs import TRIAL, find_run
 
 if TYPE_CHECKING:
@@ -244,6 +245,9 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
     if stored.trigger == "replay":
         hint = "start it again: edison run --replay FILE"
         raise UsageError(f"run {stored.id} answers from a recording", hint=hint)
+    if stored.trigger == TRIGGER:
+        hint = f"go on with: edison loop {stored.experiment}"
+        raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
     if stored.trigger == TRIAL:
         hint = f"go on with: edison refine {stored.experiment}"
         raise UsageError(f"run {stored.id} tries a suggestion", hint=hint)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from edison_ci.cli.against import Match
     from edison_ci.cli.asking import Asking
     from edison_ci.cli.options import State
-    from edison_ci.execute.orders import Ended, RunOptions
+    from edison_ci.config.load import Project
+    from edison_ci.execute.orders import Ended, RunOptions, Tools
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.store.ledger import Cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +62,32 @@ class Table:
         try:
             project = on_terms_of_base(match.project)
             yield Session(project, match.experiment, tools, against=match.against)
+        finally:
+            display.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Gives each session of refining its tools, and takes its progress off the screen again."""
+
+    state: State
+    asking: Asking
+    project: Project
+
+    @contextlib.contextmanager
+    def opened(self, loop: Cap | None = None) -> Iterator[Tools]:
+        """Yield what a session works with, perhaps within the budget of a loop."""
+        state, plain = self.state, self.state.json or self.state.no_color
+        display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
+        tools = tools_for(state, self.project)
+        try:
+            yield dataclasses.replace(
+                tools,
+                on_plan=self.asking.refuse,
+                on_progress=display.progress,
+                on_alert=display.alert,
+                on_stop=display.stopping,
+                loop=loop,
+            )
         finally:
             display.clear()

@@ -25,7 +25,8 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import is_alive
-from edison_ci.store.runs import Run, find_run, move_run, recent_runs, want
+from edison_ci.store.runs import Run, find_run, move_run, recent_runs
+from edison_ci.store.wishes import want
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:

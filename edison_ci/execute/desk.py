@@ -56,7 +56,6 @@ async def desk(
 ) -> AsyncIterator[Lanes]:
     """Yield lanes to every model, for calls that belong to no run."""
     run_id = f"{purpose}-{uuid.uuid4().hex[:12]}"
-    scopes = [f"run:{run_id}", *([f"experiment:{experiment.id}"] if experiment else []), "project"]
     path = project.root / project.file.results
 
     def now() -> str:
@@ -70,8 +69,8 @@ async def desk(
                 writer=writer,
                 run_id=run_id,
                 owner=owner.id,
-                scopes=tuple(scopes),
-                caps=caps_of(project, experiment, run_id, None),
+                scopes=tools.scopes(run_id, experiment),
+                caps=(*caps_of(project, experiment, run_id, None), *tools.caps),
                 now=now,
                 is_alive=owner.is_alive,
             )

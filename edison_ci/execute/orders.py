@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.runner import Grading, Progress
     from edison_ci.plan.looks import Look
     from edison_ci.plan.plan import Plan
+    from edison_ci.store.ledger import Cap
     from edison_ci.store.runs import Run
 
 
@@ -43,11 +44,20 @@ class RunOptions:
     wait: bool = False
     regrade: str | None = None
     """The run whose answers are graded again, instead of asking for answers."""
+    elsewhere: bool = False
+    """Whether the prompt is on a branch of ours, and not as it is in the working tree."""
+    refines: bool = False
+    """Whether it is an iteration of a loop, which refines what it measured."""
 
     @property
     def trial(self) -> bool:
         """Whether a suggestion is tried that is in no file."""
         return self.trigger == TRIAL
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether no commit that is checked out has what is measured."""
+        return self.trial or self.elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,18 @@ class Tools:
     """Hears that the run is asked to stop, and how many calls are finished first."""
     now: Callable[[], dt.datetime] = times.now
     clock: Clock = field(default_factory=Clock.real)
+    loop: Cap | None = None
+    """The budget of the loop that all calls are made for; its scope is `loop:ID`."""
+
+    def scopes(self, run_id: str, experiment: Experiment | None) -> tuple[str, ...]:
+        """Return what the calls of a run are booked on."""
+        named = () if experiment is None else (f"experiment:{experiment.id}",)
+        return (f"run:{run_id}", *named, "project", *(cap.scope for cap in self.caps))
+
+    @property
+    def caps(self) -> tuple[Cap, ...]:
+        """Limits beside those of the run, the experiment and the project."""
+        return () if self.loop is None else (self.loop,)
 
 
 def options_of(run: Run) -> RunOptions:

@@ -50,15 +50,9 @@ from edison_ci.providers.budgeting import Purse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim, spent
 from edison_ci.store.owners import Owner, only_one
-from edison_ci.store.runs import (
-    NewRun,
-    done_statuses,
-    find_run,
-    move_run,
-    start_run,
-    wanted,
-)
+from edison_ci.store.runs import NewRun, done_statuses, find_run, move_run, start_run
 from edison_ci.store.spending import reused_answers
+from edison_ci.store.wishes import wanted
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -218,8 +212,9 @@ class Session:
             owner=owner,
             base_ref=self._against.ref if self._against is not None else None,
             base_commit=self._against.commit if self._against is not None else None,
-            commit_id=None if options.trial else commit_of(self._project, self._experiment),
+            commit_id=None if options.nowhere else commit_of(self._project, self._experiment),
             shard=str(options.selection.shard) if options.selection.shard else None,
+            loop=self._tools.loop.scope.removeprefix("loop:") if self._tools.loop else None,
             now=self._now(),
         )
 
@@ -328,8 +323,8 @@ class Session:
             writer=held.writer,
             run_id=held.run_id,
             owner=held.owner.id,
-            scopes=(f"run:{held.run_id}", f"experiment:{experiment.id}", "project"),
-            caps=caps,
+            scopes=self._tools.scopes(held.run_id, experiment),
+            caps=(*caps, *self._tools.caps),
             now=self._now,
             is_alive=held.owner.is_alive,
         )
@@ -371,6 +366,8 @@ class Session:
                 change |= {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
                 change["verdict"] = verdict
                 change["reused"] = reused_answers(held.reader, held.run_id)
+            if step == "COMPLETED" and held.options.refines:
+                step = "REFINING"  # whoever runs the loop completes it
             await held.writer.write(move_run(held.run_id, step, self._now(), **change))
         await bulletin.end(status, progress)
         return Ended(held.run_id, status, code, progress, held.kept)

@@ -241,7 +241,7 @@ class Evidence:
 def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> Evidence:
     """Return what a trial of a change shows; the connection is for this alone."""
     run, subject = find_run(connection, run_id), change.subject
-    train, holdout = _parts(subject)
+    train, holdout = split_cases(subject)
     aside = aside_in(subject)
     parts = [_Part(connection, run, subject, aside | other) for other in (holdout, train)]
     shown = [part.shown() for part in parts]
@@ -262,7 +262,7 @@ def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> 
     )
 
 
-def _parts(subject: Subject) -> tuple[frozenset[str], frozenset[str]]:
+def split_cases(subject: Subject) -> tuple[frozenset[str], frozenset[str]]:
     """Return the ids of the training cases and of those that are held out."""
     split = split_of(subject.experiment)
     found: tuple[set[str], set[str]] = (set(), set())

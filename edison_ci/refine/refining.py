@@ -26,7 +26,7 @@ from edison_ci.providers.resilience import LaneClosed
 from edison_ci.refine.asking import Question, ask_for
 from edison_ci.refine.evidence import evidence_of
 from edison_ci.refine.guardrails import Background
-from edison_ci.refine.suggesting import Maker, Trial, history_of, keep
+from edison_ci.refine.suggesting import Keeping, Maker, Trial, history_of, keep
 from edison_ci.refine.trying import out_of_budget
 from edison_ci.refine.weaknesses import weaknesses
 from edison_ci.store.database import open_reader
@@ -34,6 +34,7 @@ from edison_ci.store.ledger import Cap
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from edison_ci.execute.lanes import Lanes
@@ -56,6 +57,8 @@ class Orders:
     """Hears what happens next."""
     audit: Callable[[Sequence[Suggestion]], AuditEntry] | None = None
     """Says who wanted these suggestions."""
+    on_kept: Callable[[sqlite3.Connection, Sequence[Suggestion]], None] = lambda *_: None
+    """Writes down what follows from them, in the transaction that stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ def refine(bench: Bench, refiner: Judge, orders: Orders) -> Refined:
         trials = _trials(bench, asked, orders)
         now = times.stamp(times.now())
         made = _made(Maker(question, simulated, now), asked, trials, orders)
-        stored = keep(bench.results, base.run_id, made, now=now, audit=orders.audit)
+        keeping = Keeping(base.run_id, now, orders.audit, orders.on_kept)
+        stored = keep(bench.results, made, keeping)
     spent = bench.wallet.spent_microusd
     return Refined(base.run_id, weakness, simulated, spent, stored, tuple(asked.failures))
 

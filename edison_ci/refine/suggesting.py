@@ -127,23 +127,28 @@ class Maker:
         )
 
 
-def keep(
-    path: Path,
-    run_id: str,
-    suggestions: Sequence[Suggestion],
-    *,
-    now: str,
-    audit: Callable[[Sequence[Suggestion]], AuditEntry] | None = None,
-) -> tuple[Suggestion, ...]:
+class Keeping(NamedTuple):
+    """What is written down together with suggestions."""
+
+    run_id: str
+    """The run whose watchers are told."""
+    now: str
+    audit: Callable[[Sequence[Suggestion]], AuditEntry] | None = None
+    also: Callable[[sqlite3.Connection, Sequence[Suggestion]], None] = lambda *_: None
+
+
+def keep(path: Path, suggestions: Sequence[Suggestion], told: Keeping) -> tuple[Suggestion, ...]:
     """Store suggestions together, tell those who watch the run, and return them as stored."""
     with changing(path) as connection:
+
         # The best comes first in the list and last into the table: it is the newest one there.
         last_first = {one.hash: one for one in reversed(suggestions)}.values()
         stored = tuple(reversed([_kept(connection, one) for one in last_first]))
-        told = {"suggestions": [{"id": one.id, "status": str(one.status)} for one in stored]}
-        add_event(connection, run_id, "refine:completed", told, now)
-        if audit is not None:
-            add_audit(connection, audit(stored))
+        named = {"suggestions": [{"id": one.id, "status": str(one.status)} for one in stored]}
+        add_event(connection, told.run_id, "refine:completed", named, told.now)
+        if told.audit is not None:
+            add_audit(connection, told.audit(stored))
+        told.also(connection, stored)
     return stored
 
 

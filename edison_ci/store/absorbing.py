@@ -233,8 +233,9 @@ class _Transfer:
             money = attempt["cost_microusd"]
             if answer["tokens_in"] is not None and answer["tokens_out"] is not None:
                 tokens = answer["tokens_in"] + answer["tokens_out"]
-        named = attempt["experiment"]
-        for scope in ("project", f"run:{run}", *([f"experiment:{named}"] if named else [])):
+        scopes = ["project", f"run:{run}"]
+        scopes += [f"{kind}:{attempt[kind]}" for kind in ("experiment", "loop") if attempt[kind]]
+        for scope in scopes:
             self.due[scope, attempt["sent_at"][:10], "microusd"] += money
             self.due[scope, attempt["sent_at"][:10], "tokens"] += tokens
 

@@ -86,7 +86,7 @@ def _references(connection: sqlite3.Connection) -> Found:
 # estimate while its fate is open. Tokens that the provider did not tell count as estimated.
 _COUNTED = """
 with counted as (
-  select substr(t.sent_at, 1, 10) as day, t.run_id,
+  select substr(t.sent_at, 1, 10) as day, t.run_id, t.loop,
     coalesce(t.experiment, r.experiment) as experiment,
     case t.state when 'settled' then t.cost_microusd when 'released' then 0
          else t.est_microusd end as microusd,
@@ -103,6 +103,9 @@ select 'run:' || run_id, day, sum(microusd), sum(tokens) from counted group by r
 union all
 select 'experiment:' || experiment, day, sum(microusd), sum(tokens)
 from counted where experiment is not null group by experiment, day
+union all
+select 'loop:' || loop, day, sum(microusd), sum(tokens)
+from counted where loop is not null group by loop, day
 """
 # Calls of no run (`try`, `assist`) may count for an experiment without saying for which.
 _LOOSE = f"""{_COUNTED}
@@ -130,7 +133,7 @@ def _wrong_totals(
     left = dict(loose)
     for scope, day in sorted(booked.keys() | due.keys()):
         kind = scope.partition(":")[0]
-        if kind not in ("project", "run", "experiment"):
+        if kind not in ("project", "run", "experiment", "loop"):
             continue  # a total of something we know nothing about
         has, should = booked.get((scope, day), (0, 0)), due.get((scope, day), (0, 0))
         over = (has[0] - should[0], has[1] - should[1])

@@ -61,8 +61,15 @@ class Booking:
     @property
     def experiment(self) -> str | None:
         """The experiment whose budget it counts against, if it counts against one."""
-        named = (s.removeprefix("experiment:") for s in self.scopes if s.startswith("experiment:"))
-        return next(named, None)
+        return self._named("experiment:")
+
+    @property
+    def loop(self) -> str | None:
+        """The loop whose budget it counts against, if it is made in one."""
+        return self._named("loop:")
+
+    def _named(self, kind: str) -> str | None:
+        return next((s.removeprefix(kind) for s in self.scopes if s.startswith(kind)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +261,14 @@ def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tu
 
 def _book(connection: sqlite3.Connection, booking: Booking) -> int:
     row = connection.execute(
-        "insert into attempt (address, run_id, experiment, model, phase, state, est_microusd, "
-        "est_tokens, owner, sent_at) values (?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?)",
+        "insert into attempt (address, run_id, experiment, loop, model, phase, state, "
+        "est_microusd, est_tokens, owner, sent_at) "
+        "values (?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?)",
         (
             booking.address,
             booking.run_id,
             booking.experiment,
+            booking.loop,
             booking.model,
             booking.phase,
             booking.est_microusd,

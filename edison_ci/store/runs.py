@@ -62,6 +62,8 @@ class NewRun:
     """HEAD, if no file of the experiment differs from it."""
     shard: str | None = None
     """I/N, if it is one of N parts."""
+    loop: str | None = None
+    """The loop that it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Run:
     finished_at: str | None
     commit_id: str | None = None
     shard: str | None = None
+    loop: str | None = None
 
     @property
     def moving(self) -> bool:
@@ -96,8 +99,11 @@ class Run:
         return self.status not in RESTING
 
     def as_seen(self, *, alive: bool) -> Run:
-        """Return the run as it really is: one whose process died is paused."""
-        if alive or not self.moving:
+        """Return the run as it really is: one whose process died is paused.
+
+        One that is reviewed waits for a person, not for a process.
+        """
+        if alive or not self.moving or self.status == "REVIEWING":
             return self
         return replace(self, status="PAUSED", stopped_by="killed")
 
@@ -165,7 +171,7 @@ class CellRow:
 _COLUMNS = (
     "id, experiment, trigger, status, verdict, plan_hash, snapshot, labels, cells_planned, "
     "complete, simulated, partial, stopped_by, reused, base_ref, base_commit, owner, created_at, "
-    "finished_at, commit_id, shard"
+    "finished_at, commit_id, shard, loop"
 )
 
 
@@ -176,7 +182,8 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
         connection.execute(
             "insert into run (id, experiment, trigger, status, plan_hash, snapshot, labels, "
             "cells_planned, simulated, partial, owner, base_ref, base_commit, commit_id, "
-            "shard, created_at) values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "shard, loop, created_at) "
+            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.experiment,
@@ -192,6 +199,7 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
                 run.base_commit,
                 run.commit_id,
                 run.shard,
+                run.loop,
                 run.now,
             ),
         )
@@ -273,21 +281,6 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
         write_opinions(connection, ((cell.id, said) for cell in cells for said in cell.opinions))
 
     return operation
-
-
-def want(run_id: str, what: str | None) -> Callable[[sqlite3.Connection], None]:
-    """Return the operation that asks the process at work on a run to pause or cancel it."""
-
-    def operation(connection: sqlite3.Connection) -> None:
-        connection.execute("update run set wanted = ? where id = ?", (what, run_id))
-
-    return operation
-
-
-def wanted(connection: sqlite3.Connection, run_id: str) -> str | None:
-    """Return what was asked of a run meanwhile."""
-    row = connection.execute("select wanted from run where id = ?", (run_id,)).fetchone()
-    return None if row is None else row[0]
 
 
 def find_run(connection: sqlite3.Connection, wanted: str) -> Run:

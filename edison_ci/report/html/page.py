@@ -39,8 +39,13 @@ class Shown(NamedTuple):
 
 def html_page(report: Report, runs: Sequence[Shown], *, unfolded: bool = False) -> str:
     """Return the whole file; `unfolded` for paper, where nothing opens."""
+    told_of = (run_page(*shown, unfolded=unfolded) for shown in runs)
+    return whole_page(_title(report), [*_opening(report), *told_of], _top(report))
+
+
+def whole_page(title: str, content: Sequence[Html | None], top: Html | None = None) -> str:
+    """Return a file that needs no other, with something on it."""
     style = stylesheet()
-    title = _title(report)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -50,10 +55,9 @@ def html_page(report: Report, runs: Sequence[Shown], *, unfolded: bool = False) 
         element("title", title),
         Html(f"<style>{style}</style>"),
     )
-    told_of = (run_page(*shown, unfolded=unfolded) for shown in runs)
-    main = element("main", *_opening(report), *told_of, class_="page", id="main")
+    main = element("main", *content, class_="page", id="main")
     told = "Made by edison from what is stored. Numbers in brackets are 95% intervals."
-    body = element("body", _top(report), main, element("footer", told, class_="footer"))
+    body = element("body", top, main, element("footer", told, class_="footer"))
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 

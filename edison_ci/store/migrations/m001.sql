@@ -20,6 +20,7 @@ create table run (                          -- one evaluation of one experiment
   base_commit   text,
   commit_id     text,                       -- HEAD, if no file of the experiment differed from it
   shard         text,                       -- I/N, if it is one of N parts: its gates do not decide
+  loop          text,                       -- the loop that it was for; null for none
   owner         text,                       -- the process that runs it
   wanted        text,                       -- pause or cancel, asked for by another process
   created_at    text not null,
@@ -133,6 +134,7 @@ create table attempt (                      -- one try at a call, booked before 
   address       text not null,              -- names the call
   run_id        text not null,              -- or what else it was for, such as try-...
   experiment    text,                       -- null: that of the run
+  loop          text,                       -- the loop that it was for; null for none
   model         text not null,
   phase         text not null,              -- generate, judge, ...
   -- reserved: on its way; released: not charged; unknown: perhaps charged, counted as estimated
@@ -148,6 +150,7 @@ create table attempt (                      -- one try at a call, booked before 
 ) strict;
 create index attempt_open on attempt (address) where state = 'reserved';
 create index attempt_by_run on attempt (run_id, state);
+create index attempt_by_loop on attempt (loop) where loop is not null;
 
 create table answer (                       -- append-only: nothing paid for is overwritten
   address       text not null,              -- sha256 of all that decides the answer
@@ -315,6 +318,41 @@ create table suggestion_comment (           -- what people said of a suggestion;
   made_at    text not null
 ) strict;
 create index suggestion_comment_by_suggestion on suggestion_comment (suggestion, id);
+
+create table loop (                         -- a prompt that is measured and refined again and again
+  id              text primary key,
+  experiment      text not null,
+  prompt          text not null,
+  path            text not null,            -- file of the prompt, from the project's root
+  mode            text not null check (mode in ('review', 'auto')), -- who takes suggestions
+  -- where it goes on: measuring, deciding, refining, reviewing, committing, confirming, reporting,
+  -- done; see Loops
+  point           text not null check (point in ('measuring', 'deciding', 'refining', 'reviewing',
+                    'committing', 'confirming', 'reporting', 'done')),
+  suggestion      text references suggestion (id), -- what waits for a decision, or for its commit
+  max_iterations  integer not null,
+  budget_microusd integer not null,         -- most that all of it may cost
+  branch          text,                     -- that it commits to; null where people decide
+  base_commit     text,                     -- what the branch starts from
+  stopped_by      text,                     -- the rule that ended it; null while it goes on
+  evidence        text not null default '{}', -- JSON: first against best; see Suggestions
+  simulated       integer not null default 0 check (simulated in (0, 1)),
+  started_at      text not null,
+  finished_at     text
+) strict;
+create index loop_by_experiment on loop (experiment, started_at);
+
+create table loop_iteration (               -- what a loop measured, one run after the other
+  loop       text not null references loop (id),
+  number     integer not null,              -- 1 is the prompt as it was at first
+  version    text not null,
+  text       text not null,                 -- of the prompt's file
+  run_id     text references run (id),      -- null until it is measured
+  score      real,                          -- mean over the training cases
+  cases      integer,                       -- training cases that have a score
+  suggestion text references suggestion (id), -- that made this version; null for none
+  primary key (loop, number)
+) strict, without rowid;
 
 -- Sums of finished runs, so that no page has to add up cells. Written again when a run ends again.
 

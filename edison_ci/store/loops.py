@@ -1,0 +1,203 @@
+"""Which loops were there, what did each measure, and where does one go on?
+
+A loop is at a point, and what it does there can be done again: whoever is stopped, killed or waits
+for a person goes on at the point that is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field, fields, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from edison_ci.errors import StoreError
+from edison_ci.frozen import dataclass
+from edison_ci.records import canonical_json
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+TRIGGER = "loop"
+"""Of the runs that measure an iteration."""
+
+
+class Point(StrEnum):
+    """Where a loop goes on."""
+
+    MEASURING = "measuring"
+    """The run of the iteration is to be started, or to be finished."""
+    DECIDING = "deciding"
+    """The iteration is measured: the stop rules are asked."""
+    REFINING = "refining"
+    """A better prompt is asked for and tried."""
+    REVIEWING = "reviewing"
+    """A suggestion waits for a person, or to be taken by itself."""
+    COMMITTING = "committing"
+    """The suggestion is to be put on the branch of the loop."""
+    CONFIRMING = "confirming"
+    """The best prompt meets the first one."""
+    REPORTING = "reporting"
+    """The final report is to be written."""
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A prompt that is measured and refined again and again."""
+
+    id: str
+    experiment: str
+    prompt: str
+    path: str
+    mode: Literal["review", "auto"]
+    point: Point
+    max_iterations: int
+    budget_microusd: int
+    started_at: str
+    suggestion: str | None = None
+    """What waits for a decision, or for its commit."""
+    branch: str | None = None
+    base_commit: str | None = None
+    stopped_by: str | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """First against best; empty if there is no better one."""
+    simulated: bool = False
+    finished_at: str | None = None
+
+    @property
+    def scope(self) -> str:
+        """The scope on which its calls are booked."""
+        return f"loop:{self.id}"
+
+
+class Iteration(NamedTuple):
+    """A version of the prompt that a loop measures."""
+
+    number: int
+    version: str
+    text: str
+    run_id: str | None = None
+    score: float | None = None
+    cases: int | None = None
+    suggestion: str | None = None
+
+
+class PhaseSpending(NamedTuple):
+    """What the calls of a phase cost in a loop."""
+
+    phase: str
+    calls: int
+    microusd: int
+    """Calls of unknown fate are counted at the most they can cost."""
+    tokens_in: int
+    tokens_out: int
+    call_s: float
+    """Sum over the calls, of which many are made at a time."""
+
+
+_COLUMNS = tuple(one.name for one in fields(Loop))
+_LIST = ", ".join(_COLUMNS)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def write_loop(connection: sqlite3.Connection, loop: Loop) -> Loop:
+    """Store a loop as it is now, in the transaction at hand."""
+    values = [_stored(getattr(loop, column)) for column in _COLUMNS]
+    updated = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS)
+    connection.execute(
+        f"insert into loop ({_LIST}) values ({', '.join('?' * len(_COLUMNS))}) "
+        f"on conflict (id) do update set {updated}",
+        values,
+    )
+    return loop
+
+
+def move_loop(connection: sqlite3.Connection, loop: Loop, to: Point, **changes: Any) -> Loop:
+    """Let a loop go on at another point, unless somebody else has moved it meanwhile."""
+    row = connection.execute("select point from loop where id = ?", (loop.id,)).fetchone()
+    if row is None or row[0] != loop.point:
+        raise StoreError(
+            f"loop {loop.id} went on elsewhere",
+            hint=f"look where it is: edison loop {loop.experiment}",
+        )
+    return write_loop(connection, replace(loop, point=to, **changes))
+
+
+def write_iteration(connection: sqlite3.Connection, loop: Loop, iteration: Iteration) -> None:
+    """Store an iteration of a loop, in the transaction at hand."""
+    connection.execute(
+        "insert or replace into loop_iteration "
+        f"(loop, {', '.join(Iteration._fields)}) values (?, ?, ?, ?, ?, ?, ?, ?)",
+        (loop.id, *iteration),
+    )
+
+
+def _stored(value: Any) -> Any:
+    return canonical_json(value) if isinstance(value, dict) else value
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def last_loop(connection: sqlite3.Connection, experiment: str) -> Loop | None:
+    """Return the newest loop of an experiment."""
+    row = connection.execute(
+        f"select {_LIST} from loop where experiment = ? order by started_at desc, rowid desc "
+        "limit 1",
+        (experiment,),
+    ).fetchone()
+    if row is None:
+        return None
+    told = dict(zip(_COLUMNS, row, strict=True))
+    told |= {"point": Point(told["point"]), "evidence": json.loads(told["evidence"])}
+    return Loop(**{**told, "simulated": bool(told["simulated"])})
+
+
+def iterations_of(connection: sqlite3.Connection, loop: Loop) -> list[Iteration]:
+    """Return what a loop measured, the first one first."""
+    rows = connection.execute(
+        f"select {', '.join(Iteration._fields)} from loop_iteration where loop = ? order by number",
+        (loop.id,),
+    )
+    return [Iteration(*row) for row in rows]
+
+
+def unfinished_run(connection: sqlite3.Connection, loop: Loop) -> str | None:
+    """Return the run of the iteration at hand, if it was started; cancelled ones do not count."""
+    row = connection.execute(
+        "select id from run where loop = ? and trigger = ? and status <> 'CANCELLED' and id not in "
+        "(select run_id from loop_iteration where loop = ? and run_id is not null) "
+        "order by created_at desc, rowid desc limit 1",
+        (loop.id, TRIGGER, loop.id),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def mean_score(
+    connection: sqlite3.Connection, run_id: str, cases: frozenset[str]
+) -> tuple[float | None, int]:
+    """Return the mean composite of a run over some cases, and how many have one."""
+    score, found = connection.execute(
+        "select avg(composite), count(composite) from rollup_case where run_id = ? "
+        "and side = 'head' and case_id in (select value from json_each(?))",
+        (run_id, json.dumps(sorted(cases))),
+    ).fetchone()
+    return score, int(found)
+
+
+def loop_spending(connection: sqlite3.Connection, loop: Loop) -> list[PhaseSpending]:
+    """Return what a loop spent, by phase."""
+    rows = connection.execute(
+        "select t.phase, count(*), "
+        "sum(case when t.state = 'settled' then t.cost_microusd else t.est_microusd end), "
+        "coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0), "
+        "coalesce(sum(86400 * (julianday(t.done_at) - julianday(t.sent_at))), 0) "
+        "from attempt t left join answer a on a.attempt = t.id "
+        "where t.loop = ? and t.state <> 'released' group by t.phase order by t.phase",
+        (loop.id,),
+    )
+    return [PhaseSpending(*row) for row in rows]

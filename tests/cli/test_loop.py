@@ -1,0 +1,163 @@
+"""edison loop waits for people, goes on after them, and ends in a report of what is known."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.refine.workbench import project
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
+
+NAME = "support-reply"
+
+
+@pytest.fixture(autouse=True)
+def not_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture
+def shop(support: Folder) -> Folder:
+    """The template in a repository, with the ordinary cases only."""
+    adversarial = "  - {path: datasets/adversarial.jsonl, kind: adversarial}\n"
+    support.edit(f"experiments/{NAME}.yaml", adversarial, "")
+    committed(support)
+    return support
+
+
+def committed(folder: Folder) -> None:
+    folder.write(
+        ".gitignore", ".edison/*.db*\n.edison/locks/\n.edison/cache/\n.edison/snapshots/\n"
+    )
+    folder.git("init", "-q", "--initial-branch=main")
+    folder.git("config", "user.name", "Ada")
+    folder.git("config", "user.email", "ada@example.org")
+    folder.git("add", "-A")
+    folder.git("commit", "-qm", "start")
+
+
+def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_it_waits_for_a_person_and_goes_on_after_the_approval(shop: Folder, edison: Edison) -> None:
+    first = edison(shop, "loop", NAME, "--iterations", "2", "--json")
+    assert first.code == 0, first.all
+    told = json.loads(first.out)
+    assert (told["status"], told["point"], told["mode"]) == ("waiting", "reviewing", "review")
+    assert told["simulated"] is True
+    assert ask(shop, "select status from run where trigger = 'loop'") == [("REVIEWING",)]
+    assert "REVIEWING" in edison(shop, "status").out
+    assert "edison loop" in edison(shop, "resume").err
+    (attempts,) = ask(shop, "select count(*) from attempt")
+    again = edison(shop, "loop", NAME)
+    assert again.code == 0
+    assert f"a person decides about {told['waits_for']['id']}" in again.out
+    assert "simulated" in again.out
+    assert ask(shop, "select count(*) from attempt") == [attempts], "waiting costs nothing"
+    assert shop.git("status", "--porcelain") == ""
+
+    assert edison(shop, "review", "approve", told["waits_for"]["id"]).code == 0
+    done = edison(shop, "loop", NAME)
+    assert done.code == 0, done.all
+    assert "Stopped after 1 round: 2 iterations are the most. On 26 unseen cases" in done.out
+    assert "simulated" in done.out
+    assert ask(shop, "select distinct status from run where trigger = 'loop'") == [("COMPLETED",)]
+    check_files(shop)
+    assert shop.git("status", "--porcelain") == ""
+
+
+def check_files(folder: Folder) -> None:
+    (report,) = (folder.path / ".edison/loops").glob("*/report.md")
+    said = report.read_text()
+    for words in (
+        "**Simulated.**", "Stopped after 1 round", "## First against best", "## Iterations",
+        "## Cost", "| judge |", "## Which model", "## What is weak still", "## Next steps",
+        "| unseen | 26 |", "```",
+    ):  # fmt: skip
+        assert words in said, words
+    page = report.with_suffix(".html").read_text()
+    assert "Simulated." in page
+    assert "Stopped after 1 round" in page
+    assert (report.parent / "prompt.md").read_text() == folder.read(f"prompts/{NAME}.md")
+    assert "---" not in (report.parent / "prompt.txt").read_text().splitlines()
+    with (report.parent / "results.csv").open(newline="") as stream:
+        assert len([*csv.reader(stream)]) == 1 + 2 * 71
+
+
+def test_a_rejection_is_told_to_the_refiner_who_is_asked_again(
+    shop: Folder, edison: Edison
+) -> None:
+    told = json.loads(edison(shop, "loop", NAME, "--json").out)
+    one = told["waits_for"]["id"]
+    assert edison(shop, "review", "reject", one, "--reason", "sounds like a form").code == 0
+    again = edison(shop, "loop", NAME, "--json")
+    assert again.code == 0, again.all
+    after = json.loads(again.out)
+    assert after["loop"] == told["loop"]
+    assert after.get("waits_for", {}).get("id") != one
+    (calls,) = ask(shop, "select count(*) from attempt where phase = 'refine'")
+    assert calls[0] >= 2
+    (runs,) = ask(shop, "select count(*) from run where trigger = 'loop'")
+    assert runs == (1,), "the same iteration is refined again"
+
+
+def test_a_loop_can_be_left_behind(shop: Folder, edison: Edison) -> None:
+    first = json.loads(edison(shop, "loop", NAME, "--json").out)
+    wrong = edison(shop, "loop", NAME, "--auto-approve")
+    assert wrong.code == 2
+    assert "waits for people" in wrong.err
+    second = json.loads(edison(shop, "loop", NAME, "--restart", "--json").out)
+    assert second["loop"] != first["loop"]
+    rows = ask(shop, "select point, stopped_by from loop order by started_at")
+    assert rows == [("done", "restarted"), ("reviewing", None)]
+    runs = ask(shop, "select status from run where trigger = 'loop' order by created_at")
+    assert runs == [("COMPLETED",), ("REVIEWING",)]
+
+
+def test_nothing_is_taken_without_a_person_where_that_is_not_allowed(
+    shop: Folder, edison: Edison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = edison(shop, "loop", NAME, "--auto-approve")
+    assert refused.code == 2
+    assert "require_review_approval: false" in refused.err
+    shop.edit("edison.yaml", "version: 1", "version: 1\nsettings: {require_review_approval: false}")
+    for name in ("CI", "GITHUB_ACTIONS"):
+        monkeypatch.setenv(name, "true")
+        assert "refused in CI" in edison(shop, "loop", NAME, "--auto-approve").err
+        monkeypatch.delenv(name)
+    shop.edit(f"prompts/{NAME}.md", "Write a reply", "Please write a reply")
+    assert "not as it is in the last commit" in edison(shop, "loop", NAME, "--auto-approve").err
+    shop.git("commit", "-qam", "mine")
+    shop.git("branch", f"edison/loop/{NAME}")
+    there = edison(shop, "loop", NAME, "--auto-approve")
+    assert there.code == 2
+    assert "of an earlier loop is there still" in there.err
+    assert not ask(shop, "select 1 from loop")
+    assert not ask(shop, "select 1 from attempt")
+
+
+def test_a_budget_ends_it_with_exit_code_4_and_more_of_it_goes_on(
+    folder: Folder, edison: Edison
+) -> None:
+    project(folder)
+    stopped = edison(folder, "loop", "hello", "--budget", "0.001", "--json")
+    assert stopped.code == 4, stopped.all
+    assert "edison loop hello --budget USD" in json.loads(stopped.out)["error"]["hint"]
+    done = edison(folder, "loop", "hello", "--budget", "5", "--json")
+    assert done.code == 0, done.all
+    told = json.loads(done.out)
+    ((first,),) = ask(folder, "select count(distinct id) from loop")
+    assert first == 1
+    assert told["budget_microusd"] == 5_000_000
+    ((booked,),) = ask(folder, "select sum(microusd) from booked where scope like 'loop:%'")
+    ((paid,),) = ask(folder, "select sum(cost_microusd) from attempt where loop is not null")
+    assert booked == paid > 0
