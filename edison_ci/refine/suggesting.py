@@ -140,7 +140,6 @@ class Keeping(NamedTuple):
 def keep(path: Path, suggestions: Sequence[Suggestion], told: Keeping) -> tuple[Suggestion, ...]:
     """Store suggestions together, tell those who watch the run, and return them as stored."""
     with changing(path) as connection:
-
         # The best comes first in the list and last into the table: it is the newest one there.
         last_first = {one.hash: one for one in reversed(suggestions)}.values()
         stored = tuple(reversed([_kept(connection, one) for one in last_first]))

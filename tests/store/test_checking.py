@@ -92,7 +92,7 @@ def test_a_call_of_no_run_may_count_for_an_experiment_or_for_none(db: sqlite3.Co
 
 
 def test_a_total_of_something_unknown_is_left_alone(db: sqlite3.Connection) -> None:
-    db.execute("insert into booked values ('loop:later', '2026-11-15', 5, 5)")
+    db.execute("insert into booked values ('season:later', '2026-11-15', 5, 5)")
     assert failed(db) == {}
 
 
