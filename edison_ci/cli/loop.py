@@ -164,14 +164,16 @@ def _tell_waiting(terminal: Terminal, looper: Looper) -> None:
     terminal.result("")
     _show_iterations(terminal, looper)
     terminal.result(Ink("waiting", ODD), f": {_waits(looper.loop, one)}")
-    terminal.note(f"take it:   edison review approve {one.id}")
-    terminal.note(f'leave it:  edison review reject {one.id} --reason "..."')
+    if one.status is Status.PROPOSED:
+        terminal.note(f"take it:   edison review approve {one.id}")
+        terminal.note(f'leave it:  edison review reject {one.id} --reason "..."')
     terminal.note(f"then:      edison loop {looper.loop.experiment}")
 
 
 def _waits(loop: Loop, one: Suggestion) -> str:
     if one.status is Status.APPLIED:
-        return f"{one.id} is applied, and {loop.path} here is without it: git pull"
+        where = f" on {one.branch}" if one.branch is not None else ""
+        return f"{one.id} is applied{where}, and {loop.path} here is without it: merge or pull it"
     if one.status is Status.APPROVED:
         return f"{one.id} is approved, and not merged yet"
     return f"a person decides about {one.id}"

@@ -157,8 +157,9 @@ def _because(place: Place, loop: Loop) -> str:
     said = {
         "converged": f"{last} gained less than {points(stop.min_delta)} points",
         "max_iterations": f"{counted(loop.max_iterations, 'iteration')} are the most",
-        "no_refinement": "nothing was suggested that is shown to help",
+        "no_refinement": "nothing new was suggested that is shown to help",
         "no_weakness": "no criterion, check or grader finds a fault",
+        "cancelled": "somebody cancelled its run",
         "not_measured": "no training case has a score",
         "budget": f"the budget of {dollars(loop.budget_microusd)} has no more room",
     }

@@ -30,7 +30,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget
+from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
 from edison_ci.execute.orders import RunOptions, options_of
 from edison_ci.execute.session import Session
 from edison_ci.forge.plain import PlainGit
@@ -76,6 +76,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _MEASURED = ("REFINING", "REVIEWING", "COMPLETED")
+_WITH_RUN = (Point.DECIDING, Point.REFINING, Point.REVIEWING)
+"""Points at which the run of the iteration is not over, so that somebody can cancel it."""
+_WANTED = (Status.PROPOSED, Status.APPROVED, Status.APPLIED)
+"""What may become the next version; one that is applied already is so on another branch."""
 _GONE = (Status.REJECTED, Status.SUPERSEDED)
 
 
@@ -107,6 +111,9 @@ class Looper:
         try:
             while self.loop.point is not Point.DONE:
                 arrive(self.loop.point)
+                if self.loop.point in _WITH_RUN and self._cancelled():
+                    self._end("cancelled")
+                    continue
                 before = self.loop.point
                 self._steps[before]()
                 if self.loop.point is before is Point.REVIEWING:
@@ -152,10 +159,18 @@ class Looper:
         )
         with place.tools(self.loop) as tools:
             session = Session(place.project, subject.experiment, tools)
-            ended = session.run(options) if run is None else session.resume(run, options)
+            ended = session.run(options) if run is None else self._resumed(session, run, options)
         if ended.status != "COMPLETED":
             self._stopped(ended)
         return ended.run_id
+
+    def _resumed(self, session: Session, run: Run, options: RunOptions) -> Ended:
+        try:
+            return session.resume(run, options)
+        except UsageError as error:  # the files changed since
+            again = f"edison loop {self.loop.experiment} --restart"
+            error.hint = f"put the files back, or leave this loop behind: {again}"
+            raise
 
     def _stopped(self, ended: Ended) -> None:
         name = self.loop.experiment
@@ -196,6 +211,9 @@ class Looper:
 
     def _refine(self) -> None:
         place, iteration = self._place, self.iterations()[-1]
+        if iteration.number >= self.loop.max_iterations:  # somebody wants fewer by now
+            self._end("max_iterations")
+            return
         subject = place.at(iteration.text)
         orders = Orders(
             place.candidates,
@@ -209,7 +227,7 @@ class Looper:
 
     def _kept(self, connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
         """Write down what follows from suggestions, together with them."""
-        chosen = next((one for one in made if one.status is Status.PROPOSED), None)
+        chosen = next((one for one in made if one.status in _WANTED), None)
         if chosen is not None:
             self._run_to(connection, "REVIEWING")
             simulated = self.loop.simulated or chosen.simulated
@@ -340,6 +358,11 @@ class Looper:
             if run.status == "PAUSED" and status in ("COMPLETED", "REVIEWING"):
                 move_run(run.id, "REFINING", now)(connection)
             move_run(run.id, status, now)(connection)
+
+    def _cancelled(self) -> bool:
+        with closing(open_reader(self._place.results)) as reader:
+            run = self._last_run(reader)
+        return run is not None and run.status == "CANCELLED"
 
     def _last_run(self, connection: sqlite3.Connection) -> Run | None:
         measured = [one.run_id for one in iterations_of(connection, self.loop) if one.run_id]

@@ -70,7 +70,7 @@ def html_report(title: str, pieces: Sequence[Piece], *, simulated: bool) -> str:
 
 def _shown(piece: Piece) -> Iterator[Html]:
     if piece.title == "Next steps":
-        yield element("ul", *(element("li", step) for step in piece.paragraphs))
+        yield element("ul", *(element("li", *_words(step)) for step in piece.paragraphs))
     else:
         for text in piece.paragraphs:
             yield element("p", text)
@@ -80,3 +80,9 @@ def _shown(piece: Piece) -> Iterator[Html]:
         yield element("div", scrolled(table, piece.title), class_="data-wrap")
     if piece.text:
         yield text_box(piece.text, label=piece.title)
+
+
+def _words(text: str) -> Iterator[Html | str]:
+    """Yield a sentence with what stands between backticks as code."""
+    for index, part in enumerate(text.split("`")):
+        yield element("code", part) if index % 2 else part

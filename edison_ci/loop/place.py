@@ -88,17 +88,13 @@ class Place:
 
     def tools(self, loop: Loop) -> AbstractContextManager[Tools]:
         """Open what a session of a loop needs."""
-        return self.opened(cap_of(loop))
+        tokens = self.stop.max_total_tokens
+        return self.opened(Cap(loop.scope, None, loop.budget_microusd, tokens, BUDGET))
 
     def bench(self, loop: Loop, subject: Subject) -> Bench:
         """Return what measures changes of a prompt, within the budget of a loop."""
         opened = lambda: self.tools(loop)  # noqa: E731  # a field of the bench
         return Bench(subject, opened, Wallet(None), allow_code=self.allow_code)
-
-
-def cap_of(loop: Loop) -> Cap:
-    """Return the budget of a loop."""
-    return Cap(loop.scope, None, microusd=loop.budget_microusd, name=BUDGET)
 
 
 def raised(loop: Loop, max_iterations: int | None, budget_microusd: int | None) -> Loop:

@@ -121,6 +121,20 @@ def test_a_loop_can_be_left_behind(shop: Folder, edison: Edison) -> None:
     assert rows == [("done", "restarted"), ("reviewing", None)]
     runs = ask(shop, "select status from run where trigger = 'loop' order by created_at")
     assert runs == [("COMPLETED",), ("REVIEWING",)]
+    assert edison(shop, "cancel", NAME).code == 0
+    over = edison(shop, "loop", NAME)
+    assert over.code == 0, over.all
+    assert "somebody cancelled its run. No better prompt was found" in over.out
+
+
+def test_somebody_without_the_role_is_refused(shop: Folder, edison: Edison) -> None:
+    members = "members:\n  - {email: ada@example.org, role: reviewer}\n"
+    members += "  - {email: boss@example.org, role: owner}\n"
+    shop.write("edison.yaml", f"{shop.read('edison.yaml')}\n{members}")
+    refused = edison(shop, "loop", NAME)
+    assert refused.code == 2
+    assert "loop" in refused.err
+    assert not (shop.path / ".edison/results.db").exists()
 
 
 def test_nothing_is_taken_without_a_person_where_that_is_not_allowed(

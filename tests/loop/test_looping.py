@@ -144,6 +144,19 @@ def test_killed_at_each_named_point_it_comes_to_the_same_end(
         assert folder.git("status", "--porcelain") == "", "nothing of the working tree changed"
         assert folder.git("branch", "--show-current") == "main"
     assert support.edison("db", "check").code == 0
+    taken_elsewhere(support, twin)
+
+
+def taken_elsewhere(support: Folder, twin: Folder) -> None:
+    """What a loop took on its branch is not lost: another loop waits for it, or takes it again."""
+    waiting = support.edison("loop", "support-reply")
+    assert waiting.code == 0, waiting.all
+    assert f"is applied on {BRANCH}, and prompts/support-reply.md here is without it" in waiting.out
+    twin.git("branch", "-D", BRANCH)
+    again = twin.edison("loop", "support-reply", "--auto-approve", "--json")
+    assert again.code == 0, again.all
+    assert json.loads(again.out)["cost_microusd"] == 0
+    assert twin.git("rev-list", "--count", f"main..{BRANCH}") == "1"
 
 
 def test_every_named_point_is_listed_and_killed_at() -> None:
