@@ -212,7 +212,7 @@ def _show_final(terminal: Terminal, looper: Looper, final: Final) -> None:
     terminal.result("")
     _show_iterations(terminal, looper)
     terminal.result(
-        Ink(final.sentence, GOOD if final.better else ODD),
+        Ink(final.sentence, GOOD if final.shown else ODD),
         *_mark(simulated=final.loop.simulated),
     )
     for line in final.advice:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from edison_ci.store.loops import Iteration, Loop
 
 NOT_VERIFIED = "Improvement not verified"
+_UNCLEAR = "That may be luck: more unseen cases would tell."
+_DOUBTS = {
+    "worse": "It is shown worse than the first one: do not take it.",
+    "same": "That is practically the same.",
+}
 
 
 class File(NamedTuple):
@@ -95,7 +100,15 @@ class Final:
             likely = f" (likely {signed(difference['low'])} to {signed(difference['high'])})"
         said += f" On {found['n']:,} unseen cases the new prompt is "
         said += f"{signed(difference['estimate'])}{likely}."
-        return said if verified(found["n"]) else f"{said} {NOT_VERIFIED}: too few cases."
+        if not verified(found["n"]):
+            return f"{said} {NOT_VERIFIED}: too few cases."
+        return said if self.shown else f"{said} {_DOUBTS.get(found['decision'], _UNCLEAR)}"
+
+    @property
+    def shown(self) -> bool:
+        """Whether unseen cases show that the best prompt is better than the first one."""
+        found = self.holdout
+        return found is not None and found["decision"] == "better" and verified(found["n"])
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it appears in `--json`."""
@@ -188,6 +201,8 @@ def next_steps(final: Final) -> list[str]:
         steps.append("The suggestions that were approved are in the repository already.")
     if found is not None and not verified(found["n"]):
         steps.append(f"Add cases: {found['n']} are held out, and 16 are needed to verify a gain.")
+    elif found is not None and found["decision"] == "unclear":
+        steps.append("Add cases: those that are held out do not tell whether it is better.")
     if found is not None and found["broken"]:
         steps.append(f"Look at what broke: {', '.join(found['broken'][:5])}.")
     if loop.stopped_by == "budget":
