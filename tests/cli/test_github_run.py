@@ -435,7 +435,7 @@ def test_a_pull_request_cannot_lead_results_out_of_the_repository(job: Job, edis
     job.bench.propose(**{"edison.yaml": led, "prompts/hello.md": PROMPT.format(text=BAD)})
     done = job.pull_request()
     assert done.code == 2, done.all
-    assert "out is committed" in done.err
+    assert "git rm --cached out" in done.err
     assert not (outside / "results.db").exists()
 
 

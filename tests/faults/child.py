@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import edison_ci.checks.evaluation
 import edison_ci.cli.cache
 import edison_ci.cli.db
-import edison_ci.cli.run
+import edison_ci.cli.sessions
 import edison_ci.cli.status
 import edison_ci.execute.session
 import edison_ci.execute.stopping
@@ -233,7 +233,7 @@ def prepare(plan: Plan) -> None:
     """Wrap everything that the plan concerns."""
     trap = Trap(plan)
     TrappedWriter.trap = trap
-    setattr(edison_ci.cli.run, "tools_for", partial(trapped_tools, plan, trap))  # noqa: B010
+    setattr(edison_ci.cli.sessions, "tools_for", partial(trapped_tools, plan, trap))  # noqa: B010
     if plan.point or plan.busy_s is not None:
         patience = {} if plan.busy_s is None else {"timeout_s": plan.busy_s}
 
