@@ -53,7 +53,8 @@ def serve(state: State, port: int, host: str, open_: bool) -> None:
     site = site_at(state.entered(find_root(state.folder)))
     with closing(open_reader(site.results)):
         pass  # whatever is wrong with the file is said before a port is taken
-    serving = Serving(site.results, site.root, site.file.project, host, port)
+    person = site.actor().identity
+    serving = Serving(site.results, site.root, site.file.project, host, port, person)
 
     def ready(address: str) -> None:
         if terminal.json:

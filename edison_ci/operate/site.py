@@ -70,7 +70,10 @@ class Site:
 
     def require(self, needed: Role, action: str, entity: str = "") -> Actor:
         """Return the actor if the role is enough; a refusal is raised and audited."""
-        actor = self.actor()
+        return self.admit(self.actor(), needed, action, entity)
+
+    def admit(self, actor: Actor, needed: Role, action: str, entity: str = "") -> Actor:
+        """Return somebody who is known already, if their role is enough."""
         try:
             refuse_below(actor, needed, action, self.file.members)
         except RoleError as refused:

@@ -14,13 +14,13 @@ from datasette import Forbidden, NotFound, Response
 
 from edison_ci import times
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.report import components
-from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.attached import attached_to, is_current, served_by
-from edison_ci.report.datasette_plugin.files import asset, asset_address
+from edison_ci.report.datasette_plugin.files import asset
 from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
 from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
-from edison_ci.report.datasette_plugin.routing import AREAS, PAGES, PREFIX, Route
+from edison_ci.report.datasette_plugin.posting import posted
+from edison_ci.report.datasette_plugin.rendering import problem_page, rendered
+from edison_ci.report.datasette_plugin.routing import PAGES, POSTS, PREFIX, Route
 from edison_ci.report.datasette_plugin.watching import send_stream, stream
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
         (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", _events),
     ]
+    found += [(post.pattern, posted(post)) for post in POSTS]
     found += [(route.pattern, _view(route)) for route in PAGES]
     found.append((rf"^{PREFIX}/.*$", _view(Route("", _nowhere))))
     if served_by(datasette) is not None:
@@ -66,9 +67,9 @@ def told(datasette: Any, request: Any, exception: Exception) -> Callable[[], Awa
         if request.path.partition("?")[0].endswith(".json"):
             return Response.json({"ok": False, "error": said, "status": status}, status=status)
         found = await attached_to(datasette)
-        page = Page("missing", "Not there" if status != 500 else "Error", {"message": said})
+        page = problem_page(status, said)
         links = _links(datasette, found, found[0].name)
-        return await _html(datasette, request, links, page, status)
+        return await rendered(datasette, request, links, page, status)
 
     return inner
 
@@ -145,9 +146,9 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
         page = await datasette.get_database(place.name).execute_fn(_one_state(looked))
     except EdisonError as error:
         status = 404
-        page = Page("missing", "Not there", {"message": error.message, "hint": error.hint})
+        page = problem_page(status, error.message, error.hint)
     if isinstance(page, Page):
-        return await _html(datasette, request, links, page, status)
+        return await rendered(datasette, request, links, page, status)
     return _data(page, route)
 
 
@@ -198,23 +199,6 @@ async def _refuse_strangers(datasette: Any, request: Any, place: Attached) -> No
         )
     if not allowed:
         raise Forbidden("view-database")
-
-
-async def _html(datasette: Any, request: Any, links: Links, page: Page, status: int) -> Any:
-    context = {
-        "page": page,
-        "to": links.to,
-        "raw": links.raw,
-        "database": links.database,
-        "show": shown,
-        "ui": components,
-        "areas": AREAS,
-        "asset": lambda name: asset_address(links, name),
-        **page.shown,
-    }
-    # Only what the templates are given is theirs: Datasette adds `urls`, `request` and the like.
-    body = await datasette.render_template(f"edison/{page.template}.html", context, request)
-    return Response.html(body, status=status, headers=dict(PAGE_HEADERS))
 
 
 def _data(value: Any, route: Route) -> Any:

@@ -13,6 +13,8 @@ from edison_ci.store.header import APPLICATION_ID
 if TYPE_CHECKING:
     import sqlite3
 
+    from edison_ci.operate.actors import Identity
+
 PROJECT_FILE = "edison.yaml"
 
 
@@ -25,6 +27,8 @@ class Served:
     hosts: frozenset[str]
     """Names by which browsers may call us; a page of another site that got hold of our address
     under a name of its own (DNS rebinding) is refused."""
+    person: Identity | None = None
+    """Who started it, and so sits at this machine; None if nobody is to change anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ _LONGEST = 500
 
 
 class Args:
-    """What follows the question mark of an address."""
+    """What follows the question mark of an address, or what a form says."""
 
-    def __init__(self, pairs: Mapping[str, Sequence[str]]) -> None:
-        self._pairs = {key: [value[:_LONGEST] for value in values] for key, values in pairs.items()}
+    def __init__(self, pairs: Mapping[str, Sequence[str]], *, longest: int = _LONGEST) -> None:
+        self._pairs = {key: [value[:longest] for value in values] for key, values in pairs.items()}
 
     def text(self, name: str) -> str:
         """Return a value, without blanks around it; '' if there is none."""

@@ -9,6 +9,8 @@ from edison_ci.plugins import later
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from edison_ci.report.datasette_plugin.posting import Post
+
 PREFIX = "/-/edison"
 _PAGES = "edison_ci.report.datasette_plugin.pages"
 
@@ -61,6 +63,9 @@ PAGES = (
     _page("/metrics", "health:metrics"),
 )
 """Every page; the first that fits answers."""
+
+POSTS: tuple[Post, ...] = ()
+"""Every address that changes something."""
 
 AREAS = (
     Area("home", "Experiments"),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from edison_ci.operate.actors import Identity
+
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SETTINGS = {
     "allow_download": False,
@@ -45,6 +47,8 @@ class Serving:
     host: str
     port: int
     """0 for any that is free."""
+    person: Identity | None = None
+    """Who serves it, and may change things as the role allows; None if pages only read."""
 
 
 def refuse_beyond_this_machine(host: str) -> None:
@@ -72,7 +76,7 @@ def application(serving: Serving) -> Any:
         metadata={"title": serving.title},
     )
     hosts = LOCAL_NAMES | {serving.host.strip("[]").casefold()}
-    serve_with(found, Served(serving.root, hosts))
+    serve_with(found, Served(serving.root, hosts, serving.person))
     return found
 
 

@@ -125,8 +125,14 @@ def environment(line: str) -> dict[str, str]:
 
 def started(project: Path, line: str, *options: str) -> Iterator[Server]:
     """Yield a server of this line, and end it."""
+    command = ("-P", "-m", "edison_ci", "serve", "--port", "0", "--json", *options)
+    yield from asked(project, line, *command)
+
+
+def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
+    """Yield the server that a command of Python starts."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "edison_ci", "serve", "--port", "0", "--json", *options],
+        [sys.executable, *command],
         cwd=project,
         env=environment(line),
         stdout=subprocess.PIPE,
