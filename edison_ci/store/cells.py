@@ -17,16 +17,17 @@ def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellR
 
     The head's, if it has one; refuses to guess which prompt is meant.
     """
-    where, values = "id >= ? and id < ?", _starting_with(wanted)
+    # Without the plus, SQLite would go through every cell of the run to find one by its id.
+    where, values = "+run_id = ? and id >= ? and id < ?", _starting_with(wanted)
     if "@" in wanted:
         case_id, _, rest = wanted.rpartition("@")
         model, _, draw = rest.partition("#")
-        where = "case_id = ? and model = ? and draw = ?"
+        where = "run_id = ? and case_id = ? and model = ? and draw = ?"
         values = (case_id, model, draw or "0")
     rows = connection.execute(
         "select id, run_id, side, prompt, version, model, case_id, draw, address, take, status, "
         "composite, passed, error, reason, case_hash, cluster from cell "
-        f"where run_id = ? and {where} order by side = 'head' desc, prompt",
+        f"where {where} order by side = 'head' desc, prompt",
         (run_id, *values),
     ).fetchall()
     if not rows:

@@ -7,11 +7,11 @@ are. Intervals come from whoever knows statistics.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci.frozen import dataclass
 from edison_ci.store.breakdown import write_bounds, write_facets, write_reliability
+from edison_ci.store.part_sums import write_parts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,12 +65,13 @@ def write_rollups(
 
 
 def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
-    for table in ("run", "model", "case", "part", "spending"):
+    for table in ("run", "model", "case", "mark", "marked", "part", "spending"):
         connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
-    connection.create_function("root", 1, _root, deterministic=True)
     connection.execute("drop table if exists temp.used")
-    for statement in (_USED, _RUN, _MODEL, _CASE, _PART, _SPENDING):
+    for statement in (_USED, _RUN, _MODEL, _CASE, _MARKS, _SPENDING):
         connection.execute(statement, {"run": run_id})
+    write_parts(connection, run_id)
+    connection.execute(_MARKED, {"run": run_id})
     _set_latencies(connection, run_id, "rollup_run", ("side",))
     _set_latencies(connection, run_id, "rollup_model", ("side", "prompt", "model"))
     connection.execute("drop table temp.used")
@@ -114,11 +115,6 @@ def _set_latencies(
             f"where run_id = ? and {same}",
             (*typical(counted), run_id, *key),
         )
-
-
-def _root(value: float | None) -> float | None:
-    """Not every SQLite was built with `sqrt`."""
-    return None if value is None else math.sqrt(value)
 
 
 def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) -> None:
@@ -221,26 +217,25 @@ from cell c left join answer a on a.address = c.address and a.take = c.take
 where c.run_id = :run group by c.side, c.case_id
 """
 
-# The variance is taken around the mean, in a second pass: sums of squares lose digits. The last
-# digits depend on the order in which cells came in, so they are rounded away.
-_PART = """
-with graded as (
-  select c.side, c.prompt, c.model, p.name, p.kind, p.score, p.passed, p.status,
-    avg(p.score) over (partition by c.side, c.prompt, c.model, p.kind, p.name) as mean,
-    min(9, cast(p.score * 10 as integer)) as bin
-  from cell c join part p on p.cell_id = c.id where c.run_id = :run
-)
-insert into rollup_part (run_id, side, prompt, model, name, kind, n, mean, min, max, sd, passed,
-  failed, errors, skipped, bins)
-select :run, side, prompt, model, name, kind, count(score), round(avg(score), 12), min(score),
-  max(score),
-  case when count(score) > 1
-    then round(root(sum((score - mean) * (score - mean)) / (count(score) - 1)), 12) end,
-  count(case when passed = 1 then 1 end), count(case when passed = 0 then 1 end),
-  sum(status = 'error'), sum(status = 'skipped'),
-  json_array(sum(bin is 0), sum(bin is 1), sum(bin is 2), sum(bin is 3), sum(bin is 4),
-    sum(bin is 5), sum(bin is 6), sum(bin is 7), sum(bin is 8), sum(bin is 9))
-from graded group by side, prompt, model, kind, name
+# What a page may ask for is looked up here, and not in every cell of the run.
+_MARKS = """
+insert or ignore into rollup_mark (run_id, side, kind, value, case_id)
+select k.run_id, k.side, 'tag', t.value, k.case_id
+from rollup_case k join run_case f on f.run_id = k.run_id and f.case_id = k.case_id,
+  json_each(f.tags) t
+where k.run_id = :run
+union all
+select run_id, side, 'failed', '', case_id from rollup_case where run_id = :run and failed > 0
+union all
+select distinct run_id, side, 'status', status, case_id from cell
+where run_id = :run and status <> 'ok'
+"""
+
+_MARKED = """
+insert into rollup_marked (run_id, side, kind, value, cases)
+select run_id, side, kind, value, count(*) from rollup_mark where run_id = :run group by 2, 3, 4
+union all
+select run_id, side, 'all', '', count(*) from rollup_case where run_id = :run group by 2
 """
 
 _SPENDING = """

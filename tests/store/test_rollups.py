@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import statistics
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from docs.sample import Sample, build
 from edison_ci.store.database import open_database
 from edison_ci.store.rollups import P95_FROM, Measured, write_rollups
-from edison_ci.store.runs import CellRow, Part
+from edison_ci.store.runs import CaseFacts, CellRow, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,54 @@ def test_a_part_has_its_distribution(db: sqlite3.Connection) -> None:
     assert json.loads(row["bins"]) == [0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
 
 
+def marks(db: sqlite3.Connection, run: str) -> set[tuple[str, str, str, str]]:
+    rows = db.execute("select side, kind, value, case_id from rollup_mark where run_id = ?", (run,))
+    return {tuple(row) for row in rows}
+
+
+def test_cases_are_marked_with_what_they_are_looked_for_by(db: sqlite3.Connection) -> None:
+    def part(name: str, score: float | None, passed: bool | None) -> Part:
+        return Part(name, "criterion", score, passed, 1.0, "ok")
+
+    facts = CaseFacts('["billing", "upset"]', 2, "golden", 7)
+    parts = (part("weak", 0.4, None), part("fair", 0.5, None), part("floor", 0.9, False))
+    sample = Sample(db)
+    for status, score in (("ok", 0.2), ("malformed", 0.0)):
+        row = replace(cell(len(status), "sad", 0, status, score), facts=facts)
+        sample.finish(replace(row, parts=parts if status == "ok" else ()))
+    sample.finish(cell(20, "fine", 0, "ok", 1.0))
+    sample.finish(cell(21, "fine", 1, "error", None))
+    before = marks(db, SECOND)
+    write_rollups(FIRST)(db)
+    assert {mark for mark in marks(db, FIRST) if mark[0] == "base"} == {
+        ("base", "tag", "billing", "sad"),
+        ("base", "tag", "upset", "sad"),
+        ("base", "failed", "", "sad"),
+        ("base", "failed", "criterion:weak", "sad"),
+        ("base", "failed", "criterion:floor", "sad"),
+        ("base", "status", "malformed", "sad"),
+        ("base", "status", "error", "fine"),
+    }
+    assert marks(db, SECOND) == before
+    counted = db.execute(
+        "select side, kind, value, cases from rollup_marked where run_id = ?", (FIRST,)
+    )
+    found = Counter(mark[:3] for mark in marks(db, FIRST))
+    cases = db.execute("select distinct side, case_id from cell where run_id = ?", (FIRST,))
+    found.update((side, "all", "") for side, _ in cases.fetchall())
+    assert {(row[0], row[1], row[2]): row[3] for row in counted} == found
+
+
+def test_a_case_that_is_mended_loses_its_marks(db: sqlite3.Connection) -> None:
+    sample = Sample(db)
+    sample.finish(cell(1, "easy", 0, "error", None))
+    write_rollups(FIRST)(db)
+    assert ("base", "status", "error", "easy") in marks(db, FIRST)
+    sample.finish(cell(1, "easy", 0, "ok", 1.0))
+    write_rollups(FIRST)(db)
+    assert not {mark for mark in marks(db, FIRST) if mark[3] == "easy"}
+
+
 def test_intervals_are_taken_from_whoever_made_them(db: sqlite3.Connection) -> None:
     measured = [
         Measured("head", "support-reply", "small", "pass_rate", 0.5, 0.1, 0.9, 2, "Wilson"),
@@ -89,7 +138,8 @@ def test_intervals_are_taken_from_whoever_made_them(db: sqlite3.Connection) -> N
 
 
 def test_writing_them_again_changes_nothing(db: sqlite3.Connection) -> None:
-    tables = ("rollup_model", "rollup_part", "rollup_spending")
+    names = ("model", "case", "mark", "marked", "part", "spending")
+    tables = [f"rollup_{name}" for name in names]
     before = [db.execute(f"select * from {t}").fetchall() for t in tables]
     write_rollups(FIRST)(db)
     assert [db.execute(f"select * from {t}").fetchall() for t in tables] == before

@@ -1,92 +1,26 @@
-"""Which cases of a run does the grid show, in which order, and what stands in each of its boxes?
+"""What stands in the grid of a run: which cases and columns, and what in each of its boxes?
 
-Cases are chosen and sorted by sums that were written when the run ended; only the cells of the
-twenty cases on the page are read.
+Only the cells of the twenty cases on the page are read.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
-from edison_ci.report.datasette_plugin.looking import Paging
+from edison_ci.report.datasette_plugin import finding
 from edison_ci.report.datasette_plugin.sums import Sums, sums_by_model
+from edison_ci.report.datasette_plugin.wishing import Graded, Wish
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
-    from edison_ci.report.datasette_plugin.looking import Args
+    from edison_ci.report.datasette_plugin.looking import Args, Paging
 
-METRICS = ("grade", "tokens", "cost", "latency")
-SORTS = ("name", "worst", "best")
-STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 _LIVE_CELLS = 2_000
 """Of a run that goes on, so many cells tell which prompts and models it has."""
-
-_WORST_FIRST = {
-    "grade": "k.lowest is null, k.lowest, k.composite",
-    "tokens": "k.tokens desc",
-    "cost": "k.cost_microusd desc",
-    "latency": "k.latency_ms is null, k.latency_ms desc",
-}
-_BEST_FIRST = {
-    "grade": "k.composite is null, k.composite desc",
-    "tokens": "k.tokens",
-    "cost": "k.cost_microusd",
-    "latency": "k.latency_ms is null, k.latency_ms",
-}
-
-
-class Graded(NamedTuple):
-    """A part of grades: a check, criterion or grader."""
-
-    kind: str
-    name: str
-
-    @property
-    def key(self) -> str:
-        """As an address has it."""
-        return f"{self.kind}:{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What of a run is to be shown, as the address says."""
-
-    side: str
-    metric: str
-    sort: str
-    tag: str
-    prompt: str
-    model: str
-    status: str
-    failed: bool
-    part: Graded | None
-    text: str
-
-    @classmethod
-    def of(cls, args: Args) -> Wish:
-        """Read the arguments of an address; what nobody knows is as if it were not there."""
-        kind, sign, name = args.text("part").partition(":")
-        return cls(
-            side=args.choice("side", ("head", "base")),
-            metric=args.choice("metric", METRICS),
-            sort=args.choice("sort", SORTS),
-            tag=args.text("tag"),
-            prompt=args.text("prompt"),
-            model=args.text("model"),
-            status=args.choice("status", ("", *STATUSES)),
-            failed=args.flag("failed"),
-            part=Graded(kind, name) if sign and name else None,
-            text=args.text("q"),
-        )
-
-    @property
-    def filtered(self) -> bool:
-        """Whether some cases may be left out."""
-        return bool(self.tag or self.status or self.failed or self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +111,17 @@ class Grid:
     choices: Choices
     settled: bool
     """Whether the sums are there that filters and sorting need."""
+    searched: int | None
+    """In the answers to how many cases a text was looked for; None for all of them."""
 
 
-def grid_of(connection: sqlite3.Connection, run_id: str, args: Args) -> Grid:
-    """Return the part of a run that the address asks for."""
+def grid_of(
+    connection: sqlite3.Connection, run_id: str, args: Args, state: Hashable = None
+) -> Grid:
+    """Return the part of a run that the address asks for.
+
+    `state` names what the run is by now, so that what was counted in it need not be again.
+    """
     wish = Wish.of(args)
     every = _columns(connection, run_id, wish.side)
     settled = any(column.sums is not None for column in every)
@@ -189,24 +130,18 @@ def grid_of(connection: sqlite3.Connection, run_id: str, args: Args) -> Grid:
         for column in every
         if wish.prompt in ("", column.prompt) and wish.model in ("", column.model)
     )
-    where, values = _where(wish, settled=settled)
-    source = "rollup_case k" if settled else "run_case k"
-    about = {"run": run_id, "side": wish.side, **values}
-    (total,) = connection.execute(f"select count(*) from {source} where {where}", about).fetchone()
-    paging = Paging.of(args, total)
-    ids = connection.execute(
-        f"select k.case_id from {source} where {where} order by {_order(wish, settled=settled)} "
-        "limit :most offset :offset",
-        {**about, "most": paging.per_page, "offset": paging.offset},
-    )
-    cases = [case for (case,) in ids.fetchall()]
+    if settled:
+        found = finding.settled(connection, run_id, wish, args, state)
+    else:
+        found = finding.unsettled(connection, run_id, wish, args)
     return Grid(
         wish=wish,
         columns=columns,
-        rows=tuple(_rows(connection, run_id, wish, columns, cases)),
-        paging=paging,
+        rows=tuple(_rows(connection, run_id, wish, columns, found.cases)),
+        paging=found.paging,
         choices=_choices(connection, run_id, every),
         settled=settled,
+        searched=found.searched,
     )
 
 
@@ -223,53 +158,6 @@ def _columns(connection: sqlite3.Connection, run_id: str, side: str) -> list[Col
         (run_id, side, _LIVE_CELLS),
     )
     return [Column(prompt, model, version, None) for prompt, model, version in rows]
-
-
-def _where(wish: Wish, *, settled: bool) -> tuple[str, dict[str, str]]:
-    """Return the condition on cases, and its values."""
-    found, values = ["k.run_id = :run"], {}
-    if wish.text:
-        found.append("instr(lower(k.case_id), lower(:text))")
-        values["text"] = wish.text
-    if wish.tag:
-        found.append(
-            "exists (select 1 from run_case t, json_each(t.tags) j where t.run_id = k.run_id "
-            "and t.case_id = k.case_id and j.value = :tag)"
-        )
-        values["tag"] = wish.tag
-    if not settled:
-        return " and ".join(found), values
-    found.append("k.side = :side")
-    if wish.text:
-        found[1] = f"({found[1]} or {_SAID})"
-    if wish.status:
-        found.append(f"k.{wish.status} > 0")  # one of STATUSES
-    if wish.failed and wish.part:
-        found.append(_FAILS_PART)
-        values |= {"kind": wish.part.kind, "part": wish.part.name}
-    elif wish.failed:
-        found.append("k.failed > 0")
-    return " and ".join(found), values
-
-
-_CELLS = "select 1 from cell c {join} where c.run_id = k.run_id and c.case_id = k.case_id "
-_SAID = (
-    "exists ("
-    + _CELLS.format(join="join answer_text x on x.address = c.address and x.take = c.take")
-    + "and c.side = k.side and c.status <> 'blocked' and instr(lower(x.text), lower(:text)))"
-)
-_FAILS_PART = (
-    "exists ("
-    + _CELLS.format(join="join part p on p.cell_id = c.id")
-    + "and c.side = k.side and p.kind = :kind and p.name = :part and (p.passed = 0 or "
-    "(p.passed is null and p.score < 0.5)))"
-)
-
-
-def _order(wish: Wish, *, settled: bool) -> str:
-    if wish.sort == "name" or not settled:
-        return "k.case_id"
-    return (_WORST_FIRST if wish.sort == "worst" else _BEST_FIRST)[wish.metric] + ", k.case_id"
 
 
 def _rows(

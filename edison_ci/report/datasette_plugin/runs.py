@@ -111,3 +111,15 @@ def count_of(connection: sqlite3.Connection, experiment: str) -> int:
     """Return how many runs an experiment has."""
     row = connection.execute("select count(*) from run where experiment = ?", (experiment,))
     return int(row.fetchone()[0])
+
+
+def cases_of(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many cases a run has; those that were asked so far while it goes on."""
+    row = connection.execute(
+        "select cases from rollup_marked where run_id = ? and side = 'head' and kind = 'all'",
+        (run_id,),
+    ).fetchone()
+    if row is None:
+        row = connection.execute("select count(*) from run_case where run_id = ?", (run_id,))
+        row = row.fetchone()
+    return int(row[0])

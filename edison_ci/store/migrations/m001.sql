@@ -448,6 +448,29 @@ create table rollup_case (                  -- a case, over all prompts, models 
   latency_ms    integer,                    -- of its slowest answer
   primary key (run_id, side, case_id)
 ) strict, without rowid;
+create index rollup_case_worst on rollup_case (run_id, side, lowest, composite, case_id);
+create index rollup_case_best on rollup_case (run_id, side, composite, case_id);
+create index rollup_case_cost on rollup_case (run_id, side, cost_microusd, case_id);
+create index rollup_case_tokens on rollup_case (run_id, side, tokens, case_id);
+create index rollup_case_latency on rollup_case (run_id, side, latency_ms, case_id);
+
+create table rollup_mark (                  -- what cases are found by: tags, failures, statuses
+  run_id  text not null references run (id),
+  side    text not null,
+  kind    text not null check (kind in ('tag', 'failed', 'status')),
+  value   text not null,                    -- tag; status; part that fails, or '' for the grade
+  case_id text not null,
+  primary key (run_id, side, kind, value, case_id)
+) strict, without rowid;
+
+create table rollup_marked (                -- how many cases have each of these marks
+  run_id text not null references run (id),
+  side   text not null,
+  kind   text not null,                     -- that of rollup_mark; 'all' for every case
+  value  text not null,
+  cases  integer not null,
+  primary key (run_id, side, kind, value)
+) strict, without rowid;
 
 create table rollup_part (                  -- a check, criterion or grader with a prompt and model
   run_id  text not null references run (id),

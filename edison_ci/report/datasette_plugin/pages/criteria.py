@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.histogram import Bin, Histogram, histogram
-from edison_ci.report.datasette_plugin.grid import Graded
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
-from edison_ci.report.datasette_plugin.runs import run_named
+from edison_ci.report.datasette_plugin.runs import cases_of, run_named
+from edison_ci.report.datasette_plugin.wishing import Graded
 
 if TYPE_CHECKING:
     import sqlite3
@@ -130,20 +130,16 @@ def _examples(
     connection: sqlite3.Connection, run_id: str, part: Graded, *, worst: bool
 ) -> tuple[list[Example], bool]:
     """Return answers with the lowest or highest score, and whether all cases were looked at."""
-    order = "k.lowest is null, k.lowest" if worst else "k.composite is null, k.composite desc"
-    cases = connection.execute(
-        "select case_id from rollup_case k where run_id = ? and side = 'head' "
-        f"order by {order}, case_id limit ?",
-        (run_id, _LOOKED_THROUGH + 1),
-    ).fetchall()
-    found: list[Example] = []
-    for (case,) in cases[:_LOOKED_THROUGH]:
-        rows = connection.execute(
-            "select c.id, c.case_id, c.model, c.draw, p.score, p.reason from cell c "
-            "join part p on p.cell_id = c.id and p.kind = ? and p.name = ? "
-            "where c.run_id = ? and c.case_id = ? and c.side = 'head' and p.score is not null",
-            (part.kind, part.name, run_id, case),
-        )
-        found += [Example(cell[:SHOWN_ID], *rest) for cell, *rest in rows]
-    found.sort(key=lambda each: (each.score if worst else -each.score, each.case, each.model))
-    return found[:_EXAMPLES], len(cases) <= _LOOKED_THROUGH
+    order = "worst" if worst else "best"
+    by = "lowest nulls last, composite, case_id" if worst else "composite desc, case_id desc"
+    rows = connection.execute(
+        "select substr(c.id, 1, ?), c.case_id, c.model, c.draw, p.score, p.reason "
+        f"from (select case_id from rollup_case indexed by rollup_case_{order} "
+        f"where run_id = ? and side = 'head' order by {by} limit ?) k "
+        "cross join cell c on c.run_id = ? and c.case_id = k.case_id and c.side = 'head' "
+        "cross join part p on p.cell_id = c.id and p.kind = ? and p.name = ? "
+        f"where p.score is not null order by p.score {'' if worst else 'desc'}, c.case_id, c.model "
+        "limit ?",
+        (SHOWN_ID, run_id, _LOOKED_THROUGH, run_id, part.kind, part.name, _EXAMPLES),
+    )
+    return [Example(*row) for row in rows], cases_of(connection, run_id) <= _LOOKED_THROUGH

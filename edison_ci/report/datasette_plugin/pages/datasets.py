@@ -15,7 +15,13 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.experiment import named
 from edison_ci.report.datasette_plugin.remembering import remembered
-from edison_ci.report.datasette_plugin.runs import MOST_CELLS, cells_of, experiments, last_of
+from edison_ci.report.datasette_plugin.runs import (
+    MOST_CELLS,
+    cases_of,
+    cells_of,
+    experiments,
+    last_of,
+)
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.store.questions import scores_of
 from edison_ci.store.runs import NO_TRIAL
@@ -42,10 +48,7 @@ def datasets(look: Look) -> Page:
     """Return the experiments with what is known of their cases."""
     found = []
     for name in experiments(look.connection):
-        (total,) = look.connection.execute(
-            "select count(*) from run_case where run_id = ?",
-            (_newest(look.connection, name),),
-        ).fetchone()
+        total = cases_of(look.connection, _newest(look.connection, name))
         (judged,) = look.connection.execute(
             "select count(distinct case_id) from question_score where experiment = ?", (name,)
         ).fetchone()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.decide.decisions import decisions_of
 from edison_ci.report.datasette_plugin import shown
-from edison_ci.report.datasette_plugin.grid import METRICS, SORTS, STATUSES, Box, Wish, grid_of
+from edison_ci.report.datasette_plugin.grid import Box, grid_of
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.progress import progress_of
 from edison_ci.report.datasette_plugin.runs import RunLine, run_named
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
+from edison_ci.report.datasette_plugin.wishing import METRICS, SORTS, STATUSES, Wish
 
 if TYPE_CHECKING:
     from edison_ci.store.runs import Run
@@ -30,7 +31,8 @@ TABS = (
 def run(look: Look) -> Page:
     """Return a run: its numbers, what its gates said, and its cases in a grid."""
     found = run_named(look, look.path["run"])
-    grid = grid_of(look.connection, found.id, look.args)
+    state = (look.links.database, str(look.root), found.finished_at)
+    grid = grid_of(look.connection, found.id, look.args, None if found.moving else state)
     wish = grid.wish
     kept: dict[str, Any] = {
         "side": "" if wish.side == "head" else wish.side,
@@ -43,6 +45,7 @@ def run(look: Look) -> Page:
         "failed": wish.failed,
         "part": wish.part.key if wish.part else "",
         "q": wish.text,
+        "deep": wish.deep,
     }
 
     def again(**changes: Any) -> str:

@@ -1,0 +1,142 @@
+"""Filters and orders of the grid find what going through every cell finds."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.report.datasette_plugin import finding
+from edison_ci.report.datasette_plugin.looking import Args
+from edison_ci.report.datasette_plugin.wishing import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.report.datasette_plugin.conftest import Stored
+
+COLUMNS = {"grade": ("lowest", "composite"), "tokens": ("tokens", "tokens"),
+           "cost": ("cost_microusd", "cost_microusd"),
+           "latency": ("latency_ms", "latency_ms")}  # fmt: skip
+
+
+@pytest.fixture
+def connection(stored: Stored) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(stored.project / ".edison" / "results.db")) as found:
+        yield found
+
+
+def found(
+    connection: sqlite3.Connection, run: str, *, page: int = 1, **asked: Any
+) -> finding.Found:
+    args = Args({key: [str(value)] for key, value in {**asked, "page": page}.items()})
+    return finding.settled(connection, run, Wish.of(args), args)
+
+
+def every_page(connection: sqlite3.Connection, run: str, **asked: Any) -> list[str]:
+    first = found(connection, run, **asked)
+    cases = list(first.cases)
+    for page in range(2, first.paging.pages + 1):
+        cases += found(connection, run, page=page, **asked).cases
+    assert len(cases) == first.paging.total
+    return cases
+
+
+def brute(connection: sqlite3.Connection, run: str, asked: dict[str, Any]) -> set[str]:
+    """Return the cases that fit, by looking at every cell."""
+    sql = "select distinct c.case_id from cell c where c.run_id = :run and c.side = :side"
+    within = " and c.case_id in (select x.case_id from cell x {} where x.run_id = :run and "
+    within += "x.side = :side and {})"
+    values = {"run": run, "side": asked.get("side", "head"), **asked}
+    if "tag" in asked:
+        sql += (
+            " and exists (select 1 from run_case f, json_each(f.tags) t where f.run_id = :run "
+            "and f.case_id = c.case_id and t.value = :tag)"
+        )
+    if "status" in asked:
+        sql += within.format("", "x.status = :status")
+    if "part" in asked and "failed" in asked:
+        values["kind"], _, values["name"] = asked["part"].partition(":")
+        sql += within.format(
+            "join part p on p.cell_id = x.id",
+            "p.kind = :kind and p.name = :name and (p.passed = 0 or "
+            "(p.passed is null and p.score < 0.5))",
+        )
+    elif "failed" in asked:
+        sql += within.format("", "x.passed = 0")
+    if "q" in asked:
+        texts = within.format(
+            "join answer_text a on a.address = x.address and a.take = x.take",
+            "x.status <> 'blocked' and instr(lower(a.text), lower(:q))",
+        ).removeprefix(" and ")
+        sql += f" and (instr(lower(c.case_id), lower(:q)) or {texts})"
+    return {case for (case,) in connection.execute(sql, values)}
+
+
+def runs_and_sides(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute("select run_id, side from rollup_run").fetchall()
+
+
+def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> None:
+    filters: list[dict[str, Any]] = [
+        {key: value for key, value in zip(("tag", "failed", "status", "q"), chosen, strict=True)
+         if value}
+        for chosen in product(("", "hostile", "returns"), ("", 1), ("", "ok", "error", "malformed"),
+                              ("", "THANK", "return"))
+    ]  # fmt: skip
+    parts = connection.execute("select distinct kind, name from rollup_part").fetchall()
+    filters += [{"failed": 1, "part": f"{kind}:{name}"} for kind, name in parts]
+    filters += [{"failed": 1, "part": f"{k}:{n}", "tag": "returns"} for k, n in parts]
+    some = 0
+    for run, side in runs_and_sides(connection):
+        for chosen in filters:
+            asked = {"side": side, **chosen}
+            expected = brute(connection, run, asked)
+            some += bool(expected)
+            for order in ({}, {"sort": "worst"}):
+                cases = every_page(connection, run, **asked, **order)
+                assert len(cases) == len(set(cases)), (asked, order)
+                assert set(cases) == expected, (asked, order)
+    assert some > 100
+
+
+@pytest.mark.parametrize("metric", COLUMNS)
+@pytest.mark.parametrize("sort", ["worst", "best"])
+def test_orders_hold_over_all_pages(connection: sqlite3.Connection, metric: str, sort: str) -> None:
+    column = COLUMNS[metric][sort == "best"]
+    up = (sort == "worst") is (metric == "grade")
+    for run, side in runs_and_sides(connection):
+        values = dict(
+            connection.execute(
+                f"select case_id, {column} from rollup_case where run_id = ? and side = ?",
+                (run, side),
+            ).fetchall()
+        )
+        for chosen in ({}, {"failed": 1}, {"tag": "returns"}):
+            cases = every_page(connection, run, side=side, metric=metric, sort=sort, **chosen)
+            got = [values[case] for case in cases]
+            known = [value for value in got if value is not None]
+            assert known == sorted(known, reverse=not up)
+            assert got == known + [None] * (len(got) - len(known)), "what has none comes last"
+
+
+def test_a_text_is_looked_for_in_as_many_answers_as_there_is_time_for(
+    connection: sqlite3.Connection, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word = "thank"
+    whole = every_page(connection, stored.against, q=word)
+    assert found(connection, stored.against, q=word).searched is None
+    monkeypatch.setattr(finding, "MOST_ANSWERS", 20)
+    first = found(connection, stored.against, q=word)
+    assert first.searched is not None
+    assert first.searched < found(connection, stored.against).paging.total
+    few = every_page(connection, stored.against, q=word)
+    assert set(few) < set(whole), "the others are in answers that were not looked at"
+    assert every_page(connection, stored.against, q=word, deep=1) == whole
+    (last,) = connection.execute(
+        "select max(case_id) from rollup_case where run_id = ?", (stored.against,)
+    ).fetchone()
+    assert last in every_page(connection, stored.against, q=last), "names are all looked at"
