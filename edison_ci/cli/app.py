@@ -66,6 +66,9 @@ COMMANDS = {
     ),
     "review": Entry("Improve", "review:review", "Decide about suggested changes of prompts."),
     "loop": Entry("Improve", "loop:loop", "Run and refine until it gets no better."),
+    "optimize": Entry(
+        "Improve", "optimize:optimize", "Search for a better prompt over generations."
+    ),
     "promote": Entry(
         "Improve", "promote:promote", "Mark the version of a prompt that is in production."
     ),

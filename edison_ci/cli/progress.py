@@ -27,9 +27,13 @@ _WIDTH = 24
 class Display:
     """Shows progress on stderr."""
 
-    def __init__(self, terminal: Terminal, *, quiet: bool, plain: bool) -> None:
-        self._terminal, self._quiet = terminal, quiet
+    def __init__(
+        self, terminal: Terminal, *, quiet: bool, plain: bool, brief: bool = False
+    ) -> None:
+        self._terminal = terminal
         self._live = not plain and sys.stderr is not None and sys.stderr.isatty()
+        # One of many runs shows its bar, and leaves no lines in a log.
+        self._quiet = quiet or (brief and not self._live)
         self._begun = time.monotonic()
         self._first = -1
         self._next = 0.0

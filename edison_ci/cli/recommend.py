@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.stats.value import Valued
 
 
-class _Score(click.ParamType[float]):
+class Score(click.ParamType[float]):
     """Points out of 100, a percentage, or a share from 0 to 1."""
 
     name = "score"
@@ -37,6 +37,7 @@ class _Score(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        """Return the score from 0 to 1."""
         text = str(value).strip()
         try:
             number = float(text.removesuffix("%"))
@@ -50,7 +51,7 @@ class _Score(click.ParamType[float]):
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@click.option("--min-score", type=_Score(), metavar="POINTS", help="Least score, such as 80.")
+@click.option("--min-score", type=Score(), metavar="POINTS", help="Least score, such as 80.")
 @click.option(
     "--max-cost",
     type=click.FloatRange(min=0),

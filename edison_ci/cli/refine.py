@@ -109,10 +109,16 @@ def refining_model(project: Project, experiment: Experiment) -> Model:
     return project.models[name]
 
 
-def audited(site: Site, actor: Actor, subject: Subject, made: Sequence[Suggestion]) -> AuditEntry:
+def audited(
+    site: Site,
+    actor: Actor,
+    subject: Subject,
+    made: Sequence[Suggestion],
+    action: str = "refine",
+) -> AuditEntry:
     """Return the row of the audit that says who wanted suggestions."""
     after = [{"suggestion": one.id, "status": str(one.status)} for one in made]
-    return site.entry(actor, "refine", f"{subject.experiment.id}/{subject.prompt.id}", after=after)
+    return site.entry(actor, action, f"{subject.experiment.id}/{subject.prompt.id}", after=after)
 
 
 # --- before the first call ------------------------------------------------------------------------

@@ -249,7 +249,8 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
         hint = f"go on with: edison loop {stored.experiment}"
         raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
     if stored.trigger == TRIAL:
-        hint = f"go on with: edison refine {stored.experiment}"
+        name = stored.experiment
+        hint = f"go on with what started it: edison refine {name}, or edison optimize {name}"
         raise UsageError(f"run {stored.id} tries a suggestion", hint=hint)
     options = dataclasses.replace(options_of(stored), wait=wait)
     if budget is not None:

@@ -73,12 +73,15 @@ class Seats:
     state: State
     asking: Asking
     project: Project
+    brief: bool = False
+    """Whether there are so many sessions that a log is better off without their progress."""
 
     @contextlib.contextmanager
     def opened(self, loop: Cap | None = None) -> Iterator[Tools]:
         """Yield what a session works with, perhaps within the budget of a loop."""
         state, plain = self.state, self.state.json or self.state.no_color
-        display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
+        terminal, brief = self.asking.terminal, self.brief
+        display = Display(terminal, quiet=state.quiet, plain=plain, brief=brief)
         tools = tools_for(state, self.project)
         try:
             yield dataclasses.replace(

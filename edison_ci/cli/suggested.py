@@ -77,6 +77,7 @@ def show_evidence(terminal: Terminal, one: Suggestion) -> None:
         return
     color = GOOD if one.proven else ODD
     terminal.result("  ", Ink(str(told.get("sentence", "")), color))
+    _show_search(terminal, told.get("search"))
     rows: list[tuple[str, ...]] = [("", "", "before", "after", "change")]
     for word, key in (("unseen", "holdout"), ("training", "train")):
         part = told.get(key)
@@ -96,6 +97,19 @@ def show_evidence(terminal: Terminal, one: Suggestion) -> None:
             terminal.result(f"  head to head, {word} cases: {part['head_to_head']}")
         _show_moved(terminal, word, part)
     _show_price(terminal, one)
+
+
+def _show_search(terminal: Terminal, search: Mapping[str, Any] | None) -> None:
+    """Print that it is the best of many, and how often its unseen cases were looked at before."""
+    if not search:
+        return
+    told = (
+        f"  found by a search: {counted(search['generations'], 'generation')}, best of "
+        f"{counted(search['measured'], 'version')} on the training cases"
+    )
+    if earlier := search["earlier_looks"]:
+        told += f"; the unseen cases were looked at for {counted(earlier, 'other change')} before"
+    terminal.result(told)
 
 
 def _scores(part: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,4 +158,6 @@ def _kept(one: Suggestion) -> str:
     broken = [rail.rule for rail in one.guardrails if not rail.ok]
     if broken:
         return f"broken: {', '.join(broken)}"
-    return f"all {len(one.guardrails)} kept"
+    search = one.evidence.get("search")
+    limits = f", within {search['wider']} times the limits of refine" if search else ""
+    return f"all {len(one.guardrails)} kept{limits}"

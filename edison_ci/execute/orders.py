@@ -149,12 +149,18 @@ class Tools:
     now: Callable[[], dt.datetime] = times.now
     clock: Clock = field(default_factory=Clock.real)
     loop: Cap | None = None
-    """The budget of the loop that all calls are made for; its scope is `loop:ID`."""
+    """The budget of the loop or search that all calls are made for, scope `loop:ID` or other."""
 
     def scopes(self, run_id: str, experiment: Experiment | None) -> tuple[str, ...]:
         """Return what the calls of a run are booked on."""
         named = () if experiment is None else (f"experiment:{experiment.id}",)
         return (f"run:{run_id}", *named, "project", *(cap.scope for cap in self.caps))
+
+    @property
+    def loop_id(self) -> str | None:
+        """The loop that runs are made for; None if it is a search, or nothing."""
+        kind, _, name = ("" if self.loop is None else self.loop.scope).partition(":")
+        return name if kind == "loop" else None
 
     @property
     def caps(self) -> tuple[Cap, ...]:

@@ -214,7 +214,7 @@ class Session:
             base_commit=self._against.commit if self._against is not None else None,
             commit_id=None if options.nowhere else commit_of(self._project, self._experiment),
             shard=str(options.selection.shard) if options.selection.shard else None,
-            loop=self._tools.loop.scope.removeprefix("loop:") if self._tools.loop else None,
+            loop=self._tools.loop_id,
             now=self._now(),
         )
 

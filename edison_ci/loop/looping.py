@@ -38,13 +38,13 @@ from edison_ci.hosted import Change
 from edison_ci.loop.final import best_of, write_final
 from edison_ci.refine.candidate import change_of
 from edison_ci.refine.evidence import evidence_of, split_cases
+from edison_ci.refine.patch import diff_of
 from edison_ci.refine.refining import Orders, refine
 from edison_ci.refine.trying import out_of_budget
 from edison_ci.refine.weaknesses import aside_in
 from edison_ci.report.proposal import message_of, title_of
 from edison_ci.review.deciding import overtaken
 from edison_ci.review.desk import needs_repository
-from edison_ci.review.editing import diff_of
 from edison_ci.review.refined import refined
 from edison_ci.review.ways import current_branch
 from edison_ci.stats.convergence import converged

@@ -166,11 +166,27 @@ class Evidence:
     blocked: Both
     """Answers that a screen blocked."""
     growth: Growth
+    searched: bool = False
+    """Whether it is the best of many on the training cases, whose gain then proves little."""
 
     @property
     def doubt(self) -> str:
         """Why it may not be proposed without force; empty if it may."""
-        train, holdout = self.train, self.holdout
+        holdout = self.holdout
+        if said := self._training_doubt():
+            return said
+        if holdout is not None and holdout.decision == "worse":
+            return "shown worse on unseen cases"
+        if holdout is not None and holdout.n and not holdout.enough:
+            return "too many unseen cases lack a score"
+        if self.searched and (said := self._unseen_doubt()):
+            return said
+        if (self.blocked.after or 0) > (self.blocked.before or 0):
+            return "more answers are blocked"
+        return ""
+
+    def _training_doubt(self) -> str:
+        train = self.train
         if train is None or train.gain is None or not train.enough:
             return "too few training cases have a score on both sides"
         if train.gain <= 0:
@@ -178,12 +194,16 @@ class Evidence:
         if train.luck is None or train.luck > ACCEPTED_P:
             luck = "" if train.luck is None else f" ({chance(train.luck)})"
             return f"the gain on the training cases may be luck{luck}"
-        if holdout is not None and holdout.decision == "worse":
-            return "shown worse on unseen cases"
-        if holdout is not None and holdout.n and not holdout.enough:
-            return "too many unseen cases lack a score"
-        if (self.blocked.after or 0) > (self.blocked.before or 0):
-            return "more answers are blocked"
+        return ""
+
+    def _unseen_doubt(self) -> str:
+        """Return why the unseen cases, looked at once, do not show a gain by themselves."""
+        holdout = self.holdout
+        if holdout is None or holdout.gain is None or holdout.gain <= 0:
+            return "no gain on the unseen cases"
+        if holdout.luck is None or holdout.luck > ACCEPTED_P:
+            luck = "" if holdout.luck is None else f" ({chance(holdout.luck)})"
+            return f"the gain on the unseen cases may be luck{luck}"
         return ""
 
     @property

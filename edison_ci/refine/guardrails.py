@@ -19,7 +19,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.refine.candidate import Candidate, change_of
 from edison_ci.refine.copying import copied, texts_of
 from edison_ci.refine.patch import PatchRefused
-from edison_ci.store.suggestions import Guardrail
+from edison_ci.store.suggestions import Guardrail, MadeBy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
     from edison_ci.refine.candidate import Change, Subject
 
+WIDER = {MadeBy.REFINE: 1, MadeBy.OPTIMIZE: 4}
+"""How many times further than one reply a change may go, in length and in lines.
+
+What a search finds is a chain of small changes, each of which kept the limits by itself. Four of
+them are about what a person can still read in one pull request. Everything else is the same for
+both: what is locked, what may not be added, and how many lines in a row may be taken away.
+"""
 APPLIES = "applies"
 """The rule that comes first: without it there is nothing to look at."""
 _LISTED = 3
@@ -63,6 +70,15 @@ class Background:
     """Answers that the refiner was shown."""
     known: Mapping[str, str] = field(default_factory=dict)
     """Versions of the prompt that are out of the question, and why."""
+    made_by: MadeBy = MadeBy.REFINE
+    """Whose change it is, which decides how far it may go."""
+    further: Callable[[Change], Iterable[Guardrail]] = lambda _: ()
+    """Says which other rules the change breaks, beside those of every change."""
+
+    @property
+    def wider(self) -> int:
+        """How many times further than one reply the change may go."""
+        return WIDER[self.made_by]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +100,35 @@ def judged(subject: Subject, diff: str, note: str, background: Background) -> Ca
         change = change_of(subject, diff)
     except PatchRefused as refused:
         return Candidate(diff, note, (Guardrail(APPLIES, False, refused.reason),))
+    return Candidate(str(change.patch), note, rails_of(change, background), change)
+
+
+def rails_of(change: Change, background: Background) -> tuple[Guardrail, ...]:
+    """Return what every guardrail says of a change."""
     lines = len(change.patch.added) + len(change.patch.removed)
-    rails = [Guardrail(APPLIES, True, f"{lines} lines of {subject.prompt.path}, where it says")]
+    path = change.subject.prompt.path
+    rails = [Guardrail(APPLIES, True, f"{lines} lines of {path}, where it says")]
     for rule in RULES:
         found = rule.look(change, background)
         if found is not None:
             rails.append(Guardrail(rule.name, *found))
-    return Candidate(str(change.patch), note, tuple(rails), change)
+    return (*rails, *background.further(change))
 
 
 # --- how much -------------------------------------------------------------------------------------
 
 
-def _length(change: Change, _: Background) -> Found:
+def _length(change: Change, background: Background) -> Found:
     before, limits = len(change.subject.text), change.subject.limits
     grown = len(change.text) - before
-    most = max(int(limits.max_length_change * before), limits.max_length_chars)
+    most = max(int(limits.max_length_change * before), limits.max_length_chars) * background.wider
     return Found(abs(grown) <= most, f"{grown:+,} characters of {before:,}; at most {most:,}")
 
 
-def _lines(change: Change, _: Background) -> Found:
+def _lines(change: Change, background: Background) -> Found:
     before, limits = _count(change.subject.text), change.subject.limits
     lines = len(change.patch.added) + len(change.patch.removed)
-    most = max(int(limits.max_lines_change * before), limits.max_lines)
+    most = max(int(limits.max_lines_change * before), limits.max_lines) * background.wider
     return Found(lines <= most, f"{lines} lines added or removed of {before}; at most {most}")
 
 

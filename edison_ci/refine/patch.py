@@ -8,6 +8,7 @@ a person can act on. Lines end with a line feed and nothing else, as in Git.
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -332,3 +333,21 @@ def _require_same_end(hunk: Hunk, number: int, *, last: bool, whole: bool) -> No
         raise PatchRefused(
             f"the prompt {said} at its end, and hunk {number} would change that or does not know it"
         )
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def diff_of(path: str, before: str, after: str) -> str:
+    """Return the unified diff between two texts of a file; empty if there is none."""
+    if after and not after.endswith("\n") and before.endswith("\n"):
+        after += "\n"  # editors differ about the last line, and nobody means it
+    lines = difflib.unified_diff(
+        before.split("\n")[:-1] if before.endswith("\n") else before.split("\n"),
+        after.split("\n")[:-1] if after.endswith("\n") else after.split("\n"),
+        f"a/{path}",
+        f"b/{path}",
+        lineterm="",
+    )
+    text = "\n".join(lines)
+    return f"{text}\n" if text else ""

@@ -11,7 +11,6 @@ stopped, with the same question and the answers that it has.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -19,18 +18,15 @@ from typing import TYPE_CHECKING
 from edison_ci import times
 from edison_ci.contracts import CallError
 from edison_ci.errors import CallFailed
-from edison_ci.execute.desk import desk
 from edison_ci.frozen import dataclass
-from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.refine.asking import Question, ask_for
+from edison_ci.refine.calling import calling
 from edison_ci.refine.evidence import evidence_of
 from edison_ci.refine.guardrails import Background
 from edison_ci.refine.suggesting import Keeping, Maker, Trial, history_of, keep
-from edison_ci.refine.trying import out_of_budget
 from edison_ci.refine.weaknesses import weaknesses
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import Cap
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -119,38 +115,15 @@ async def _ask(
     shown = len(question.weakness.examples)
     said = f"asking {question.refiner.name} about {weak}, with {shown} training examples"
     orders.on_step(said)
-    subject, found = bench.subject, _Asked()
-    reuse = dt.timedelta(days=subject.project.file.settings.reuse_days)
-    with bench.opened() as tools:
-        opened = desk(
-            subject.project,
-            subject.experiment,
-            tools,
-            purpose="refine",
-            newer_than=times.stamp(tools.now() - reuse),
-        )
-        async with opened as lanes:
-            _limit(bench, lanes)
-            try:
-                await _ask_each(question, lanes, orders.candidates, known, found)
-            except BudgetExhausted as error:
-                raise out_of_budget(error.refused.cap.name) from None
-            finally:
-                bench.wallet.spent_microusd += lanes.tally.cost_microusd
+    found = _Asked()
+    async with calling(bench) as lanes:
+        await _ask_each(question, lanes, orders.candidates, known, found)
     if not found.replies and found.failures:
         raise CallFailed(
             f"{question.refiner.name} could not be asked: {found.failures[0]}",
             hint="see: edison models test; then the same command again",
         )
     return found
-
-
-def _limit(bench: Bench, lanes: Lanes) -> None:
-    """Let asking cost no more than what is left."""
-    left = bench.wallet.left
-    if left is not None:
-        cap = Cap(f"run:{lanes.purse.run_id}", None, microusd=left, name="--budget")
-        lanes.purse.caps = (*lanes.purse.caps, cap)
 
 
 async def _ask_each(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
@@ -9,6 +10,7 @@ from edison_ci.refine.asking import Past, instructions_version
 from edison_ci.store.audit import add_audit
 from edison_ci.store.events import add_event
 from edison_ci.store.suggestions import (
+    MadeBy,
     Status,
     Suggestion,
     add_suggestion,
@@ -84,6 +86,9 @@ class Maker:
     question: Question
     simulated: bool
     now: str
+    made_by: MadeBy = MadeBy.REFINE
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What else goes with the evidence of what was tried."""
 
     def measured(self, trial: Trial, *, forced: bool) -> Suggestion:
         """Return a candidate that was tried; proposed if it is proven, or forced."""
@@ -93,7 +98,7 @@ class Maker:
         return self._made(
             trial.reply.candidate,
             status=Status.PROPOSED if evidence.proven or forced else Status.TRIED,
-            evidence={**evidence.as_json(), **more},
+            evidence={**evidence.as_json(), **more, **self.told},
             forced=forced and not evidence.proven,
             runs=(trial.tried.run_id,),
             cost_microusd=trial.reply.cost_microusd + trial.tried.cost_microusd,
@@ -123,6 +128,7 @@ class Maker:
             targets=tuple(target.name for target in self.question.weakness.targets),
             guardrails=candidate.guardrails,
             simulated=self.simulated,
+            made_by=self.made_by,
             **more,
         )
 

@@ -7,29 +7,34 @@ What stops one is told to whoever asked; the same command goes on, since answers
 
 from __future__ import annotations
 
+import datetime as dt
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci import times
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget
 from edison_ci.execute.money import caps_of, run_limit
-from edison_ci.execute.orders import Against, RunOptions
+from edison_ci.execute.orders import Against, RunOptions, allowing_code
 from edison_ci.execute.session import Session
 from edison_ci.frozen import dataclass
+from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
+from edison_ci.records import PromptId
 from edison_ci.refine.weaknesses import part_of
 from edison_ci.repository import Repository
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
-from edison_ci.store.runs import TRIAL, move_run
+from edison_ci.store.runs import TRIAL, done_trial, move_run
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from edison_ci.config.load import Experiment
+    from edison_ci.config.prompt import Prompt
     from edison_ci.execute.orders import Ended, Tools
     from edison_ci.refine.candidate import Change, Subject
 
@@ -84,7 +89,24 @@ class Bench:
         experiment = self.subject.experiment
         judges = experiment.file.judges.model_copy(update={"pairwise": None})
         file = experiment.file.model_copy(update={"judges": judges})
-        return self._run(replace(experiment, file=file), None, cases)
+        return self._run(replace(experiment, file=file), None, self._chosen(cases))
+
+    def measure_versions(self, versions: Sequence[Prompt], cases: Collection[str] = ()) -> Tried:
+        """Measure versions of the prompt side by side, on training cases: all, or some of them.
+
+        In the run each goes by its own name. What was measured before is not measured again.
+        """
+        experiment = self.subject.experiment
+        judges = experiment.file.judges.model_copy(update={"pairwise": None})
+        named = tuple(
+            replace(one, id=trial_name(one), path=f"{one.path}@{one.version}") for one in versions
+        )
+        update = {"judges": judges, "prompts": tuple(one.path for one in named)}
+        file = experiment.file.model_copy(update=update)
+        several = replace(experiment, file=file, prompts=named)
+        selection = replace(self._chosen("train"), cases=tuple(sorted(cases)))
+        known = self._done_before(several, selection)
+        return self._run(several, None, selection) if known is None else Tried(known, 0)
 
     def try_out(self, change: Change, cases: Cases = "all") -> Tried:
         """Measure a change against the prompt as it is."""
@@ -92,13 +114,27 @@ class Bench:
         repository = Repository.find(self.subject.project.root)
         commit = (repository.head() if repository is not None else None) or ""
         against = Against(AS_IT_IS, commit, self.subject.experiment, gates=())
-        return self._run(change.experiment, against, cases)
+        return self._run(change.experiment, against, self._chosen(cases))
 
-    def _run(self, experiment: Experiment, against: Against | None, cases: Cases) -> Tried:
-        part = None if cases == "all" else part_of(experiment, cases)
+    def _chosen(self, cases: Cases) -> Selection:
+        part = None if cases == "all" else part_of(self.subject.experiment, cases)
+        return Selection(draws=self.draws, part=part)
+
+    def _done_before(self, experiment: Experiment, selection: Selection) -> str | None:
+        """Return a trial of exactly this that is done, and no older than answers may be."""
+        project = self.subject.project
+        allowed = allowing_code(project) if self.allow_code else project
+        wanted = bare_plan(allowed, experiment, selection=selection).hash
+        if not self.results.exists():
+            return None
+        with self.opened() as tools, closing(open_reader(self.results)) as reader:
+            reuse = dt.timedelta(days=project.file.settings.reuse_days)
+            return done_trial(reader, experiment.id, wanted, times.stamp(tools.now() - reuse))
+
+    def _run(self, experiment: Experiment, against: Against | None, selection: Selection) -> Tried:
         options = RunOptions(
             trigger=TRIAL,
-            selection=Selection(draws=self.draws, part=part),
+            selection=selection,
             budget_microusd=self.wallet.left,
             allow_code=self.allow_code,
         )
@@ -142,6 +178,11 @@ class Bench:
         if ended.exit_code is ExitCode.BUDGET:
             raise out_of_budget(str(ended.progress.stopped_by))
         raise Interrupted("stopped", hint="the same command goes on: answers are kept")
+
+
+def trial_name(prompt: Prompt) -> PromptId:
+    """Return what a version of a prompt is called in a run that measures several."""
+    return PromptId(f"{prompt.id}.{prompt.version[:12]}")
 
 
 def out_of_budget(which: str) -> OutOfBudget:

@@ -31,7 +31,9 @@ _FORM = "form of the answer"
 _PARTS = "('criterion', 'check', 'grader')"
 _CELLS = (
     "c.run_id = :run and c.side = 'head' and c.status in ('ok', 'malformed') "
-    "and c.case_id not in (select value from json_each(:aside))"
+    "and c.case_id not in (select value from json_each(:aside)) "
+    "and (:prompt is null or c.prompt = :prompt) "
+    "and (:only is null or c.case_id in (select value from json_each(:only)))"
 )
 _LOOKED_AT = 1_000
 """Cells that are looked through for examples, the worst first."""
@@ -94,9 +96,24 @@ def aside_in(subject: Subject) -> frozenset[str]:
     return frozenset(entry.case for entry in aside if entry.experiment == subject.experiment.id)
 
 
-def weaknesses(connection: sqlite3.Connection, subject: Subject, run_id: str) -> Weakness:
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of a run that is looked at."""
+
+    prompt: str | None = None
+    """What the prompt is called in the run; None where it is the only one."""
+    cases: frozenset[str] | None = None
+    """None for all."""
+
+
+EVERYTHING = View()
+
+
+def weaknesses(
+    connection: sqlite3.Connection, subject: Subject, run_id: str, view: View = EVERYTHING
+) -> Weakness:
     """Return what a run on the training cases says against the prompt."""
-    reader = _Reader(connection, subject, run_id, json.dumps(sorted(aside_in(subject))))
+    reader = _Reader(connection, subject, run_id, view)
     targets = reader.targets()
     examples = reader.examples(targets) if targets else ()
     return Weakness(targets, examples, reader.cases())
@@ -120,12 +137,17 @@ class _Reader:
     connection: sqlite3.Connection
     subject: Subject
     run_id: str
-    aside: str
-    """Cases that do not count, as JSON."""
+    view: View
 
     @property
-    def _values(self) -> dict[str, str]:
-        return {"run": self.run_id, "aside": self.aside}
+    def _values(self) -> dict[str, str | None]:
+        cases = self.view.cases
+        return {
+            "run": self.run_id,
+            "aside": json.dumps(sorted(aside_in(self.subject))),
+            "prompt": self.view.prompt,
+            "only": None if cases is None else json.dumps(sorted(cases)),
+        }
 
     def cases(self) -> int:
         """Return how many cases have an answer that was graded."""

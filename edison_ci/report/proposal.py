@@ -114,12 +114,26 @@ def _opening(offer: Offer) -> list[str]:
         f"edison suggests a change of {code(one.path)} for the experiment {code(one.experiment)}. "
         "It was tried before it was shown; a person decides."
     ]
+    if search := _part(one.evidence, "search"):
+        told.append(_searched(search))
     if one.simulated:
         told.append("**Simulated**: the models were simulated, so the numbers are an example.")
     if not one.proven:
         told.append("**Unproven**: what was measured does not show that it helps.")
     if one.edited_from is not None:
         told.append("**Edited by hand** after it was measured, and not measured again.")
+    return told
+
+
+def _searched(search: Mapping[str, Any]) -> str:
+    told = (
+        f"It is the best of {counted(search['measured'], 'version')} that a search over "
+        f"{counted(search['generations'], 'generation')} measured on the training cases: their "
+        "gain was chosen, that of the unseen cases was not. Its steps kept the limits of one "
+        f"refinement each; all together it may go {search['wider']} times as far."
+    )
+    if earlier := search["earlier_looks"]:
+        told += f" The unseen cases were looked at for {counted(earlier, 'other change')} before."
     return told
 
 

@@ -7,13 +7,13 @@ What comes of it is another suggestion, which was not measured, and the old one 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.operate.actors import Role
+from edison_ci.refine.patch import diff_of
 from edison_ci.review.desk import entity_of
 from edison_ci.review.refined import is_base, looked_at, prompt_in, refined, stale
 from edison_ci.store.audit import add_audit
@@ -139,21 +139,6 @@ def _places(desk: Desk, one: Suggestion) -> Iterator[bytes]:
         data = repository.read(commit, desk.in_repository(one.path))
         if data is not None:
             yield data
-
-
-def diff_of(path: str, before: str, after: str) -> str:
-    """Return the unified diff between two texts of a file; empty if there is none."""
-    if after and not after.endswith("\n") and before.endswith("\n"):
-        after += "\n"  # editors differ about the last line, and nobody means it
-    lines = difflib.unified_diff(
-        before.split("\n")[:-1] if before.endswith("\n") else before.split("\n"),
-        after.split("\n")[:-1] if after.endswith("\n") else after.split("\n"),
-        f"a/{path}",
-        f"b/{path}",
-        lineterm="",
-    )
-    text = "\n".join(lines)
-    return f"{text}\n" if text else ""
 
 
 def readable(data: bytes) -> str:

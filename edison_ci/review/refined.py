@@ -77,7 +77,7 @@ def looked_at(project: Project, suggestion: Suggestion, data: bytes, diff: str) 
         raise stale(suggestion, prompt)
     experiment = experiment_of(project, suggestion)
     subject = Subject(project, with_prompt(experiment, prompt), data.decode("utf-8"))
-    background = Background(cases=lambda: project.cases(experiment))
+    background = Background(cases=lambda: project.cases(experiment), made_by=suggestion.made_by)
     return judged(subject, diff, suggestion.note, background)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_ROWS = 1_000
+SEARCH_COUNTS = ("generations", "tried", "measured", "refused", "wider", "earlier_looks")
+"""What is counted of a search that found a suggestion."""
 _DECISIONS = ("better", "worse", "same", "unclear")
 _LEVEL = ("estimate", "low", "high")
 
@@ -35,6 +37,8 @@ def sound_evidence(value: Any) -> dict[str, Any]:
         found["cost_microusd"] = _numbers(found["cost_microusd"], ("before", "after"))
     if "examples" in found:
         found["examples"] = _names(found["examples"])
+    if "search" in found:
+        found["search"] = _search(found["search"])
     if "sentence" in found and not isinstance(found["sentence"], str):
         del found["sentence"]
     return found
@@ -89,6 +93,14 @@ def _growth(value: Any) -> dict[str, Any] | None:
     if chars is None:
         return None
     return {**told, "chars": int(chars), "percent": percent or 0.0}
+
+
+def _search(value: Any) -> dict[str, Any] | None:
+    """Return how a search went; without its counts it says nothing."""
+    told = value if isinstance(value, dict) else {}
+    if not all(_is_count(told.get(key)) for key in SEARCH_COUNTS):
+        return None
+    return {**told, **{key: int(told[key]) for key in SEARCH_COUNTS}}
 
 
 def _numbers(value: Any, keys: tuple[str, ...]) -> dict[str, float | None]:

@@ -283,6 +283,19 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
     return operation
 
 
+def done_trial(
+    connection: sqlite3.Connection, experiment: str, plan_hash: str, since: str
+) -> str | None:
+    """Return the newest trial of exactly this plan that is complete, started since then."""
+    row = connection.execute(
+        "select id from run where trigger = ? and experiment = ? and plan_hash = ? "
+        "and status = 'COMPLETED' and complete = 1 and created_at >= ? "
+        "order by created_at desc, rowid desc limit 1",
+        (TRIAL, experiment, plan_hash, since),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
 def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
     """Return a run by id, `latest` or the name of an experiment (its last run), no trials."""
     where, values = f"id = ? or (experiment = ? and {NO_TRIAL})", (wanted, wanted)

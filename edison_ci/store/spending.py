@@ -108,6 +108,16 @@ def _saved(connection: sqlite3.Connection, by: By, since: str) -> dict[str, int]
     return dict(rows.fetchall())
 
 
+def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, tuple[float, int]]:
+    """Return by phase what a call for an experiment cost on average, and was booked at most."""
+    rows = connection.execute(
+        "select phase, avg(cost_microusd), max(est_microusd) from attempt "
+        "where experiment = ? and state = 'settled' and phase <> 'replay' group by phase",
+        (experiment,),
+    )
+    return {phase: (float(mean), int(most)) for phase, mean, most in rows}
+
+
 def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
     """Return the newest run of an experiment, finished or not, trials of suggestions aside."""
     row = connection.execute(

@@ -13,6 +13,7 @@ Its status only goes where `MOVES` lets it. Evidence is JSON with the keys
     cost_microusd     {before, after} of an answer, mean; null if unknown
     growth            {chars, percent, lines_added, lines_removed}
     examples          ids of the cells with the failing answers that the refiner was shown
+    search            how a search went that found it: {id, generations, stopped_by, ...}
 
 of which any may be missing.
 """
@@ -57,6 +58,15 @@ class Status(StrEnum):
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
     """The prompt changed meanwhile, or somebody edited the suggestion into another one."""
+
+
+class MadeBy(StrEnum):
+    """Who put a suggestion together, which decides how far it may go."""
+
+    REFINE = "refine"
+    """One reply of a refiner: a small change."""
+    OPTIMIZE = "optimize"
+    """A search: several small changes, one after the other."""
 
 
 MOVES: dict[Status, frozenset[Status]] = {
@@ -121,6 +131,7 @@ class Suggestion:
     """Of asking for it and trying it."""
     runs: tuple[str, ...] = ()
     """Runs that tried it."""
+    made_by: MadeBy = MadeBy.REFINE
     hash: str = ""
     """Of experiment, prompt, base and diff; worked out when left out."""
 
@@ -148,7 +159,8 @@ class Suggestion:
         told = {column: getattr(self, column) for column in _COLUMNS}
         told |= {"targets": [*self.targets], "runs": [*self.runs], "evidence": dict(self.evidence)}
         told["guardrails"] = [rail._asdict() for rail in self.guardrails]
-        return {"id": self.id, **told, "status": str(self.status)}
+        named = {"status": str(self.status), "made_by": str(self.made_by)}
+        return {"id": self.id, **told, **named}
 
 
 class SuggestionComment(NamedTuple):
@@ -330,7 +342,7 @@ def _suggestion(row: Sequence[Any]) -> Suggestion:
         told["targets"], told["runs"] = tuple(map(str, told["targets"])), tuple(told["runs"])
         told["evidence"] = sound_evidence(told["evidence"])
         told["guardrails"] = tuple(Guardrail(**rail) for rail in told["guardrails"])
-        told["status"] = Status(told["status"])
+        told["status"], told["made_by"] = Status(told["status"]), MadeBy(told["made_by"])
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"suggestion {told['hash'][:12]} cannot be read: {error}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,15 @@ from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.orders import Tools
 from edison_ci.providers.adapters import provider_for
+from edison_ci.providers.sim.blocks import blocks_in
 from edison_ci.providers.sim.diffs import unified_diff
 from edison_ci.records import Completion
 from edison_ci.refine.asking import refiner_of
 from edison_ci.refine.candidate import subject_of
+from edison_ci.refine.optimizing import Optimized, optimize
+from edison_ci.refine.optimizing import Orders as SearchOrders
 from edison_ci.refine.refining import Orders, Refined, refine
+from edison_ci.refine.searching import Generation, Reach
 from edison_ci.refine.trying import Bench, Wallet
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Model
     from edison_ci.records import Request
+    from edison_ci.store.ledger import Cap
     from tests.conftest import Folder
 
 PATH = "prompts/hello.md"
@@ -47,6 +53,48 @@ refine: {by: refiner, examples: 5}
 """
 WELCOME = "Bid them welcome."
 SHOUT = "And shout."
+
+
+MANNERS = {
+    "bow": "Bow to them.",
+    "coat": "Take their coat.",
+    "map": "Hand them a map.",
+    "smile": "Smile at them.",
+    "ticket": "Ask for the ticket.",
+    "welcome": WELCOME,
+}
+"""What a museum wants of its door, and the instruction by which it gets it."""
+
+
+def mannered(folder: Folder, *, cases: int = 60, limits: str = "") -> Folder:
+    """Write a project with room for several improvements, each worth a check."""
+    project(folder, cases=cases)
+    checks = "".join(f"  - contains: {{value: <{name}>, name: {name}}}\n" for name in MANNERS)
+    folder.edit("experiments/hello.yaml", "  - contains: {value: Welcome, name: welcome}\n", checks)
+    for model, most in (("small", 64), ("refiner", 256)):
+        brief = f"model: {model}, params: {{max_tokens: {most}}},"
+        folder.edit("models.yaml", f"model: {model},", brief)
+    refine = f"refine: {{by: refiner, examples: 5{limits}}}"
+    folder.edit("experiments/hello.yaml", "refine: {by: refiner, examples: 5}", refine)
+    return folder
+
+
+def well_mannered(request: Request) -> str:
+    """Return what the model at the door does, each thing that it is told."""
+    told = request.messages[-1].content
+    name = told.partition("Say hello to ")[2].partition(" in one")[0]
+    hello = "HELLO!" if SHOUT in told else f"Hello {name}."
+    return hello + "".join(f" <{what}>" for what, line in MANNERS.items() if line in told)
+
+
+def mended(request: Request) -> str:
+    """Return a refiner's reply: an instruction for one of the weak checks, by the draw."""
+    weak = re.findall(r'"name": "(\w+)", "kind": "check"', request.messages[0].content)
+    blocks = blocks_in(request.messages[-1].content) or ()
+    (text,) = (block.text for block in blocks if block.tag == "prompt")
+    text = text if text.endswith("\n") else f"{text}\n"
+    name = weak[request.draw % len(weak)]
+    return reply(MANNERS.get(name, SHOUT), note=f"It helps with {name}.", text=text)
 
 
 def project(folder: Folder, *, cases: int = 60) -> Folder:
@@ -102,6 +150,7 @@ class Museum:
     replies: Sequence[str | Exception] = ()
     budget_microusd: int | None = None
     steps: list[str] = field(default_factory=list)
+    generations: list[Generation] = field(default_factory=list)
     greeter: Scripted = field(default_factory=lambda: Scripted(greeting))
     refiner: Scripted = field(init=False)
 
@@ -133,6 +182,23 @@ class Museum:
         bench = self.bench()
         model = bench.subject.project.models["refiner"]
         return refine(bench, refiner_of(model), Orders(on_step=self.steps.append, **orders))
+
+    def optimize(self, **orders: Any) -> Optimized:
+        """Search for a better prompt; the refiner answers by `mended` unless it has replies."""
+        subject = self.bench().subject
+        reach = Reach(
+            orders.pop("population", 4), orders.pop("generations", 3), orders.pop("target", None)
+        )
+        given = SearchOrders(
+            reach, self.budget_microusd, on_step=self.steps.append, **orders,
+            on_generation=self.generations.append,
+        )  # fmt: skip
+
+        def opened(cap: Cap) -> contextlib.AbstractContextManager[Tools]:
+            return contextlib.nullcontext(Tools(self.provider_for, CellGrader.of, loop=cap))
+
+        refiner = refiner_of(subject.project.models["refiner"])
+        return optimize(subject, refiner, opened, given)
 
     @property
     def questions(self) -> list[str]:

@@ -306,6 +306,8 @@ create table suggestion (                   -- a change of a prompt that was sug
   simulated        integer not null check (simulated in (0, 1)),
   cost_microusd    integer not null,        -- of asking for it and trying it
   runs             text not null default '[]', -- JSON: ids of the runs that tried it
+  -- refine, optimize: a small change, or several by a search, which may go further
+  made_by          text not null default 'refine' check (made_by in ('refine', 'optimize')),
   created_at       text not null
 ) strict;
 create index suggestion_by_experiment on suggestion (experiment, created_at);
