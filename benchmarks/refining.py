@@ -1,6 +1,9 @@
 """Does refining make prompts better, on cases that it never saw?
 
-    python -m benchmarks.refining [--seeds N] [--templates NAME ...] [--write FILE]
+    python -m benchmarks.refining [--seeds FROM-TO] [--templates NAME ...] [--methods NAME ...]
+                                  [--add FILE] [--write FILE]
+
+Each outcome is a line of the file given by `--add`, and is not measured again when it is there.
 
 Each template is refined once for each seed; a seed changes what the simulated models answer and
 which cases are held out. What a method comes up with is then measured anew against the prompt as it
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import re
 import shutil
@@ -23,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,10 +35,18 @@ from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.orders import Tools
 from edison_ci.providers.adapters import provider_for
+from edison_ci.providers.sim.control import random_edit
+from edison_ci.providers.sim.diffs import unified_diff
+from edison_ci.providers.sim.refining import task_in
+from edison_ci.providers.sim.seeds import stream
+from edison_ci.records import Completion
 from edison_ci.refine.asking import refiner_of
 from edison_ci.refine.candidate import change_of, subject_of
 from edison_ci.refine.evidence import evidence_of
+from edison_ci.refine.optimizing import Orders as SearchOrders
+from edison_ci.refine.optimizing import optimize
 from edison_ci.refine.refining import Orders, refine
+from edison_ci.refine.searching import Reach
 from edison_ci.refine.trying import Bench, Wallet
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import Status
@@ -42,8 +54,20 @@ from edison_ci.store.suggestions import Status
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from edison_ci.config.models import Model
+    from edison_ci.contracts import Provider
+    from edison_ci.judges.asking import Judge
+    from edison_ci.records import Request
+    from edison_ci.refine.evidence import Shown
+    from edison_ci.store.ledger import Cap
+    from edison_ci.store.suggestions import Suggestion
+
 ROOT = Path(__file__).parent.parent
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
+REACH = Reach(population=4, generations=5)
+"""Of the searches: half as wide as `edison optimize` goes by default, and half as long."""
+AFRESH = 1_000
+"""Added to the seed of the models when a gain is measured, so that no answer is an old one."""
 DRAWS = 4
 """Answers to each held-out case when a gain is measured."""
 
@@ -66,27 +90,78 @@ class Outcome:
 
 def refined(bench: Bench) -> str | None:
     """Refine once, as `edison refine` does; take what it proposes first."""
-    model = bench.subject.project.models[str(bench.subject.limits.by)]
-    found = refine(bench, refiner_of(model), Orders(bench.subject.limits.candidates))
-    best = next((one for one in found.suggestions if one.status is Status.PROPOSED), None)
-    return None if best is None else best.diff
+    found = refine(bench, _refiner(bench), Orders(bench.subject.limits.candidates))
+    return _proposed(found.suggestions)
+
+
+def optimized(bench: Bench) -> str | None:
+    """Search, as `edison optimize` does; take what it proposes."""
+    return _searched(bench, provider_for)
+
+
+def aimless(bench: Bench) -> str | None:
+    """Search in the same way, with a refiner that edits without an idea: the control."""
+    refiner = _refiner(bench).model.name
+    return _searched(bench, lambda m: Aimless(m) if m.name == refiner else provider_for(m))
+
+
+def nothing(_: Bench) -> str | None:
+    """Leave the prompt as it is."""
+    return None
 
 
 Method = Callable[[Bench], str | None]
-METHODS: dict[str, Method] = {"refine": refined}
+METHODS: dict[str, Method] = {
+    "optimize": optimized,
+    "refine": refined,
+    "random edits": aimless,
+    "nothing": nothing,
+}
+
+
+def _refiner(bench: Bench) -> Judge:
+    return refiner_of(bench.subject.project.models[str(bench.subject.limits.by)])
+
+
+def _proposed(suggestions: Sequence[Suggestion]) -> str | None:
+    best = next((one for one in suggestions if one.status is Status.PROPOSED), None)
+    return None if best is None else best.diff
+
+
+def _searched(bench: Bench, provider: Callable[[Model], Provider]) -> str | None:
+    def opened(cap: Cap) -> contextlib.AbstractContextManager[Tools]:
+        return contextlib.nullcontext(Tools(provider, CellGrader.of, loop=cap))
+
+    orders = SearchOrders(REACH, allow_code=True)
+    return _proposed(optimize(bench.subject, _refiner(bench), opened, orders).suggestions)
+
+
+class Aimless:
+    """A refiner whose diffs have no idea behind them."""
+
+    def __init__(self, model: Model) -> None:
+        self._seed = model.options.get("seed")
+
+    async def complete(self, request: Request) -> Completion:
+        """Return a reply with one edit, decided by the request and the seed."""
+        task = task_in(request)
+        text = random_edit(task.text, stream(request.address, self._seed, "aimless"))
+        told = {"note": "Another wording.", "diff": unified_diff(task.text, text, task.path)}
+        return Completion(json.dumps(told), tokens_in=0, tokens_out=0, served_model=request.model)
 
 
 # --- one template and seed ------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def project(template: str, seed: int) -> Iterator[Path]:
+def project(template: str, seed: int, *, models_seed: int | None = None) -> Iterator[Path]:
     """Yield a copy of a template whose simulated models and holdout depend on the seed."""
+    own = seed if models_seed is None else models_seed
     with tempfile.TemporaryDirectory(prefix="edison-refining-") as name:
         folder = Path(name) / template
         shutil.copytree(ROOT / "examples" / template, folder)
         models = folder / "models.yaml"
-        seeded = rf"{{provider: sim, model: \1, options: {{seed: {seed}}}}}"
+        seeded = rf"{{provider: sim, model: \1, options: {{seed: {own}}}}}"
         text = re.sub(r"(?m)(?<=: )\{provider: sim, model: (\w+)\}", seeded, models.read_text())
         models.write_text(text)
         for file in (folder / "experiments").iterdir():
@@ -117,19 +192,28 @@ def outcome(template: str, seed: int, name: str) -> Outcome:
         bench = bench_in(folder)
         diff = METHODS[name](bench)
         calls = _calls(bench)
-        if diff is None:
-            return Outcome(template, seed, name, False, 0.0, 0.0, 0.0, calls)
-        change = change_of(bench.subject, diff)
-        tried = replace(bench, draws=DRAWS).try_out(change, "holdout")
-        with closing(open_reader(bench.results)) as reader:
-            shown = evidence_of(reader, change, tried.run_id).holdout
-    assert shown is not None
+    if diff is None:
+        return Outcome(template, seed, name, False, 0.0, 0.0, 0.0, calls)
+    shown = _true_gain(template, seed, diff)
     assert shown.gain is not None
     low, high = (math.nan if end is None else end for end in (shown.low, shown.high))
     return Outcome(template, seed, name, True, shown.gain, low, high, calls)
 
 
+def _true_gain(template: str, seed: int, diff: str) -> Shown:
+    with project(template, seed, models_seed=seed + AFRESH) as folder:
+        bench = bench_in(folder)
+        change = change_of(bench.subject, diff)
+        tried = replace(bench, draws=DRAWS).try_out(change, "holdout")
+        with closing(open_reader(bench.results)) as reader:
+            shown = evidence_of(reader, change, tried.run_id).holdout
+    assert shown is not None
+    return shown
+
+
 def _calls(bench: Bench) -> int:
+    if not bench.results.exists():
+        return 0
     with closing(open_reader(bench.results)) as reader:
         row = reader.execute("select count(*) from attempt where state = 'settled'").fetchone()
         return int(row[0])
@@ -172,18 +256,41 @@ def table(found: Sequence[Outcome]) -> str:
 
 PAGE = """# Refining
 
-Written by `python -m benchmarks.refining`: {seeds} seeds for each template, all models simulated. A
-gain is what the instructions are worth to the simulator, and no evidence about real models.
+Written by `python -m benchmarks.refining`, all models simulated. A gain is what the instructions
+are worth to the simulator, and no evidence about real models.
 
 A method is given a template and comes up with a diff, or with nothing. Its true gain is measured
-anew: the prompt with the diff against the prompt without, on the cases that were held out from the
-method, {draws} answers to each. Nothing gains 0. Points are out of 100.
+anew, with other answers than those it chose by: the prompt with the diff against the prompt
+without, on the cases that were held out from the method, {draws} answers to each. Nothing gains 0.
+Points are out of 100. `accepted` counts the seeds in which the method proposed a change, `calls`
+the answers of models, judges and refiners that it needed.
 
-{table}
-`refine` is `edison refine` as the template sets it up: one candidate, three in data-extraction,
-whose answers vary so much that 50 training cases often do not show the gain of a single good diff.
-`accepted` counts the seeds in which it proposed a change.
-"""
+- `optimize` is `edison optimize` with {population} versions and at most {generations} generations,
+  half of its defaults.
+- `refine` is `edison refine` as the template sets it up: one candidate, three in data-extraction,
+  whose answers vary so much that 50 training cases often do not show the gain of one good diff.
+- `random edits` is the same search as `optimize`, with a refiner that edits without an idea. What
+  it proposes is luck.
+- `nothing` leaves the prompt as it is.
+
+A seed changes what the simulated models answer and which cases are held out.
+{tables}"""
+_NOTES = {
+    range(10): "The simulator was made while looking at these seeds.",
+    range(10, 20): "Nobody had looked at these seeds before.",
+}
+
+
+def page(found: Sequence[Outcome]) -> str:
+    """Return the page, with a table for each ten seeds."""
+    tables = ""
+    for seeds, note in _NOTES.items():
+        ours = [one for one in found if one.seed in seeds]
+        if ours:
+            tables += f"\n## Seeds {seeds[0]} to {seeds[-1]}\n\n{note}\n\n{table(ours)}"
+    return PAGE.format(
+        draws=DRAWS, population=REACH.population, generations=REACH.generations, tables=tables
+    )
 
 
 def _said(one: Outcome, seconds: float) -> str:
@@ -191,24 +298,49 @@ def _said(one: Outcome, seconds: float) -> str:
     return f"{one.template} seed {one.seed} {one.method}: {gain} ({seconds:.0f} s)\n"
 
 
+def seeds_of(text: str) -> range:
+    """Return the seeds of FROM-TO, both included; of N, the first N."""
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last) + 1) if dash else range(int(first))
+
+
+def _known(path: Path | None) -> dict[tuple[str, int, str], Outcome]:
+    if path is None or not path.exists():
+        return {}
+    rows = [Outcome(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    return {(one.template, one.seed, one.method): one for one in rows}
+
+
+def measured(given: argparse.Namespace) -> Iterator[Outcome]:
+    """Yield what was asked for, measured unless it is known."""
+    known = _known(given.add)
+    for template in given.templates:
+        for seed in given.seeds:
+            for method in given.methods:
+                if (template, seed, method) not in known:
+                    begun = time.monotonic()
+                    found = outcome(template, seed, method)
+                    sys.stderr.write(_said(found, time.monotonic() - begun))
+                    if given.add is not None:
+                        with given.add.open("a", encoding="utf-8") as stream_:
+                            stream_.write(json.dumps(asdict(found)) + "\n")
+                    known[template, seed, method] = found
+                yield known[template, seed, method]
+
+
 def main() -> None:
     """Measure and print, or write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=seeds_of, default=range(10), metavar="FROM-TO")
     parser.add_argument("--templates", nargs="+", default=TEMPLATES, choices=TEMPLATES)
     parser.add_argument("--methods", nargs="+", default=[*METHODS], choices=[*METHODS])
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--add", type=Path, help="file that keeps the outcomes, line by line")
+    parser.add_argument("--write", type=Path, help="page to write")
     given = parser.parse_args()
-    found: list[Outcome] = []
-    for template in given.templates:
-        for seed in range(given.seeds):
-            for method in given.methods:
-                begun = time.monotonic()
-                found.append(outcome(template, seed, method))
-                sys.stderr.write(_said(found[-1], time.monotonic() - begun))
+    found = [*measured(given)]
     if given.write is not None:
-        page = PAGE.format(seeds=given.seeds, draws=DRAWS, table=table(found))
-        given.write.write_text(page, encoding="utf-8")
+        known = {**_known(given.add), **{(o.template, o.seed, o.method): o for o in found}}
+        given.write.write_text(page([*known.values()]), encoding="utf-8")
     sys.stdout.write(table(found))
 
 

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from benchmarks.refining import METHODS, TEMPLATES, Outcome, bench_in, outcome, project, table
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from benchmarks import refining
+from benchmarks.refining import (
+    METHODS,
+    TEMPLATES,
+    Aimless,
+    Outcome,
+    bench_in,
+    outcome,
+    page,
+    project,
+    seeds_of,
+    table,
+)
+from edison_ci.refine.asking import Question, refiner_of
+from edison_ci.refine.guardrails import Background, judged
+from edison_ci.refine.searching import Reach
+from edison_ci.refine.weaknesses import Target, Weakness
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_template_is_refined_and_its_true_gain_measured() -> None:
@@ -22,7 +45,38 @@ def test_a_seed_changes_models_and_holdout() -> None:
             assert {model.options["seed"] for model in models} == {7}
 
 
+def test_a_search_gains_on_answers_that_it_did_not_choose_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refining, "REACH", Reach(population=3, generations=2))
+    found = outcome("customer-support", 3, "optimize")
+    assert found.accepted
+    assert found.low > 0.1
+    seeds = []
+    for own in (None, 1003):
+        with project("customer-support", 3, models_seed=own) as folder:
+            seeds.append(bench_in(folder).subject.project.models["small"].options["seed"])
+    assert seeds == [3, 1003]
+
+
+def test_aimless_edits_keep_the_guardrails_so_that_they_are_tried() -> None:
+    for template in TEMPLATES:
+        with project(template, 0) as folder:
+            subject = bench_in(folder).subject
+            model = subject.project.models["refiner"]
+            weakness = Weakness((Target("quality", "criterion", 0.5),), (), 9)
+            question = Question(subject, refiner_of(model), weakness)
+            for draw in range(4):
+                said = asyncio.run(Aimless(model).complete(question.request(draw)))
+                diff = json.loads(said.text)["diff"]
+                assert judged(subject, diff, "n", Background()).ok
+
+
 def test_nothing_gains_nothing() -> None:
-    assert [*METHODS] == ["refine"]
-    rows = table([Outcome("t", seed, "refine", seed > 0, 0.1 * seed, 0, 0, 9) for seed in (0, 1)])
-    assert "| t | refine | 1 of 2 | 1 of 2 | +5.0 | +0.0 | +10.0 | 9 |" in rows
+    assert [*METHODS] == ["optimize", "refine", "random edits", "nothing"]
+    assert outcome("customer-support", 0, "nothing").gain == 0
+    found = [Outcome("t", seed, "refine", seed > 0, 0.1 * seed, 0, 0, 9) for seed in (0, 1)]
+    assert "| t | refine | 1 of 2 | 1 of 2 | +5.0 | +0.0 | +10.0 | 9 |" in table(found)
+    assert "## Seeds 0 to 9" in page(found)
+    assert "## Seeds 10 to 19" not in page(found)
+    assert [*seeds_of("10-12"), *seeds_of("2")] == [10, 11, 12, 0, 1]
