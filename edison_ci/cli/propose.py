@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +19,8 @@ from edison_ci.review.ways import event_at_hand
 from edison_ci.store.suggestions import list_suggestions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from edison_ci.review.offering import Offered
 
 
@@ -64,7 +65,7 @@ def propose(state: State, suggestion: str | None, open_pr: bool, force: bool) ->
     if terminal.json:
         terminal.document(_as_json(done))
         return
-    _tell(terminal, done, asked=open_pr)
+    _tell(terminal, done, desk.project.root, asked=open_pr)
 
 
 def _tell_nothing(terminal: Terminal) -> None:
@@ -87,7 +88,7 @@ def _advice(error: ForgeError) -> str:
     return f"the job needs permissions: {{{needed}}}"
 
 
-def _tell(terminal: Terminal, done: Offered, *, asked: bool) -> None:
+def _tell(terminal: Terminal, done: Offered, root: Path, *, asked: bool) -> None:
     one = done.suggestion
     mark = (Ink("  simulated", ODD),) if one.simulated else ()
     unproven = (Ink("  unproven", ODD),) if not one.proven else ()
@@ -105,7 +106,8 @@ def _tell(terminal: Terminal, done: Offered, *, asked: bool) -> None:
     if done.compare_url is not None:
         terminal.result(f"  open it here  {done.compare_url}")
     if done.patch is not None:
-        terminal.result(f"  patch         {os.path.relpath(done.patch)}")
+        inside = done.patch.is_relative_to(root)
+        terminal.result(f"  patch         {done.patch.relative_to(root) if inside else done.patch}")
     if done.why and (asked or one.pull_request is not None):
         terminal.note(f"  {done.why}")
     if one.pull_request is None:

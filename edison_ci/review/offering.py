@@ -11,6 +11,7 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.branches import prefix_of
 from edison_ci.frozen import dataclass
@@ -193,7 +194,10 @@ def _told(desk: Desk, suggestion: Suggestion, base: Base, proposed: Proposed) ->
     link = hosting.compare_url(base.branch, proposed.branch)
     patch = None
     if proposed.patch and link is None:
-        patch = write_draft(desk, f"{proposed.branch.rpartition('/')[2]}.patch", proposed.patch)
+        # No file of ours has a key in it, and a patch may be sent around.
+        safe = hidden(proposed.patch.decode("utf-8", "surrogateescape"))
+        name = f"{proposed.branch.rpartition('/')[2]}.patch"
+        patch = write_draft(desk, name, safe.encode("utf-8", "surrogateescape"))
     why = proposed.why
     if not why and link is not None:
         why = "no pull request was asked for: --open-pr"

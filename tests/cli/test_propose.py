@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,6 @@ from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from edison_ci.forge.address import Address
     from tests.cli.conftest import Edison
@@ -98,6 +98,27 @@ def test_the_patch_applies_elsewhere(edison: Edison, repo: Folder, tmp_path: Pat
     other.git("am", "--quiet", patch)
     assert other.read(PATH).endswith(ADDED)
     assert repo.git("status", "--porcelain") == ""  # the patch is where Git does not look
+
+
+def test_the_patch_is_named_from_the_root_wherever_one_stands(
+    edison: Edison, repo: Folder, tmp_path: Path
+) -> None:
+    keep(repo, suggestion_for(repo))
+    (tmp_path / "elsewhere").mkdir()
+    done = edison(Folder(tmp_path / "elsewhere"), "propose", "-C", str(repo.path))
+    assert "  patch         .edison/suggestions/hello-1.patch\n" in done.out
+
+
+def test_a_key_in_the_prompt_does_not_get_into_the_patch(
+    edison: Edison, repo: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.write(PATH, repo.read(PATH) + "The word is velvet-orchid-71.\n")
+    repo.git("commit", "-qam", "a key by mistake")
+    keep(repo, suggestion_for(repo))
+    monkeypatch.setenv("MY_API_KEY", "velvet-orchid-71")
+    text = Path(proposed(edison, repo)["patch"]).read_text(encoding="utf-8")
+    assert "velvet-orchid-71" not in text
+    assert f"+{ADDED}" in text
 
 
 def test_the_same_suggestion_is_offered_once(edison: Edison, repo: Folder) -> None:
