@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from edison_ci.cli.booth import Booth, Given, show_cell
+from edison_ci.cli.booth import show_cell
 from edison_ci.cli.grading_walk import Walk
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
@@ -17,8 +17,9 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
-from edison_ci.operate.gradebook import GradeBook
+from edison_ci.operate.gradebook import Given, GradeBook
 from edison_ci.operate.site import Site
+from edison_ci.review.booth import Booth, criterion_score, labels_of
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -45,6 +46,7 @@ _LISTED = 10
 )
 @click.option("--note", metavar="TEXT", default="", help="Why.")
 @click.option("--flag", is_flag=True, help="Flag it for a second look.")
+@click.option("--unflag", is_flag=True, help="Take your flag back.")
 @click.option("--list", "listing", is_flag=True, help="Show what is to be graded next.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
 @click.option("--model", metavar="NAME", help="Only answers of this model.")
@@ -70,6 +72,7 @@ def grade(state: State, /, wanted: str, **given: Any) -> None:
       edison grade support-reply --scale 1-5 --limit 20
       edison grade latest --next --grade up --note "answers the question"
       edison grade latest --cell return-how@small#0 --grade 4 --criterion Empathy=3
+      edison grade latest --cell return-how@small#0 --unflag
       edison grade latest --list --json
     """
     terminal = Terminal(state)
@@ -78,10 +81,7 @@ def grade(state: State, /, wanted: str, **given: Any) -> None:
     try:
         run = find_run(reader, wanted)
         experiment = project.experiment(run.experiment)
-        labels = None
-        if experiment.rubric is not None and experiment.rubric.calibration is not None:
-            labels = experiment.rubric.calibration.labels
-        book = GradeBook.of(Site(project.root, project.file), labels)
+        book = GradeBook.of(Site(project.root, project.file), labels_of(experiment))
         booth = Booth(project, run, reader, book, seed=given["seed"])
         _serve(terminal, booth, given)
     finally:
@@ -96,9 +96,9 @@ def _serve(terminal: Terminal, booth: Booth, given: dict[str, Any]) -> None:
     if given["cell"] is not None or given["following"]:
         _grade_one(terminal, booth, chosen, given)
         return
-    needless = [name for name in ("value", "criteria", "note", "flag") if given[name]]
+    needless = [name for name in ("value", "criteria", "note", "flag", "unflag") if given[name]]
     if needless:
-        said = "--grade, --criterion, --note and --flag say something of one answer"
+        said = "--grade, --criterion, --note, --flag and --unflag say something of one answer"
         raise UsageError(said, hint="add --cell CELL, or --next")
     if terminal.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
@@ -181,7 +181,9 @@ def _grade_one(
 ) -> None:
     cell = _one(booth, chosen, given)
     value = given["value"]
-    if value is None and not given["flag"]:
+    if given["flag"] and given["unflag"]:
+        raise UsageError("--flag and --unflag exclude each other", hint="leave one of them out")
+    if value is None and not (given["flag"] or given["unflag"]):
         raise UsageError("no grade is given", hint="add --grade up, --grade 4, or --flag")
     criteria = _criteria(booth.experiment, given["criteria"])
     said = Given(note=given["note"], flag=given["flag"], criteria=criteria)
@@ -203,7 +205,7 @@ def _grade_one(
         }
         terminal.document({**_about(booth), "graded": told})
         return
-    score = "flagged for a second look"
+    score = "flagged for a second look" if entered.flagged else "no longer flagged"
     if entered.score is not None:
         score = f"{100 * entered.score:.0f} out of 100{', flagged' if entered.flagged else ''}"
     mark = (Ink("  simulated", ODD),) if booth.run.simulated else ()
@@ -218,13 +220,7 @@ def _one(booth: Booth, chosen: list[Candidate], given: dict[str, Any]) -> Candid
         if not chosen:
             raise UsageError(_nothing_left(given), hint="choose one with --cell")
         return chosen[0]
-    row = find_cell(booth.reader, booth.run.id, given["cell"])
-    key = (row.case_id, row.address, row.take)
-    found = next((cell for cell in booth.cells if cell.key == key), None)
-    if found is None:
-        hint = "only answers that are there and not blocked can be graded"
-        raise UsageError(f"{row.case_id}@{row.model}#{row.draw} is {row.status}", hint=hint)
-    return found
+    return booth.named(find_cell(booth.reader, booth.run.id, given["cell"]))
 
 
 def _value(text: str, scale: ScaleName | None) -> dict[str, Any]:
@@ -260,15 +256,7 @@ def _criteria(experiment: Experiment, given: tuple[str, ...]) -> dict[str, float
             names = [c.name for c in known]
             hint = did_you_mean(name, names, label="criteria") or "the experiment has no rubric"
             raise UsageError(f"{entry!r} is not CRITERION=SCORE", hint=hint)
-        scale = criterion.scale
-        try:
-            score = float(text)
-        except ValueError:
-            score = float("nan")
-        if not scale.min <= score <= scale.max:
-            hint = f"write a number from {scale.min:g} to {scale.max:g}"
-            raise UsageError(f"{text!r} is not on the scale of {criterion.name}", hint=hint)
-        found[criterion.name] = score
+        found[criterion.name] = criterion_score(criterion, text)
     return found
 
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci.cli.booth import Given, show_cell
+from edison_ci.cli.booth import show_cell
 from edison_ci.cli.keys import Keys
 from edison_ci.cli.terminal import GOOD, ODD, Ink, counted
 from edison_ci.config.labels import ALLOWED, fits
+from edison_ci.operate.gradebook import Given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.cli.booth import Booth
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.labels import ScaleName
     from edison_ci.execute.ballot import Candidate
+    from edison_ci.review.booth import Booth
 
 _AT_ONCE = 200
 """Cases that are read together: a dataset may be large, and it is read from its beginning."""

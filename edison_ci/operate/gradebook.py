@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,25 @@ from edison_ci.operate.actors import Role
 from edison_ci.store.grades import write_grade
 
 if TYPE_CHECKING:
-    from edison_ci.config.labels import Label
+    from collections.abc import Mapping
+
+    from edison_ci.config.labels import Label, ScaleName
     from edison_ci.operate.actors import Actor
     from edison_ci.operate.site import Site
     from edison_ci.store.grades import ManualGrade
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What somebody says of an answer."""
+
+    scale: ScaleName | None = None
+    """None, like `grade`, for a flag alone, or for taking one back."""
+    grade: float | None = None
+    note: str = ""
+    flag: bool = False
+    criteria: Mapping[str, float] = field(default_factory=dict)
+    """On the scales of the rubric."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""People and suggestions: offering a refined prompt, and deciding about it."""
+"""People: grading answers, offering a refined prompt, and deciding about it."""

@@ -157,6 +157,20 @@ def test_a_flag_is_no_grade_and_keeps_what_was_said(edison: Edison, ran: Folder)
     assert graded(edison, ran, "--list", "--flagged")["left"] == 1
 
 
+def test_a_flag_is_taken_back_and_the_grade_and_note_stay(edison: Edison, ran: Folder) -> None:
+    graded(edison, ran, "--cell", "c1@small", "--grade", "2", "--note", "too short")
+    graded(edison, ran, "--cell", "c1@small", "--flag")
+    told = graded(edison, ran, "--cell", "c1@small", "--unflag")["graded"]
+    assert (told["score"], told["flagged"], told["note"]) == (0.25, False, "too short")
+    assert graded(edison, ran, "--list", "--flagged")["left"] == 0
+    again = edison(ran, "grade", "latest", "--cell", "c1@small", "--unflag")
+    assert (again.code, "you have not flagged it" in again.err) == (2, True)
+    both = edison(ran, "grade", "latest", "--next", "--flag", "--unflag")
+    assert (both.code, "exclude each other" in both.err) == (2, True)
+    long = edison(ran, "grade", "latest", "--next", "--grade", "up", "--note", "x" * 10_001)
+    assert (long.code, "the note has 10,001 characters" in long.err) == (2, True)
+
+
 def test_explain_shows_what_people_said_beside_the_automatic_grade(
     edison: Edison, ran: Folder
 ) -> None:
