@@ -31,11 +31,13 @@ def take(folder: Path) -> Path:
         showcase.build(project)
     pictures.mkdir(exist_ok=True)
     rows = []
+    stored = Stored(project)
+    paths = [*stored.pages(), *stored.forms()]
     servers = started(project, LINES[0])
     server = next(servers)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        for number, path in enumerate(Stored(project).pages()):
+        for number, path in enumerate(paths):
             shown = []
             for theme, width in LOOKS:
                 page = browser.new_page(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edison_ci.store.loops import Iteration, Loop, Point, write_iteration, write_loop
 from edison_ci.store.suggestions import (
     Guardrail,
     Status,
@@ -131,6 +132,7 @@ def build(path: Path) -> None:
     made.edison("run", EXPERIMENT, "--against", "main", "--yes", codes=(0, 1))
     _people(made)
     _suggestions(made)
+    _loops(made)
     _failing(made)
 
 
@@ -230,6 +232,33 @@ _EVIDENCE = {
     "holdout": None,
     "sentence": "Better on the cases that it was made from; the holdout is too small to say.",
 }
+
+
+def _loops(made: Showcase) -> None:
+    """Keep a loop that is done, and one that waits for a decision, over runs that are there."""
+    with changing(made.path / ".edison" / "results.db") as connection:
+        runs = connection.execute(
+            "select r.id, c.version from run r join cell c on c.run_id = r.id and c.side = 'head' "
+            "where r.experiment = ? and r.trigger <> 'refine' group by 1 order by r.created_at",
+            (EXPERIMENT,),
+        ).fetchall()
+        (proposed,) = connection.execute(
+            "select id from suggestion where status = 'proposed'"
+        ).fetchone()
+        about = (EXPERIMENT, "support-reply", "prompts/support-reply.md")
+        ends = {"stopped_by": "no_refinement", "finished_at": "2026-11-15T09:30:00.000Z"}
+        done = Loop("20261115T090000-loop01", *about, "auto", Point.DONE, 5, 2_000_000,
+                    "2026-11-15T09:00:00.000Z", branch=f"edison/loop/{EXPERIMENT}",
+                    base_commit="0" * 40, evidence={**_EVIDENCE, "holdout": _EVIDENCE["train"]},
+                    simulated=True, **ends)  # fmt: skip
+        waits = Loop("20261115T100000-loop02", *about, "review", Point.REVIEWING, 10, 100_000_000,
+                     "2026-11-15T10:00:00.000Z", suggestion=proposed, simulated=True)  # fmt: skip
+        for loop in (done, waits):
+            write_loop(connection, loop)
+            for number, (run_id, version) in enumerate(runs[: 1 if loop is waits else None], 1):
+                score, made_by = 0.6 + 0.05 * number, proposed if number > 1 else None
+                found = Iteration(number, version, PROBE, run_id, score, 15, made_by)
+                write_iteration(connection, loop, found)
 
 
 def _failing(made: Showcase) -> None:

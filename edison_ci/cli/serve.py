@@ -15,6 +15,7 @@ from edison_ci.config.load import find_root
 from edison_ci.operate.site import site_at
 from edison_ci.report.datasette_plugin.serving import Serving, refuse_beyond_this_machine
 from edison_ci.report.datasette_plugin.serving import serve as serve_pages
+from edison_ci.review.clerk import DeskClerk
 from edison_ci.store.database import open_reader
 
 
@@ -39,9 +40,10 @@ from edison_ci.store.database import open_reader
 def serve(state: State, port: int, host: str, open_: bool) -> None:
     """Show the results as pages in a browser.
 
-    Datasette with the pages of this package, read-only, on this machine: experiments, runs, answers
-    with their grades, decisions and costs. A run that goes on meanwhile is shown as it goes. Ctrl-C
-    ends it. Beyond this machine nothing is served, as nobody is asked who they are.
+    Datasette with the pages of this package, on this machine: experiments, runs, answers with their
+    grades, decisions and costs. Grade answers and decide about suggestions there as with `edison
+    grade` and `edison review`. A run that goes on meanwhile is shown as it goes. Ctrl-C ends it.
+    Beyond this machine nothing is served, as nobody is asked who they are.
 
     Examples:
       edison serve
@@ -54,7 +56,8 @@ def serve(state: State, port: int, host: str, open_: bool) -> None:
     with closing(open_reader(site.results)):
         pass  # whatever is wrong with the file is said before a port is taken
     person = site.actor().identity
-    serving = Serving(site.results, site.root, site.file.project, host, port, person)
+    clerk = DeskClerk(offline=state.offline)
+    serving = Serving(site.results, site.root, site.file.project, host, port, person, clerk)
 
     def ready(address: str) -> None:
         if terminal.json:

@@ -25,6 +25,7 @@ from edison_ci.store.suggestions import (
     SuggestionComment,
     add_comment,
     changing,
+    decided_already,
     list_suggestions,
     move_suggestion,
 )
@@ -88,10 +89,12 @@ def _refuse_undecidable(one: Suggestion, *, merge: bool) -> None:
     again = one.status is Status.APPROVED and (merge or one.pull_request is None)
     if one.status is Status.PROPOSED or again:
         return
-    hint = "see: edison review list"
-    if one.status is Status.TRIED:
-        hint = f"it was not shown to help; insist with: edison propose {one.id} --force"
-    raise UsageError(f"suggestion {one.id} is {one.status}", hint=hint)
+    if one.status is not Status.TRIED:
+        raise decided_already(one)
+    raise UsageError(
+        f"suggestion {one.id} is {one.status}",
+        hint=f"it was not shown to help; insist with: edison propose {one.id} --force",
+    )
 
 
 async def _pull_request(github: GitHub, one: Suggestion, number: int) -> PullRequest:
@@ -193,7 +196,7 @@ async def reject(
     if not said:
         raise UsageError("the reason is empty", hint="say why: the next refinement is told")
     if one.status not in OPEN:
-        raise UsageError(f"suggestion {one.id} is {one.status}", hint="see: edison review list")
+        raise decided_already(one)
     desk.refuse_while_running(one)
     notes: tuple[str, ...] = ()
     if one.pull_request is not None and one.branch is None:

@@ -41,15 +41,18 @@ class Desk:
     repository: Repository | None
     hosting: Hosting
     offline: bool = False
+    actor: Actor | None = None
+    """Who decides, if that is known already; else whoever is at this machine."""
 
     @classmethod
-    def of(cls, project: Project, *, offline: bool = False) -> Desk:
+    def of(cls, project: Project, *, offline: bool = False, actor: Actor | None = None) -> Desk:
         """Return the desk of a project on this machine."""
         repository = Repository.find(project.root)
         hosting = Hosting()
         if repository is not None:
             hosting = hosting_of(repository, os.environ, offline=offline)
-        return cls(project, Site(project.root, project.file), repository, hosting, offline)
+        site = Site(project.root, project.file)
+        return cls(project, site, repository, hosting, offline, actor)
 
     @property
     def private(self) -> bool:
@@ -80,7 +83,8 @@ class Desk:
 
     def require(self, role: Role, action: str, suggestion: Suggestion) -> Actor:
         """Return who acts, if they may."""
-        return self.site.require(role, action, entity_of(suggestion))
+        actor = self.actor or self.site.actor()
+        return self.site.admit(actor, role, action, entity_of(suggestion))
 
     # --- what is stored ---------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from edison_ci.store.suggestions import (
     Suggestion,
     add_suggestion,
     changing,
+    decided_already,
     move_suggestion,
 )
 
@@ -44,7 +45,7 @@ def may_edit(desk: Desk, one: Suggestion) -> Actor:
     """Return who edits, if they may, and the suggestion can still be edited."""
     actor = desk.require(Role.EDITOR, "review edit", one)
     if one.status not in OPEN:
-        raise UsageError(f"suggestion {one.id} is {one.status}", hint="see: edison review list")
+        raise decided_already(one)
     desk.refuse_while_running(one)
     return actor
 

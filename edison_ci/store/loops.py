@@ -17,7 +17,7 @@ from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TRIGGER = "loop"
 """Of the runs that measure an iteration."""
@@ -145,13 +145,28 @@ def _stored(value: Any) -> Any:
 
 def last_loop(connection: sqlite3.Connection, experiment: str) -> Loop | None:
     """Return the newest loop of an experiment."""
-    row = connection.execute(
-        f"select {_LIST} from loop where experiment = ? order by started_at desc, rowid desc "
-        "limit 1",
-        (experiment,),
-    ).fetchone()
-    if row is None:
-        return None
+    return next(iter(list_loops(connection, experiment, most=1)), None)
+
+
+def list_loops(
+    connection: sqlite3.Connection, experiment: str = "", *, most: int = -1, offset: int = 0
+) -> list[Loop]:
+    """Return the loops of an experiment, or all of them, newest first."""
+    rows = connection.execute(
+        f"select {_LIST} from loop where ? in ('', experiment) "
+        "order by started_at desc, rowid desc limit ? offset ?",
+        (experiment, most, offset),
+    )
+    return [_loop(row) for row in rows]
+
+
+def find_loop(connection: sqlite3.Connection, wanted: str) -> Loop | None:
+    """Return the loop with an id."""
+    row = connection.execute(f"select {_LIST} from loop where id = ?", (wanted,)).fetchone()
+    return None if row is None else _loop(row)
+
+
+def _loop(row: Sequence[Any]) -> Loop:
     told = dict(zip(_COLUMNS, row, strict=True))
     told |= {"point": Point(told["point"]), "evidence": json.loads(told["evidence"])}
     return Loop(**{**told, "simulated": bool(told["simulated"])})

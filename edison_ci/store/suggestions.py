@@ -88,6 +88,10 @@ UNDECIDED = frozenset({Status.REFUSED, Status.TRIED, Status.PROPOSED})
 """Statuses that measuring again may replace, as long as nothing was put on a branch."""
 
 
+class DecidedAlready(UsageError):
+    """A suggestion that somebody else has decided about meanwhile."""
+
+
 class Guardrail(NamedTuple):
     """A rule that a diff has to keep, and whether it does."""
 
@@ -223,9 +227,7 @@ def move_suggestion(
     """
     now = find_suggestion(connection, suggestion.hash)
     if now.status is not suggestion.status:
-        raise UsageError(
-            f"suggestion {now.id} is {now.status} by now", hint=f"look: edison review show {now.id}"
-        )
+        raise decided_already(now)
     if to is not now.status and to not in MOVES[now.status]:
         ways = " or ".join(sorted(MOVES[now.status]))
         raise UsageError(
@@ -235,6 +237,14 @@ def move_suggestion(
     moved = replace(now, status=to, **changes)
     _write(connection, moved)
     return moved
+
+
+def decided_already(now: Suggestion) -> DecidedAlready:
+    """Return the refusal of a decision about a suggestion that is decided."""
+    by = f", by {now.decided_by}" if now.decided_by else ""
+    return DecidedAlready(
+        f"suggestion {now.id} is {now.status} by now{by}", hint=f"look: edison review show {now.id}"
+    )
 
 
 def add_comment(

@@ -16,11 +16,13 @@ from edison_ci import times
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.report.datasette_plugin.attached import attached_to, is_current, served_by
 from edison_ci.report.datasette_plugin.files import asset
-from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
+from edison_ci.report.datasette_plugin.guarding import KEEP, PAGE_HEADERS
 from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
+from edison_ci.report.datasette_plugin.people import who
 from edison_ci.report.datasette_plugin.posting import posted
-from edison_ci.report.datasette_plugin.rendering import problem_page, rendered
-from edison_ci.report.datasette_plugin.routing import PAGES, POSTS, PREFIX, Route
+from edison_ci.report.datasette_plugin.posts import POSTS
+from edison_ci.report.datasette_plugin.rendering import problem_page, rendered, status_of
+from edison_ci.report.datasette_plugin.routing import PAGES, PREFIX, Route
 from edison_ci.report.datasette_plugin.watching import send_stream, stream
 
 if TYPE_CHECKING:
@@ -83,7 +85,8 @@ async def _static(request: Any) -> Any:
     if found is None:
         raise NotFound("there is no such file")
     body, kind = found
-    headers = {**PAGE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
+    long = "public, max-age=31536000, immutable"
+    headers = {**PAGE_HEADERS, "cache-control": long, KEEP: long}
     return Response(body, content_type=kind, headers=headers)
 
 
@@ -126,6 +129,7 @@ def _view(route: Route) -> View:
 async def _answer(datasette: Any, request: Any, route: Route) -> Any:
     args = Args(dict(_pairs(request)))
     place, links = await _place(datasette, request, args)
+    actor, served = await who(datasette, request), served_by(datasette)
 
     def looked(connection: sqlite3.Connection) -> Any:
         if not route.any_version and not is_current(connection):
@@ -138,6 +142,8 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
             root=place.root,
             file=place.path,
             now=times.now(),
+            actor=actor,
+            clerk=served.clerk if served is not None else None,
         )
         return route.view(look)
 
@@ -145,7 +151,7 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
     try:
         page = await datasette.get_database(place.name).execute_fn(_one_state(looked))
     except EdisonError as error:
-        status = 404
+        status = status_of(error, 404)
         page = problem_page(status, error.message, error.hint)
     if isinstance(page, Page):
         return await rendered(datasette, request, links, page, status)

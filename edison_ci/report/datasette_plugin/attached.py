@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.operate.actors import Identity
+    from edison_ci.report.datasette_plugin.clerk import Clerk
 
 PROJECT_FILE = "edison.yaml"
 
@@ -29,6 +30,8 @@ class Served:
     under a name of its own (DNS rebinding) is refused."""
     person: Identity | None = None
     """Who started it, and so sits at this machine; None if nobody is to change anything."""
+    clerk: Clerk | None = None
+    """Who carries out what is decided on a page; None if pages only read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ PAGE_HEADERS = {
     "cache-control": "private, no-cache",
 }
 """Headers of our pages: whatever a model wrote, it runs nothing and loads nothing."""
+KEEP = "x-edison-keep"
+"""Header of a file of ours: how long it may be kept, whoever asks."""
 _CORE_HEADERS = {
     **_ALWAYS,
     # Datasette's own pages have scripts and styles in their text.
@@ -104,10 +106,19 @@ async def _refuse(send: Any, status: int, words: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+def _kept(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Let files be kept that say so: Datasette 0.65 forbids it to whoever sends a cookie."""
+    kept = next((value for key, value in headers if key.decode() == KEEP), None)
+    if kept is None:
+        return headers
+    others = [(k, v) for k, v in headers if k.decode().lower() not in (KEEP, "cache-control")]
+    return [*others, (b"cache-control", kept)]
+
+
 def _with_headers(send: Any) -> Callable[[dict[str, Any]], Awaitable[None]]:
     async def sent(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            headers = list(message.get("headers", []))
+            headers = _kept(list(message.get("headers", [])))
             there = {bytes(key).lower() for key, _ in headers}
             headers += [
                 (key.encode(), value.encode())

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from edison_ci.errors import EdisonError
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from edison_ci.operate.actors import Actor
+    from edison_ci.report.datasette_plugin.clerk import Clerk
 
 PER_PAGE = 20
 _MOST_PAGES = 1_000_000
@@ -33,6 +37,14 @@ class Args:
     def text(self, name: str) -> str:
         """Return a value, without blanks around it; '' if there is none."""
         return self._pairs.get(name, [""])[-1].strip()
+
+    def raw(self, name: str) -> str:
+        """Return a value as it was written, blanks and all."""
+        return self._pairs.get(name, [""])[-1]
+
+    def names(self) -> list[str]:
+        """Return the names that have a value."""
+        return list(self._pairs)
 
     def texts(self, name: str) -> list[str]:
         """Return every value of a name that is given several times."""
@@ -109,6 +121,10 @@ class Look:
     now: dt.datetime
     file: Path | None = None
     """The results file itself."""
+    actor: Actor | None = None
+    """Who looks; None if it is not known, and so may change nothing."""
+    clerk: Clerk | None = None
+    """Who carries out what is decided on a page; None if pages only read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,14 @@ class Page:
     """Which entry of the navigation it belongs to."""
     refresh_s: int | None = None
     """Seconds after which a browser without scripts loads it again."""
+
+
+class ShownInstead(EdisonError):
+    """What somebody sent was not taken; they see this page, with what they wrote still on it."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page.title)
+        self.page = page
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from edison_ci.operate.actors import Actor, Role
     from edison_ci.operate.site import Site
+    from edison_ci.report.datasette_plugin.clerk import Clerk
 
 LONGEST = 20_000
 """Characters of a field that are read: a note, not a book."""
@@ -43,6 +44,8 @@ class Posted:
     """What the address names, such as a cell."""
     form: Args
     links: Links
+    clerk: Clerk | None = None
+    """Who carries it out."""
 
 
 class Post(NamedTuple):
@@ -54,6 +57,10 @@ class Post(NamedTuple):
     """What it is called in the audit, such as grade."""
     do: Callable[[Posted], str]
     """Changes it, audits that, and returns the address to see next."""
+    longest: int = LONGEST
+    """Characters of a field that are read."""
+    of: str = ""
+    """What the address names, as a refusal is audited."""
 
 
 def posted(post: Post) -> Callable[..., Awaitable[Any]]:
@@ -75,7 +82,7 @@ def posted(post: Post) -> Callable[..., Awaitable[Any]]:
 
 
 async def _done(datasette: Any, request: Any, post: Post, links: Links) -> str:
-    entity = ", ".join(request.url_vars.values())
+    entity = f"{post.of} {', '.join(request.url_vars.values())}".strip()
     actor = await require(datasette, request, post.needs, post.action, entity)
     served = served_by(datasette)
     assert served is not None, "nobody else knows people"
@@ -83,13 +90,14 @@ async def _done(datasette: Any, request: Any, post: Post, links: Links) -> str:
         site=await asyncio.to_thread(site_now, served.root),
         actor=actor,
         path=dict(request.url_vars),
-        form=await form_of(request),
+        form=await form_of(request, longest=post.longest),
         links=links,
+        clerk=served.clerk,
     )
     return await asyncio.to_thread(post.do, sent)
 
 
-async def form_of(request: Any) -> Args:
+async def form_of(request: Any, *, longest: int = LONGEST) -> Args:
     """Return what a form says."""
     try:
         text = (await request.post_body()).decode("utf-8")
@@ -98,4 +106,4 @@ async def form_of(request: Any) -> Args:
         raise UsageError(
             "the form cannot be read", hint="go back, load the page again, and send it once more"
         ) from None
-    return Args(pairs, longest=LONGEST)
+    return Args(pairs, longest=longest)

@@ -1,10 +1,12 @@
 """How is what takes long worked out once, and not for each visitor?
 
-Only what can no longer change is remembered, under a name that says all it depends on.
+Only what can no longer change is remembered, under a name that says all it depends on. What is to
+be said once, on the page after a form, is kept here too: an address could say anything.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 _MOST = 100
 
+_told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
 _kept: OrderedDict[Hashable, Any] = OrderedDict()
 _guard = threading.Lock()
 
@@ -32,3 +35,21 @@ def remembered(key: Hashable, work: Callable[[], Found]) -> Found:
         while len(_kept) > _MOST:
             _kept.popitem(last=False)
     return found
+
+
+def keep_words(words: tuple[str, ...]) -> str:
+    """Keep what is to be said on another page; return the name to ask for it, '' for nothing."""
+    if not words:
+        return ""
+    name = secrets.token_hex(8)
+    with _guard:
+        _told[name] = words
+        while len(_told) > _MOST:
+            _told.popitem(last=False)
+    return name
+
+
+def kept_words(name: str) -> tuple[str, ...]:
+    """Return what was kept under a name; nothing if it is not known, or no longer."""
+    with _guard:
+        return _told.get(name, ())

@@ -6,15 +6,16 @@ from typing import Any
 
 from datasette import Response
 
-from edison_ci.errors import EdisonError, ExitCode, RoleError
+from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError
 from edison_ci.report import components
 from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.files import asset_address
 from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
-from edison_ci.report.datasette_plugin.looking import Links, Page
+from edison_ci.report.datasette_plugin.looking import Links, Page, ShownInstead
 from edison_ci.report.datasette_plugin.routing import AREAS
+from edison_ci.store.suggestions import DecidedAlready
 
-_TITLES = {400: "Not done", 403: "Not allowed", 404: "Not there"}
+_TITLES = {400: "Not done", 403: "Not allowed", 404: "Not there", 409: "Not any more"}
 
 
 async def rendered(
@@ -44,10 +45,17 @@ def problem_page(status: int, message: str, hint: str = "") -> Page:
 
 async def refused(datasette: Any, request: Any, links: Links, error: EdisonError) -> Any:
     """Return the page of something that was not done."""
-    status = 400
-    if isinstance(error, RoleError):
-        status = 403
-    elif error.exit_code == ExitCode.NOT_MEASURED:
-        status = 503
+    if isinstance(error, ShownInstead):
+        return await rendered(datasette, request, links, error.page, 422)
+    status = status_of(error, 400)
     page = problem_page(status, error.message, error.hint)
     return await rendered(datasette, request, links, page, status)
+
+
+def status_of(error: EdisonError, otherwise: int) -> int:
+    """Return the status that tells of an error."""
+    if isinstance(error, RoleError):
+        return 403
+    if isinstance(error, BusyError | DecidedAlready):
+        return 409
+    return 503 if error.exit_code == ExitCode.NOT_MEASURED else otherwise

@@ -9,8 +9,6 @@ from edison_ci.plugins import later
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edison_ci.report.datasette_plugin.posting import Post
-
 PREFIX = "/-/edison"
 _PAGES = "edison_ci.report.datasette_plugin.pages"
 
@@ -48,6 +46,7 @@ PAGES = (
     _page("/run/(?P<run>[^/]+)/facets", "facets:facets"),
     _page("/run/(?P<run>[^/]+)/judges", "judges:judges"),
     _page("/run/(?P<run>[^/]+)/log", "log:log"),
+    _page("/run/(?P<run>[^/]+)/grade", "grading:grading"),
     _page("/cell/(?P<cell>[^/]+)", "cell:cell"),
     _page("/leaderboard", "leaderboard:leaderboard"),
     _page("/costs", "costs:costs"),
@@ -55,6 +54,9 @@ PAGES = (
     _page("/prompt/(?P<prompt>[^/]+)", "prompts:prompt"),
     _page("/suggestions", "suggestions:suggestions"),
     _page("/suggestion/(?P<suggestion>[^/]+)", "suggestions:suggestion"),
+    _page("/suggestion/(?P<suggestion>[^/]+)/edit", "editing:editing"),
+    _page("/loops", "loops:loops"),
+    _page("/loop/(?P<loop>[^/]+)", "loops:loop"),
     _page("/datasets", "datasets:datasets"),
     _page("/dataset/(?P<experiment>[^/]+)", "datasets:dataset"),
     _page("/audit", "audit:audit"),
@@ -64,14 +66,12 @@ PAGES = (
 )
 """Every page; the first that fits answers."""
 
-POSTS: tuple[Post, ...] = ()
-"""Every address that changes something."""
-
 AREAS = (
     Area("home", "Experiments"),
     Area("leaderboard", "Leaderboard", ("leaderboard",)),
     Area("prompts", "Prompts", ("prompts",)),
     Area("suggestions", "Suggestions", ("suggestions",)),
+    Area("loops", "Loops", ("loops",)),
     Area("datasets", "Datasets", ("datasets",)),
     Area("costs", "Costs", ("costs",)),
     Area("audit", "Audit", ("audit",)),

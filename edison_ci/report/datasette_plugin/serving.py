@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.operate.actors import Identity
+    from edison_ci.report.datasette_plugin.clerk import Clerk
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SETTINGS = {
@@ -49,6 +50,8 @@ class Serving:
     """0 for any that is free."""
     person: Identity | None = None
     """Who serves it, and may change things as the role allows; None if pages only read."""
+    clerk: Clerk | None = None
+    """Who carries out what is decided on a page."""
 
 
 def refuse_beyond_this_machine(host: str) -> None:
@@ -76,7 +79,7 @@ def application(serving: Serving) -> Any:
         metadata={"title": serving.title},
     )
     hosts = LOCAL_NAMES | {serving.host.strip("[]").casefold()}
-    serve_with(found, Served(serving.root, hosts, serving.person))
+    serve_with(found, Served(serving.root, hosts, serving.person, serving.clerk))
     return found
 
 

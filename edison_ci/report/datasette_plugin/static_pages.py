@@ -29,7 +29,9 @@ MOST_PAGES = 5_000
 STYLE = "edison.css"
 _KEPT = frozenset({"case", "metric", "page"})
 """What may follow the question mark of a page that is written; other choices need a server."""
-_NO_PAGES = re.compile(rf"{PREFIX}/(?:static|health|metrics|help|audit)\b|.*/events$")
+_NO_PAGES = re.compile(
+    rf"{PREFIX}/(?:static|health|metrics|help|audit|loops?)\b|.*/(?:events|grade|edit)$"
+)
 _LINK = re.compile(r'\s(href|src)="([^"]*)"')
 _SERVER = re.compile(
     r"<form\b.*?</form>|<script\b.*?</script>|<noscript\b.*?</noscript>"

@@ -96,8 +96,16 @@ class Stored:
         found += ["/prompts", "/prompt/support-reply", "/datasets"]
         found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]
         found += [f"/suggestion/{each}" for (each,) in self.rows("select id from suggestion")]
+        found += [f"/run/{run}/grade", f"/run/{run}/grade?scale=thumbs&only=flagged&agreement=1"]
+        found += [f"/run/{run}/grade?scale=0-1&only=all", "/loops"]
+        found += [f"/loop/{each}" for (each,) in self.rows("select id from loop")]
         found += ["/audit"]
         return [prefix + each for each in found]
+
+    def forms(self) -> list[str]:
+        """The address of every page that is only there for somebody who may act."""
+        proposed = self.one("select id from suggestion where status = 'proposed'")
+        return [f"/-/edison/suggestion/{proposed}/edit"]
 
 
 @pytest.fixture(scope="session")

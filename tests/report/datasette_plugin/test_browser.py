@@ -71,7 +71,7 @@ async def watched(server: Server) -> AsyncIterator[Watched]:
 async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored: Stored) -> None:
     page, found = watched.page, []
     axe = AXE.read_text(encoding="utf-8")
-    for number, path in enumerate(stored.pages()):
+    for number, path in enumerate([*stored.forms(), *stored.pages()]):
         await page.goto(path)
         assert "PWNED" not in await page.title(), path
         foreign = page.locator("main img, main iframe, main object, main script")

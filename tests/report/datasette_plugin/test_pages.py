@@ -70,7 +70,7 @@ class Read(HTMLParser):
 
 def test_every_page_is_whole_titled_and_guarded(server: Server, stored: Stored) -> None:
     titles = []
-    for path in stored.pages():
+    for path in [*stored.pages(), *stored.forms()]:
         answer = server.get(path)
         page = Read(answer.text)
         assert (answer.status_code, page.wrong) == (200, []), path
@@ -86,7 +86,7 @@ def test_every_page_is_whole_titled_and_guarded(server: Server, stored: Stored) 
 def test_every_link_leads_somewhere(server: Server, stored: Stored) -> None:
     links = {
         urljoin(path, link).partition("#")[0]
-        for path in stored.pages()
+        for path in [*stored.pages(), *stored.forms()]
         for link in Read(server.get(path).text).links
     }
     assert all(link.startswith(("/-/edison", "/results")) for link in links), links
@@ -177,9 +177,10 @@ def test_files_are_kept_by_browsers_until_they_change(server: Server) -> None:
     body = server.get("/-/edison").text
     address = re.search(r'href="(/-/edison/static/edison.css\?v=\w+)"', body)
     assert address is not None
-    answer = server.get(address[1])
+    answer = server.get(address[1], headers={"cookie": "of=somebody"})
     assert answer.content == (ROOT / "edison_ci/report/static/edison.css").read_bytes()
-    assert "immutable" in answer.headers["cache-control"]
+    assert answer.headers.get_list("cache-control") == ["public, max-age=31536000, immutable"]
+    assert "x-edison-keep" not in answer.headers
     assert server.get("/-/edison/static/base.html").status_code == 404
 
 
@@ -257,10 +258,32 @@ def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored:
     ]
     text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
     assert json.loads(evidence)["sentence"] in text
-    assert f"edison review approve {found}" in text
+    assert "One commit on the branch better here changes prompts/support-reply.md." in text
     listed = Read(server.get("/-/edison/suggestions").text).text
     assert found in listed
     assert "1 open" in Read(server.get("/-/edison").text).text
+
+
+def test_a_loop_has_its_iterations_gain_cost_and_end(server: Server, stored: Stored) -> None:
+    listed = Read(server.get("/-/edison/loops").text).text
+    assert "nothing new was suggested that is shown to help" in listed
+    assert "waiting" in listed
+    done, waits = stored.rows("select id, suggestion from loop order by started_at")
+    page = server.get(f"/-/edison/loop/{done[0]}").text
+    text = Read(page).text
+    for words in ("+8.0", "+2.0 to +14.0", "not verified: too few cases", "at most 5", "Cost by"):
+        assert words in text
+    for (run,) in stored.rows("select run_id from loop_iteration where loop = ?", done[0]):
+        assert f'/-/edison/run/{run}"' in page
+    waiting = server.get(f"/-/edison/loop/{waits[0]}").text
+    assert f'waits for a decision about <a class="mono" href="/-/edison/suggestion/{waits[1]}"' in (
+        waiting
+    )
+    assert server.get("/-/edison/loop/nope").status_code == 404
+    assert (
+        'href="/-/edison/loops?experiment=support-reply"'
+        in server.get("/-/edison/experiment/support-reply").text
+    )
 
 
 def test_a_dataset_has_kinds_health_and_questions(server: Server) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Folder
+    from tests.report.datasette_plugin.conftest import Stored
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "::1"])
@@ -68,6 +69,24 @@ async def test_datasette_alone_serves_the_pages_too(project: Path) -> None:
     )
     await denied.invoke_startup()
     assert (await denied.client.get("/-/edison")).status_code == 403
+
+
+async def test_datasette_alone_knows_nobody_and_names_the_commands(
+    project: Path, stored: Stored
+) -> None:
+    datasette = Datasette([str(project / ".edison" / "results.db")])
+    await datasette.invoke_startup()
+    one = stored.one("select id from suggestion where status = 'proposed'")
+    page = (await datasette.client.get(f"/-/edison/suggestion/{one}")).text
+    assert f"edison review approve {one}" in page
+    for path in (f"/suggestion/{one}", f"/cell/{stored.cell()}", f"/run/{stored.against}/grade"):
+        assert 'method="post"' not in (await datasette.client.get(f"/-/edison{path}")).text
+    queue = (await datasette.client.get(f"/-/edison/run/{stored.against}/grade")).text
+    assert f"edison grade {stored.against}" in queue
+    assert (await datasette.client.get(f"/-/edison/suggestion/{one}/edit")).status_code == 404
+    for address in (f"suggestion/{one}/approve", f"cell/{stored.cell()}/grade"):
+        sent = await datasette.client.post(f"/-/edison/{address}", data={"grade": "3"})
+        assert sent.status_code == 403
 
 
 async def test_a_copy_is_shown_without_its_project(project: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from edison_ci.execute.explaining import Explained, explain
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.differences import word_diff
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
+from edison_ci.report.datasette_plugin.own import Own, own_of
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID, Sibling, facts_of
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import marks_of, run_named
@@ -35,6 +36,13 @@ class Beside:
     text: str
     changes: Html | None
     """In which words it differs from the first; None for the first, or if nobody asked."""
+    own: Own | None
+    """What whoever looks may say of it."""
+
+    @property
+    def flagged(self) -> bool:
+        """Whether somebody wants a second look at it."""
+        return any(one.flagged for one in self.known.people)
 
 
 def case(look: Look) -> Page:
@@ -60,6 +68,7 @@ def case(look: Look) -> Page:
             "case": name,
             "marks": marks_of(run),
             "siblings": siblings,
+            "picks": look.args.texts("pick"),
             "picked": {each.id for each in picked},
             "beside": shown,
             "asked": next((each.known.case for each in shown if each.known.case), None),
@@ -105,7 +114,8 @@ def _beside(look: Look, run: Run, picked: list[Sibling], *, differ: bool) -> lis
         output = known.output
         text = redacted(output.raw if output.malformed else output.text) if output else ""
         changes = word_diff(found[0].text, text) if differ and found else None
-        found.append(Beside(each, known, text, changes))
+        own = own_of(look, run, known.cell, known.people)
+        found.append(Beside(each, known, text, changes, own))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.errors import UsageError
 from edison_ci.execute.explaining import Explained, explain
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
+from edison_ci.report.datasette_plugin.own import own_of
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import marks_of, run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
@@ -68,6 +69,7 @@ def cell(look: Look) -> Page:
             "after": _neighbour(look.connection, found, ">", "asc"),
             "facts": facts_of(look.connection, run.id, found.case_id),
             "judges": _by_judge(known.opinions),
+            "own": own_of(look, run, found, known.people),
             "missing_case": _why_no_case(look, known, searchable(project, run.experiment)),
         },
         crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),

@@ -9,6 +9,8 @@ from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.report.charts.trend import Moment, Series, Trend, trend
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
+from edison_ci.report.datasette_plugin.pages.loops import loops_by_experiment
+from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import count_of, experiments, ids_of, run_lines
 from edison_ci.report.datasette_plugin.sums import objective_of, sums_by_model
 from edison_ci.store.runs import find_run
@@ -44,6 +46,8 @@ def experiment(look: Look) -> Page:
             "runs": run_lines(look, ids_of(look.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
             "paging": paging,
+            "loops": loops_by_experiment(look.connection).get(name, 0),
+            "waiting": open_suggestions(look.connection).get(name, 0),
         },
         crumbs=(Crumb("Experiments", look.links.to()),),
         area="home",

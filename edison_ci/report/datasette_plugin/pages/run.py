@@ -23,6 +23,7 @@ TABS = (
     ("criteria", "Criteria"),
     ("facets", "Kinds of cases"),
     ("judges", "Judges"),
+    ("grade", "Grading"),
     ("log", "Log"),
 )
 """The pages about a run: what their address ends in, and their names."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
+from edison_ci.report.datasette_plugin.remembering import kept_words
 from edison_ci.report.datasette_plugin.runs import experiments
+from edison_ci.report.datasette_plugin.workspace import project_of
 from edison_ci.store.suggestions import OPEN, Status, comments_of, find_suggestion, list_suggestions
 
 if TYPE_CHECKING:
@@ -66,11 +68,18 @@ def suggestions(look: Look) -> Page:
 def suggestion(look: Look) -> Page:
     """Return a suggestion: diff, note, evidence, guardrails and what people said."""
     found = find_suggestion(look.connection, look.path["suggestion"])
+    outlook = None
+    project = project_of(look) if look.clerk is not None and look.actor is not None else None
+    if look.clerk is not None and look.actor is not None and project is not None:
+        outlook = look.clerk.outlook(project, look.actor, found)
     return Page(
         "suggestion",
         f"Suggestion {found.id} for {found.prompt}",
         {
             "suggestion": found,
+            "outlook": outlook,
+            "told": kept_words(look.args.text("told")),
+            "open": found.status in OPEN,
             "diff": list(diff_lines(found.diff)),
             "comments": comments_of(look.connection, found),
             "examples": _examples(look.connection, found.evidence.get("examples") or ()),

@@ -31,11 +31,23 @@
     const next = now < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(now + by, 0), all.length - 1);
     all[next].querySelector("a").focus();
   };
+  // Keys that a page names itself: some press a button or follow a link, others only lead there, so
+  // that a decision takes a second key.
+  const named = (key) => {
+    const quoted = CSS.escape(key);
+    const pressed = document.querySelector(`[data-press="${quoted}"]`);
+    if (pressed) { pressed.click(); return true; }
+    const led = document.querySelector(`[data-focus="${quoted}"]`);
+    if (led) { led.focus(); led.scrollIntoView({ block: "center" }); }
+    return Boolean(led);
+  };
   let before = "";
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && typing(event.target)) event.target.blur();
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     const key = event.key;
-    if (before === "g" && key === "h") go(body.dataset.home);
+    if (before !== "g" && !event.repeat && key.length === 1 && named(key)) event.preventDefault();
+    else if (before === "g" && key === "h") go(body.dataset.home);
     else if (key === "?") go(body.dataset.help);
     else if (key === "/") {
       const search = document.querySelector("input[type=search]");

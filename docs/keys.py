@@ -1,0 +1,13 @@
+"""Writes the table of keys in docs/pages.md."""
+
+from __future__ import annotations
+
+from edison_ci.report.datasette_plugin.pages.help import GROUPS
+
+
+def table() -> str:
+    """Return every key with what it does."""
+    rows = ["", "| where | key | does |", "| --- | --- | --- |"]
+    for where, keys in GROUPS:
+        rows += [f"| {where.lower()} | `{key}` | {what} |" for key, what in keys]
+    return "\n".join([*rows, "", ""])
