@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
