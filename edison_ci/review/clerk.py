@@ -18,11 +18,12 @@ from edison_ci.errors import EdisonError, RoleError, UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Role, refuse_below
 from edison_ci.operate.gradebook import GradeBook
+from edison_ci.refine.patch import diff_of
 from edison_ci.report.datasette_plugin.clerk import Done, Outlook, Refused, Way
 from edison_ci.review.booth import Booth, criterion_score, labels_of
 from edison_ci.review.deciding import approve, discuss, reject
 from edison_ci.review.desk import Desk
-from edison_ci.review.editing import base_data, diff_of, edited, may_edit, text_to_edit
+from edison_ci.review.editing import base_data, edited, may_edit, text_to_edit
 from edison_ci.review.ways import current_branch
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
