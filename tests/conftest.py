@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +22,54 @@ settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 1024**3
+
+
+def pytest_configure() -> None:
+    """Keep what tests write in memory, where there is room: they make 100,000 files and more."""
+    if "TMPDIR" in os.environ or "FAULTS" in os.environ or not MEMORY.is_dir():
+        return
+    found = os.statvfs(MEMORY)
+    if found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # it was asked for before
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over the tests themselves, which stay to the end."""
+    gc.collect()
+    gc.freeze()
+
+
+@dataclass
+class Homes:
+    """Gives out empty home folders: one that stayed empty is given out again."""
+
+    factory: pytest.TempPathFactory
+    last: Path | None = None
+
+    def empty(self) -> Path:
+        if self.last is None or any(self.last.iterdir()):
+            self.last = self.factory.mktemp("home")
+        return self.last
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)
-def scrubbed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def scrubbed(monkeypatch: pytest.MonkeyPatch, homes: Homes) -> None:
     """Take away keys, the user's Git configuration and every EDISON_ and GITHUB_ variable."""
     for name in list(os.environ):
         if name.startswith(("EDISON_", "GITHUB_", "GIT_")) or name.endswith(("_API_KEY", "_TOKEN")):
             monkeypatch.delenv(name)
-    for name in ("NO_COLOR", "FORCE_COLOR"):
+    # Processes that may not write what they compiled compile it again each time.
+    for name in ("NO_COLOR", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setenv("HOME", str(homes.empty()))
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Test")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "test@example.com")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-import pytest
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.conftest import ROOT
 
@@ -100,63 +99,89 @@ def room(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def for_types_only(node: ast.stmt) -> bool:
+def for_types_only(node: ast.AST) -> bool:
     test = node.test if isinstance(node, ast.If) else None
     return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
-def imports(path: Path, *, types: bool = True) -> Iterator[tuple[str, int, bool]]:
-    """Yield (module, line, inside a function) for each import; without `types`, run-time ones."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if not types:
-        tree.body = [node for node in tree.body if not for_types_only(node)]
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    local = {id(sub) for function in functions for sub in ast.walk(function)}
-    for node in ast.walk(tree):
+class Import(NamedTuple):
+    module: str
+    line: int
+    local: bool
+    """Inside a function."""
+    types: bool
+    """For the checker of types only."""
+
+
+@cache
+def imports(path: Path) -> list[Import]:
+    return list(_imports(ast.parse(path.read_text(encoding="utf-8")), local=False, types=False))
+
+
+def _imports(parent: ast.AST, *, local: bool, types: bool) -> Iterator[Import]:
+    local = local or isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef)
+    types = types or for_types_only(parent)
+    for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno, id(node) in local) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
-            yield node.module, node.lineno, id(node) in local
+            yield from (Import(alias.name, node.lineno, local, types) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno} imports relatively"
+            yield Import(node.module or "", node.lineno, local, types)
+        elif not isinstance(node, ast.expr):
+            yield from _imports(node, local=local, types=types)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_point_down(path: Path) -> None:
-    mine = room(path)
-    for module, line, _ in imports(path):
-        if module == "edison_ci" or not module.startswith("edison_ci."):
+def is_own(module: str) -> bool:
+    return module.split(".")[0] == "edison_ci"
+
+
+def place(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def every_import() -> Iterator[tuple[Path, Import]]:
+    return ((path, each) for path in MODULES for each in imports(path))
+
+
+def test_imports_point_down() -> None:
+    upward = []
+    for path, each in every_import():
+        mine, (_, *rest) = room(path), each.module.split(".")
+        if not is_own(each.module) or not rest:
             continue
-        theirs = module.split(".")[1]
-        allowed = theirs == mine or (mine, theirs) in SAME_FLOOR or floor(theirs) < floor(mine)
-        assert allowed, f"{path.name}:{line}: {mine} may not import {theirs}"
+        theirs = rest[0]
+        if theirs == mine or (mine, theirs) in SAME_FLOOR or floor(theirs) < floor(mine):
+            continue
+        upward.append(f"{place(path)}:{each.line}: {mine} may not import {theirs}")
+    assert upward == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_each_library_has_one_home(path: Path) -> None:
-    here = path.relative_to(PACKAGE).as_posix()
-    for module, line, _ in imports(path, types=False):
-        homes = ONLY_IN.get(module.split(".")[0])
-        if homes is not None:
-            at_home = here in homes or any(here.startswith(f"{home}/") for home in homes)
-            assert at_home, f"{here}:{line} imports {module}, whose home is {homes}"
+def test_each_library_has_one_home() -> None:
+    astray = []
+    for path, each in every_import():
+        here, homes = place(path), ONLY_IN.get(each.module.split(".")[0])
+        if homes is None or each.types or here in homes:
+            continue
+        if not any(here.startswith(f"{home}/") for home in homes):
+            astray.append(f"{here}:{each.line} imports {each.module}, whose home is {homes}")
+    assert astray == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_module_answers_one_question_in_at_most_400_lines(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 400
-    assert ast.get_docstring(ast.parse(text)), "a module starts with the question it answers"
+def test_a_module_answers_one_question_in_at_most_400_lines() -> None:
     bad = {"utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service"}
-    assert path.stem not in bad
+    texts = {path: path.read_text(encoding="utf-8") for path in MODULES}
+    assert [place(path) for path, text in texts.items() if text.count("\n") > 400] == []
+    assert [place(path) for path in MODULES if path.stem in bad] == []
+    silent = [place(path) for path, text in texts.items() if not ast.get_docstring(ast.parse(text))]
+    assert silent == [], "a module starts with the question it answers"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_own_modules_are_imported_at_the_top(path: Path) -> None:
+def test_own_modules_are_imported_at_the_top() -> None:
     lazy = {"__main__.py", "cli/app.py", "plan/plan.py"}  # start-up cost is their subject
-    if path.relative_to(PACKAGE).as_posix() in lazy:
-        return
     inside = [
-        line for module, line, local in imports(path) if local and module.startswith("edison_ci")
+        f"{place(path)}:{each.line}"
+        for path, each in every_import()
+        if each.local and is_own(each.module) and place(path) not in lazy
     ]
     assert inside == []
 

@@ -12,8 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import annotated_types as at
+from jsonschema import Draft7Validator
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.fields import FieldInfo
+from referencing import Registry
+from referencing.jsonschema import DRAFT7
 
 import edison_ci.checks
 import edison_ci.config
@@ -235,16 +238,33 @@ def schemas() -> dict[str, dict[str, Any]]:
     return {kind: schema_of(kind) for kind in KINDS}
 
 
+@cache
+def _registry() -> Registry[Any]:
+    """Every schema, walked through once: a validator of its own would do it for each value."""
+    named = ((f"urn:{kind}", DRAFT7.create_resource(each)) for kind, each in schemas().items())
+    return Registry[Any]().with_resources(named).crawl()
+
+
 def property_schema(shape: type[Shape], key: str) -> dict[str, Any] | None:
-    """Return the schema of one key of a shape, complete in itself; None if no schema has it."""
+    """Return the schema of one key of a shape, a reference; None if no schema has it."""
     for kind, whole in schemas().items():
-        definitions = dict(whole.get("definitions", {}))
-        if kind in _ROOTS and shape.__name__ == _ROOTS[kind]:
-            definitions[shape.__name__] = whole
-        if shape.__name__ in definitions:
-            place = f"#/definitions/{shape.__name__}/properties/{key}"
-            return {"allOf": [{"$ref": place}], "definitions": definitions}
+        if shape.__name__ == _ROOTS.get(kind):
+            return {"$ref": f"urn:{kind}#/properties/{key}"}
+        if shape.__name__ in whole.get("definitions", {}):
+            return {"$ref": f"urn:{kind}#/definitions/{shape.__name__}/properties/{key}"}
     return None
+
+
+def property_entry(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what a schema says of the key that `property_schema` refers to."""
+    found = _registry().resolver().lookup(schema["$ref"]).contents
+    assert isinstance(found, dict)
+    return found
+
+
+def validator_for(schema: dict[str, Any]) -> Draft7Validator:
+    """Return what checks values of the key that `property_schema` refers to."""
+    return Draft7Validator(schema, registry=_registry())
 
 
 _ROOTS = {

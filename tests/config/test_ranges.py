@@ -6,7 +6,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 import pytest
-from jsonschema import Draft7Validator
 from pydantic import TypeAdapter, ValidationError
 
 from edison_ci.checks.options import Check
@@ -43,6 +42,7 @@ from tests.config.shapes import (
     property_schema,
     sample,
     texts,
+    validator_for,
 )
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_every_range_holds_at_its_end_in_the_model_and_in_the_schema(bound: Boun
     schema = property_schema(bound.shape, bound.key)
     assert (schema is None) is (bound.shape.__name__ in WITHOUT_SCHEMA)
     if schema is not None:
-        validator = Draft7Validator(schema)
+        validator = validator_for(schema)
         assert all(validator.is_valid(value) for value in accepted)
         assert not any(validator.is_valid(value) for value in outside)
 
