@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
+import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +23,11 @@ from hypothesis import HealthCheck, settings
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+from edison_ci.cli.app import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -142,6 +151,44 @@ class Folder:
             ["git", *args], cwd=self.path, capture_output=True, check=True, timeout=60
         )
         return done.stdout
+
+
+class Edison(Protocol):
+    """Runs a command in a folder, in this process: starting one takes half a second."""
+
+    def __call__(self, folder: Folder, *args: str, encoding: str = "utf-8") -> Result: ...
+
+
+@pytest.fixture
+def edison(monkeypatch: pytest.MonkeyPatch) -> Iterator[Edison]:
+    """Run commands in this process, and put back what a process of its own would take along."""
+    before, logger = signal.getsignal(signal.SIGTERM), logging.getLogger("edison_ci")
+
+    def invoke(folder: Folder, *args: str, encoding: str = "utf-8") -> Result:
+        monkeypatch.chdir(folder.path)
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        err = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        code = -1
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                run(list(args))
+            except SystemExit as ended:
+                assert isinstance(ended.code, int)
+                code = ended.code
+            sys.stdout.flush()
+        return Result(code, _text(out), _text(err))
+
+    yield invoke
+    signal.signal(signal.SIGTERM, before)
+    logger.handlers.clear()
+    logger.propagate = True
+    logger.setLevel(logging.NOTSET)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode(stream.encoding)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
@@ -19,6 +22,7 @@ WRITE, COMPOSE = "Write a reply to this customer.", "Compose a reply to this cus
 GOOD = f"{WRITE} Quote the shop policy exactly, apologise, and use at most 80 words."
 GATE = "margin: 10pp}"
 CASES = 94
+Looked = tuple["Folder", dict[str, Any]]
 
 
 def commit(shop: Folder) -> None:
@@ -54,6 +58,25 @@ def sampled(shop: Folder) -> Folder:
     return shop
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the run that many tests begin with is kept."""
+    return tmp_path_factory.mktemp("looked") / "at"
+
+
+@pytest.fixture
+def looked(edison: Edison, draws: Folder, kept: Path) -> Looked:
+    """The project of `draws` after its run, made once, and what the run told."""
+    if not kept.exists():
+        code, run = told(edison, draws)
+        assert code == 0
+        draws.write(".edison/told.json", json.dumps(run))
+        shutil.copytree(draws.path, kept)
+    shutil.rmtree(draws.path)
+    shutil.copytree(kept, draws.path)
+    return draws, json.loads(draws.read(".edison/told.json"))
+
+
 def told(edison: Edison, shop: Folder, *words: str) -> tuple[int, dict[str, Any]]:
     done = edison(shop, *(words or ("run", "--against", "main")), "--json")
     (run,) = json.loads(done.out)["runs"]
@@ -82,10 +105,10 @@ def comparable(run: dict[str, Any]) -> dict[str, Any]:
 # --- more draws -----------------------------------------------------------------------------------
 
 
-def test_more_draws_are_taken_until_it_is_clear(edison: Edison, draws: Folder) -> None:
-    code, run = told(edison, draws)
+def test_more_draws_are_taken_until_it_is_clear(looked: Looked) -> None:
+    draws, run = looked
     row = gate(run)
-    assert (code, run["verdict"], row["verdict"]) == (0, "pass", "pass")
+    assert (run["verdict"], row["verdict"]) == ("pass", "pass")
     assert row["sentence"].endswith("Clear at look 2 of 3, at 2 draws a case.")
     looks = [(look["number"], look["at"], look["alpha"]) for look in row["detail"]["looks"]]
     assert looks == [(1, 1, 0.0015), (2, 2, 0.0181)]
@@ -98,10 +121,8 @@ def test_more_draws_are_taken_until_it_is_clear(edison: Edison, draws: Folder) -
     assert stored == [(0, 3), (1, 3)], "both looks are kept"
 
 
-def test_gates_without_more_draws_are_decided_once_at_the_first_look(
-    edison: Edison, draws: Folder
-) -> None:
-    _, run = told(edison, draws)
+def test_gates_without_more_draws_are_decided_once_at_the_first_look(looked: Looked) -> None:
+    draws, run = looked
     assert gate(run, "pass_rate")["n"] == CASES
     assert " of 94 passed" in gate(run, "pass_rate")["sentence"], "one draw a case, not two"
     rounds = ask(draws, "select distinct sentence from decision where metric = 'pass_rate'")
@@ -132,9 +153,9 @@ def test_after_three_looks_it_is_neutral(edison: Edison, draws: Folder) -> None:
 
 
 def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
-    edison: Edison, draws: Folder
+    edison: Edison, looked: Looked
 ) -> None:
-    _, whole = told(edison, draws)
+    draws, whole = looked
     (draws.path / ".edison/results.db").unlink()
     process = slow_run(draws)
     process.kill()
@@ -204,9 +225,9 @@ def stopped_after_the_first_look(shop: Folder, status: str) -> None:
 
 @pytest.mark.parametrize("status", ["AGGREGATING", "EXECUTING"])
 def test_a_look_that_was_stored_is_neither_repeated_nor_lost(
-    edison: Edison, draws: Folder, status: str
+    edison: Edison, looked: Looked, status: str
 ) -> None:
-    _, whole = told(edison, draws)
+    draws, whole = looked
     stopped_after_the_first_look(draws, status)
     with sqlite3.connect(draws.path / ".edison/results.db") as connection:
         connection.execute("drop trigger decision_is_kept")
@@ -219,9 +240,9 @@ def test_a_look_that_was_stored_is_neither_repeated_nor_lost(
 
 
 def test_a_run_killed_after_its_last_look_ends_as_it_was_decided(
-    edison: Edison, draws: Folder
+    edison: Edison, looked: Looked
 ) -> None:
-    _, whole = told(edison, draws)
+    draws, whole = looked
     with sqlite3.connect(draws.path / ".edison/results.db") as connection:
         connection.execute(
             "update run set status = 'AGGREGATING', owner = 'gone', verdict = null, complete = 0"
@@ -274,14 +295,14 @@ def test_a_shard_is_not_looked_at(edison: Edison, draws: Folder) -> None:
     assert ask(draws, "select max(draw) from cell") == [(0,)]
 
 
-def test_gate_goes_through_the_looks_again(edison: Edison, draws: Folder) -> None:
-    _, run = told(edison, draws)
+def test_gate_goes_through_the_looks_again(edison: Edison, looked: Looked) -> None:
+    draws, run = looked
     again = json.loads(edison(draws, "gate", "--json").out)
     assert [row["sentence"] for row in again["gates"]] == [r["sentence"] for r in run["gates"]]
 
 
-def test_explain_says_at_which_look_a_cell_was_asked_for(edison: Edison, draws: Folder) -> None:
-    told(edison, draws)
+def test_explain_says_at_which_look_a_cell_was_asked_for(edison: Edison, looked: Looked) -> None:
+    draws, _ = looked
     (case,) = ask(draws, "select case_id from cell limit 1")[0]
     for draw, number in ((0, 1), (1, 2)):
         cell = f"{case}@small#{draw}"
@@ -289,8 +310,8 @@ def test_explain_says_at_which_look_a_cell_was_asked_for(edison: Edison, draws: 
         assert f"asked for before look {number} of 3" in edison(draws, "explain", cell).out
 
 
-def test_regrading_looks_as_often_as_was_looked(edison: Edison, draws: Folder) -> None:
-    _, run = told(edison, draws)
+def test_regrading_looks_as_often_as_was_looked(edison: Edison, looked: Looked) -> None:
+    draws, run = looked
     _, graded = told(edison, draws, "regrade", "latest")
     assert [r["sentence"] for r in graded["gates"]] == [r["sentence"] for r in run["gates"]]
 

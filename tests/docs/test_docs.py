@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import Edison
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -178,13 +180,13 @@ def test_console_blocks_name_what_is_there() -> None:
             assert f"\n{args[0]}:" in makefile
 
 
-def test_console_blocks_work_one_after_the_other(folder: Folder) -> None:
+def test_console_blocks_work_one_after_the_other(edison: Edison, folder: Folder) -> None:
     here = folder
     for word, *args in commands_shown():
         if word == "cd":
             here = Folder(here.path / args[0])
         elif word == "edison":
-            done = here.edison(*args)
+            done = edison(here, *args)
             assert done.code == 0, f"{args}: {done.err}"
 
 

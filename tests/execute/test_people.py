@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.stats.sampling import random_order
-from tests.cli.conftest import Edison, edison  # the fixture runs commands in this process
 
 if TYPE_CHECKING:
-    from tests.conftest import Folder
-
-__all__ = ["edison"]
+    from tests.conftest import Edison, Folder
 
 CASES = 60
 ORDER = random_order(f"c{i}" for i in range(CASES))

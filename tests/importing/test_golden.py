@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.importing.landing import Landing
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 ALL = [*PROMPTFOO, *PROMPT_YML]
 
