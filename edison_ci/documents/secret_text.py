@@ -56,6 +56,7 @@ _KINDS = (
         r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{1,100}:[^\s/@'\"{]{3,200}@",
     ),
 )
+_MARKS = tuple((mark, index) for index, kind in enumerate(_KINDS) for mark in kind.marks)
 _MOST = 20
 
 
@@ -65,8 +66,8 @@ def _any_of(kinds: tuple[int, ...]) -> re.Pattern[str]:
 
 
 def _found(text: str) -> Iterator[re.Match[str]]:
-    kinds = [i for i, kind in enumerate(_KINDS) if any(mark in text for mark in kind.marks)]
-    return _any_of(tuple(kinds)).finditer(text) if kinds else iter(())
+    kinds = {index for mark, index in _MARKS if mark in text}
+    return _any_of(tuple(sorted(kinds))).finditer(text) if kinds else iter(())
 
 
 def redacted(text: str) -> str:
