@@ -156,9 +156,11 @@ class _Child:
                     os.set_blocking(pipe.fileno(), False)
                     pipes.register(pipe, event, name)
             while pipes.get_map():
+                # Asked first: what it wrote before it ended is in the pipes now.
+                ended = process.poll() is not None
                 ready = pipes.select(min(self._left(), _GLANCE_S))
                 self._weigh()
-                if not ready and process.poll() is not None:
+                if not ready and ended:
                     break  # somebody it left behind holds the pipes
                 for key, _ in ready:
                     rest = self._step(key, rest, pipes)

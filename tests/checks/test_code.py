@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -299,6 +300,20 @@ def test_a_program_that_eats_memory_is_ended(root: Path) -> None:
     code = "x = bytearray(400 << 20); import time; time.sleep(60)"
     with within(10), pytest.raises(EvaluationError, match="it used more than 256 MB"):
         command(root, sys.executable, "-c", code)
+
+
+def test_what_is_written_while_memory_is_looked_at_is_not_lost(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(pid: int) -> int:
+        (root / "go").touch()
+        with contextlib.suppress(ChildProcessError):  # it was looked at before
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return 0
+
+    monkeypatch.setattr("edison_ci.checks.child.resident", look)
+    code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint(0.5)"
+    assert command(root, sys.executable, "-c", code).score == 0.5
 
 
 def test_memory_is_that_of_a_session() -> None:
