@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says more of the machine than of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
-
 from edison_ci.cli.app import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
