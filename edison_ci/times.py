@@ -12,4 +12,6 @@ def now() -> dt.datetime:
 
 def stamp(time: dt.datetime) -> str:
     """Return a time as it is stored: texts of this form sort as the times do."""
-    return time.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if time.tzinfo is not dt.UTC:
+        time = time.astimezone(dt.UTC)
+    return f"{time.isoformat(timespec='milliseconds')[:-6]}Z"

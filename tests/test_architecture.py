@@ -63,6 +63,7 @@ ONLY_IN = {
     "tiktoken": {"plan/tokens.py"},
     "litellm": {"providers/litellm_bridge.py"},
     "aiohttp": {"providers/transport.py"},
+    "uvloop": {"execute/event_loop.py"},
     "httpx": {"forge/transport.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "tenacity": {"providers/resilience.py"},
@@ -204,7 +205,17 @@ def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:
     return set(done.stderr.rpartition("LOADED ")[2].split())
 
 
-HEAVY = {"litellm", "numpy", "scipy", "datasette", "sqlite_utils", "aiohttp", "httpx", "rich"}
+HEAVY = {
+    "litellm",
+    "uvloop",
+    "numpy",
+    "scipy",
+    "datasette",
+    "sqlite_utils",
+    "aiohttp",
+    "httpx",
+    "rich",
+}
 
 
 def test_help_loads_nothing_heavy() -> None:

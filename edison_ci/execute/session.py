@@ -29,6 +29,7 @@ from edison_ci.execute.changes import (
     repriced,
 )
 from edison_ci.execute.ending import ending, steps, verdict_without_gates
+from edison_ci.execute.event_loop import run_in_loop
 from edison_ci.execute.gatekeeping import Gates
 from edison_ci.execute.head_to_head import HeadToHead
 from edison_ci.execute.lanes import Lanes, LaneSettings
@@ -154,7 +155,7 @@ class Session:
                 writer.submit(start_run(new)).result()
             newer = self._newer_than(options, resumed)
             held = Held(run_id, writer, reader, owner, project, plan, options, newer, resumed, kept)
-            return asyncio.run(self._execute(held))
+            return run_in_loop(self._execute(held))
 
     def _kept(self, project: Project, options: RunOptions, stack: ExitStack) -> KeptAnswers | None:
         if options.regrade is None:

@@ -1,8 +1,10 @@
 """How do many calls share one durable writer?
 
 One thread owns the writing connection. It commits whenever it is free: while a commit waits for
-the disk, the next batch gathers, so a slow disk makes batches larger instead of calls slower. An
-operation is a function of the connection; whoever submitted it hears of it only after the commit.
+the disk, the next batch gathers, so a slow disk makes batches larger instead of calls slower. Who
+can wait a little says so, and is written together with those who come meanwhile: to wake the thread
+and the disk for one row costs more than the row. An operation is a function of the connection;
+whoever submitted it hears of it only after the commit.
 """
 
 from __future__ import annotations
@@ -112,7 +114,11 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
+        self._waiting: list[_Job] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._due = 0.0
         self._opened: Future[None] = Future()
         self._broken: StoreError | None = None
         self._thread = threading.Thread(target=self._work, name="edison-writer", daemon=True)
@@ -127,6 +133,7 @@ class Writer:
 
     def close(self) -> None:
         """Finish what was submitted and close the file."""
+        self._pass_on()
         self._queue.put(None)
         self._thread.join()
 
@@ -144,21 +151,46 @@ class Writer:
         self.enqueue(operation, done)
         return done
 
-    def begin(self, operation: Operation[T]) -> asyncio.Future[T]:
-        """Queue an operation from within an event loop; its result comes once it is durable."""
+    def begin(self, operation: Operation[T], *, within_s: float = 0.0) -> asyncio.Future[T]:
+        """Queue an operation from within an event loop; its result comes once it is durable.
+
+        It may wait `within_s` for others to share its commit.
+        """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.enqueue(operation, done)
+        self.enqueue(operation, done, within_s=within_s)
         return done
 
-    async def write(self, operation: Operation[T]) -> T:
+    async def write(self, operation: Operation[T], *, within_s: float = 0.0) -> T:
         """Wait until an operation is durable and return its result."""
-        return await self.begin(operation)
+        return await self.begin(operation, within_s=within_s)
 
-    def enqueue(self, operation: Operation[Any], done: Done) -> None:
+    def enqueue(self, operation: Operation[Any], done: Done, *, within_s: float = 0.0) -> None:
         """Queue an operation; `done` gets its result, or why it failed."""
         if os.getpid() != self._process:
             raise StoreError("a forked process may not write", hint="open the results file anew")
-        self._queue.put((operation, done))
+        if not isinstance(done, asyncio.Future):
+            self._queue.put([(operation, done)])
+            return
+        self._waiting.append((operation, done))
+        loop = done.get_loop()
+        if within_s <= 0:
+            self._pass_on()
+        elif loop is not self._loop or loop.time() + within_s < self._due:
+            self._stop_timer()
+            self._loop, self._due = loop, loop.time() + within_s
+            self._timer = loop.call_at(self._due, self._pass_on)
+
+    def _pass_on(self) -> None:
+        """Hand what waits to the thread; called by the event loop, or when it is gone."""
+        self._stop_timer()
+        if self._waiting:
+            jobs, self._waiting = self._waiting, []
+            self._queue.put(jobs)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop = None
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -180,7 +212,7 @@ class Writer:
         first = self._queue.get()
         if first is None:
             return []
-        batch = [first]
+        batch = list(first)
         while len(batch) < MAX_BATCH:
             try:
                 following = self._queue.get_nowait()
@@ -189,7 +221,7 @@ class Writer:
             if following is None:
                 self._queue.put(None)
                 break
-            batch.append(following)
+            batch += following
         return batch
 
     def _commit(
@@ -216,6 +248,10 @@ class Writer:
             self._roll_back(connection)
             # A failed write or fsync is final: the file's state is no longer known to us.
             self._broken = translated(error, self._path)
+            outcomes = [self._broken] * len(batch)
+        except BaseException as error:  # nobody may wait for ever for a thread that is gone
+            self._roll_back(connection)
+            self._broken = StoreError(f"the writer failed: {type(error).__name__}: {error}")
             outcomes = [self._broken] * len(batch)
         _deliver(batch, outcomes)
 

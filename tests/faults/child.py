@@ -181,7 +181,7 @@ class TrappedWriter(Writer):
 
     trap: Trap
 
-    def enqueue(self, operation: Operation[Any], done: Done) -> None:
+    def enqueue(self, operation: Operation[Any], done: Done, *, within_s: float = 0.0) -> None:
         kind = operation.__qualname__.partition(".")[0]
 
         def trapped(connection: sqlite3.Connection) -> Any:
@@ -191,7 +191,7 @@ class TrappedWriter(Writer):
             return result
 
         self.trap.reach(f"{kind}:queued")
-        super().enqueue(trapped, done)
+        super().enqueue(trapped, done, within_s=within_s)
 
 
 def faster_clock(factor: float) -> Clock:

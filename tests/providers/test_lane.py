@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -269,6 +269,41 @@ async def test_calls_that_do_not_fit_wait_for_those_in_flight(bench: Bench) -> N
     done = await asyncio.gather(*(lane.answer(request(text)) for text in "abc"))
     assert len(done) == 3  # each settles at 20 although each reserves 34
     assert bench.spent() == 60
+
+
+class Slow(Scripted):
+    """A provider that answers when so many calls are on their way, after a while."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__(FINE)
+        self.most, self.all_sent = calls, asyncio.Event()
+
+    async def complete(self, request: Request) -> Completion:
+        self.calls += 1
+        if self.calls == self.most:
+            self.all_sent.set()
+        await self.all_sent.wait()
+        await asyncio.sleep(0.05)
+        return FINE
+
+
+@pytest.mark.parametrize("calls", [4, 40])
+async def test_a_busy_lane_writes_calls_together_and_a_quiet_one_at_once(
+    bench: Bench, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    begin = bench.writer.begin
+
+    def seen(operation: Any, *, within_s: float = 0.0) -> Any:
+        waits.append(within_s)
+        return begin(operation, within_s=within_s)
+
+    monkeypatch.setattr(bench.writer, "begin", seen)
+    lane = bench.lane(Slow(calls), limits=LaneLimits(concurrency=calls))
+    done = await asyncio.gather(*(lane.answer(request(str(i))) for i in range(calls)))
+    assert len(done) == calls and bench.states() == ["settled"] * calls
+    assert max(waits) <= 0.02
+    assert (max(waits) > 0) == (calls == 40)
 
 
 async def test_missing_usage_is_paid_at_the_estimate(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -56,6 +57,57 @@ def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
             done.result()
         assert writer.commits <= 3
     assert count(tmp_path / "results.db") == 150
+
+
+LONG = 3600.0
+
+
+def test_who_can_wait_is_written_with_who_comes_next(tmp_path: Path) -> None:
+    async def write() -> list[int]:
+        patient = [writer.begin(insert(str(i)), within_s=LONG) for i in range(5)]
+        last = writer.begin(insert("now"))
+        return await asyncio.gather(*patient, last)
+
+    with Writer(tmp_path / "results.db") as writer:
+        assert asyncio.run(write()) == [1, 2, 3, 4, 5, 6]
+        assert writer.commits == 1
+
+
+def test_the_least_patient_decides_how_long_is_waited(tmp_path: Path) -> None:
+    async def write() -> list[int]:
+        waits = [LONG, 0.001, LONG]
+        return await asyncio.gather(*(writer.begin(insert("x"), within_s=s) for s in waits))
+
+    with Writer(tmp_path / "results.db") as writer:
+        assert asyncio.run(write()) == [1, 2, 3]
+        assert writer.commits == 1
+
+
+def test_who_waits_when_the_loop_ends_is_written_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+
+    async def leave() -> None:
+        assert not writer.begin(insert("left"), within_s=LONG).done()
+
+    async def come() -> int:
+        return await writer.begin(insert("another loop"), within_s=0.001)
+
+    with Writer(path) as writer:
+        asyncio.run(leave())
+        assert asyncio.run(come()) == 2  # the timer of the first loop will never ring
+        asyncio.run(leave())
+    assert count(path) == 3
+
+
+def test_nobody_waits_for_ever_for_a_writer_that_failed(tmp_path: Path) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        raise SystemExit("out of the thread")
+
+    with Writer(tmp_path / "results.db") as writer:
+        with pytest.raises(StoreError, match="SystemExit: out of the thread"):
+            writer.submit(fail).result(10)
+        with pytest.raises(StoreError):
+            writer.submit(insert("later")).result(10)
 
 
 def test_an_operation_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
