@@ -85,6 +85,7 @@ COMMANDS = {
     "diff": Entry("Read", "diff:diff", "Compare two versions of a prompt."),
     "dataset": Entry("Read", "dataset:dataset", "Show cases, count them, and look for bad ones."),
     "serve": Entry("Share", "serve:serve", "Show the results as pages in a browser."),
+    "roles": Entry("Share", "roles:roles", "Say who may sign in to the pages, and how."),
     "github": Entry("Share", "github:github", "Report on a pull request, from a job on GitHub."),
     "models": Entry("Look up", "models:models", "List the models of the project."),
     "prices": Entry("Look up", "prices:prices", "Show or update the price table."),

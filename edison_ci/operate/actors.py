@@ -97,6 +97,12 @@ def role_of(identity: Identity, members: Sequence[Member]) -> Role | None:
     """Return somebody's role; without members whoever can write the repository owns it."""
     if not members:
         return Role.OWNER
+    member = member_of(identity, members)
+    return None if member is None else Role[member.role.upper()]
+
+
+def member_of(identity: Identity, members: Sequence[Member]) -> Member | None:
+    """Return the member that somebody is."""
     emails, logins = {identity.email.casefold()}, {identity.login.casefold()}
     if found := _NO_REPLY.match(identity.email):
         logins.add(found[1].casefold())
@@ -104,7 +110,7 @@ def role_of(identity: Identity, members: Sequence[Member]) -> Role | None:
         by_login = member.github is not None and member.github.casefold() in logins
         by_email = member.email is not None and member.email.casefold() in emails
         if by_login or by_email:
-            return Role[member.role.upper()]
+            return member
     return None
 
 

@@ -1,0 +1,335 @@
+"""What is kept of passwords, tokens, sessions and failed attempts, and where?
+
+In `.edison/auth.db`, apart from the results, which are shared: readable by its owner only, ignored
+by Git, in no backup, bundle or export. Nothing in it signs anybody in: passwords are hashed with
+salt, of tokens and sessions only the SHA-256 of 256 random bits is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.errors import StoreError, UsageError
+from edison_ci.frozen import dataclass
+from edison_ci.store.database import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+AUTH_ID = 0x45444155  # "EDAU"
+_VERSION = 1
+_PATIENCE_S = 10.0
+_SCHEMA = """
+create table password (                     -- one for each person
+  name       text primary key,              -- login or e-mail address of a member, in lower case
+  hash       blob not null,
+  salt       blob not null,
+  cost       text not null,                 -- n,r,p of scrypt when it was hashed
+  changed_at text not null
+) strict, without rowid;
+create table token (
+  sha256     blob primary key,              -- of the token
+  id         text not null unique,          -- by which people name it
+  name       text not null,
+  label      text not null,
+  created_at text not null,
+  expires_at text,
+  used_at    text
+) strict, without rowid;
+create table session (
+  sha256     blob primary key,              -- of what the cookie says
+  name       text not null,
+  created_at text not null,
+  expires_at text not null,
+  seen_at    text not null,
+  address    text not null
+) strict, without rowid;
+create index session_by_name on session (name);
+create table attempt (                      -- sign-ins that failed, or are being looked at
+  id   integer primary key,
+  who  text not null,                       -- account:HASH or address:IP; told:... once audited
+  time text not null
+) strict;
+create index attempt_by_who on attempt (who, time);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A password as it is kept."""
+
+    name: str
+    hash: bytes
+    salt: bytes
+    cost: tuple[int, int, int]
+    """n, r and p of scrypt."""
+    changed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is kept."""
+
+    id: str
+    name: str
+    label: str
+    created_at: str
+    expires_at: str | None
+    used_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A sign-in that goes on."""
+
+    name: str
+    created_at: str
+    expires_at: str
+    seen_at: str
+    address: str
+
+
+class AuthFile:
+    """The file of one project; opened for each question, so that nothing is held."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # --- passwords --------------------------------------------------------------------------------
+
+    def put_password(self, password: Password, also: Sequence[str] = ()) -> int:
+        """Keep a password in place of those under the same names; end all their sessions."""
+        with self._writing() as connection:
+            for name in {password.name, *also}:
+                connection.execute("delete from password where name = ?", (name,))
+            ended = _end_sessions(connection, [password.name, *also])
+            cost = ",".join(map(str, password.cost))
+            row = (password.name, password.hash, password.salt, cost, password.changed_at)
+            connection.execute("insert into password values (?, ?, ?, ?, ?)", row)
+        return ended
+
+    def password(self, names: Sequence[str]) -> Password | None:
+        """Return the password kept under one of these names."""
+        sql = f"select * from password where name in ({_marks(names)})"
+        for name, hashed, salt, cost, changed_at in self._rows(sql, names):
+            n, r, p = map(int, cost.split(","))
+            return Password(name, hashed, salt, (n, r, p), changed_at)
+        return None
+
+    # --- tokens -----------------------------------------------------------------------------------
+
+    def put_token(self, token: Token, sha256: bytes) -> None:
+        """Keep a token."""
+        row = (sha256, token.id, token.name, token.label, token.created_at, token.expires_at)
+        with self._writing() as connection:
+            connection.execute("insert into token values (?, ?, ?, ?, ?, ?, null)", row)
+
+    def token(self, sha256: bytes) -> Token | None:
+        """Return a token by its hash."""
+        found = self._tokens("where sha256 = ?", [sha256])
+        return found[0] if found else None
+
+    def tokens(self) -> list[Token]:
+        """Return every token, oldest first."""
+        return self._tokens("order by created_at, id", [])
+
+    def token_used(self, token_id: str, now: str) -> None:
+        """Remember when a token was used last."""
+        with self._writing() as connection:
+            connection.execute("update token set used_at = ? where id = ?", (now, token_id))
+
+    def drop(self, token_ids: Sequence[str], names: Sequence[str] = ()) -> None:
+        """Forget tokens, and the passwords and sessions of names."""
+        with self._writing() as connection:
+            sql = f"delete from token where id in ({_marks(token_ids)})"
+            connection.execute(sql, [*token_ids])
+            connection.execute(f"delete from password where name in ({_marks(names)})", [*names])
+            _end_sessions(connection, names)
+
+    def _tokens(self, where: str, values: Sequence[object]) -> list[Token]:
+        columns = "id, name, label, created_at, expires_at, used_at"
+        return [Token(*row) for row in self._rows(f"select {columns} from token {where}", values)]
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def put_session(
+        self, session: Session, sha256: bytes, password: Password, *, most: int
+    ) -> bool:
+        """Keep a session, if the password is still the one that was given.
+
+        The oldest sessions beyond `most` of the same person end, and all that ran out.
+        """
+        row = (sha256, session.name, session.created_at, session.expires_at, session.seen_at,
+               session.address)  # fmt: skip
+        with self._writing() as connection:
+            connection.execute("delete from session where expires_at <= ?", (session.created_at,))
+            kept = connection.execute(
+                "insert into session select ?, ?, ?, ?, ?, ? where exists "
+                "(select 1 from password where name = ? and hash = ?)",
+                (*row, password.name, password.hash),
+            ).rowcount
+            connection.execute(
+                "delete from session where name = ? and sha256 not in (select sha256 from session "
+                "where name = ? order by created_at desc limit ?)",
+                (session.name, session.name, most),
+            )
+        return kept == 1
+
+    def session(self, sha256: bytes) -> Session | None:
+        """Return a session by its hash."""
+        columns = "name, created_at, expires_at, seen_at, address"
+        rows = self._rows(f"select {columns} from session where sha256 = ?", [sha256])
+        return Session(*rows[0]) if rows else None
+
+    def sessions(self, names: Sequence[str]) -> list[Session]:
+        """Return the sessions of a person, newest first."""
+        columns = "name, created_at, expires_at, seen_at, address"
+        sql = f"select {columns} from session where name in ({_marks(names)})"
+        return [Session(*row) for row in self._rows(f"{sql} order by created_at desc", names)]
+
+    def session_seen(self, sha256: bytes, now: str) -> None:
+        """Remember when a session was used last."""
+        with self._writing() as connection:
+            connection.execute("update session set seen_at = ? where sha256 = ?", (now, sha256))
+
+    def end_session(self, sha256: bytes) -> bool:
+        """End a session; say whether there was one."""
+        with self._writing() as connection:
+            sql = "delete from session where sha256 = ?"
+            return connection.execute(sql, (sha256,)).rowcount > 0
+
+    def end_sessions(self, names: Sequence[str]) -> int:
+        """End every session of a person; return how many there were."""
+        with self._writing() as connection:
+            return _end_sessions(connection, names)
+
+    # --- attempts ---------------------------------------------------------------------------------
+
+    def begin_attempt(self, keys: Sequence[str], *, now: str, since: str, most: int) -> str | None:
+        """Count an attempt before it is looked at, so that many at once cannot pass.
+
+        Returns the time of the attempt whose end has to be waited for, if there were `most` for
+        one of the keys already; that one is then not counted.
+        """
+        with self._writing() as connection:
+            connection.execute("delete from attempt where time <= ?", (since,))
+            waiting = []
+            for key in keys:
+                times = connection.execute(
+                    "select time from attempt where who = ? order by time desc limit ?", (key, most)
+                ).fetchall()
+                waiting += [times[-1][0]] if len(times) == most else []
+            if waiting:
+                return str(max(waiting))
+            rows = [(key, now) for key in keys]
+            connection.executemany("insert into attempt (who, time) values (?, ?)", rows)
+        return None
+
+    def attempt_worked(self, account: str, others: Sequence[str], now: str) -> None:
+        """Forget the failures of an account, and that this attempt was counted elsewhere."""
+        with self._writing() as connection:
+            connection.execute("delete from attempt where who = ?", (account,))
+            for key in others:
+                connection.execute(
+                    "delete from attempt where id = (select id from attempt where who = ? and "
+                    "time = ? limit 1)",
+                    (key, now),
+                )
+
+    def tell_once(self, key: str, now: str) -> bool:
+        """Whether something is to be told now; once it was, it is not while attempts count."""
+        with self._writing() as connection:
+            sql = "select 1 from attempt where who = ?"
+            if connection.execute(sql, (f"told:{key}",)).fetchone():
+                return False
+            row = (f"told:{key}", now)
+            connection.execute("insert into attempt (who, time) values (?, ?)", row)
+        return True
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def _rows(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        if not self.path.exists():
+            return []
+        try:
+            with closing(self._connect()) as connection:
+                return connection.execute(sql, [*values]).fetchall()
+        except sqlite3.Error as error:
+            raise translated(error, self.path) from None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(self._connect()) as connection:
+                connection.execute("begin immediate")
+                yield connection
+                connection.execute("commit")
+        except sqlite3.Error as error:
+            raise translated(error, self.path) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        _keep_private(self.path)
+        connection = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
+        try:
+            _prepare(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _keep_private(path: Path) -> None:
+    """Make the file for its owner alone; refuse one that is a link or somebody else's."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise UsageError(
+                f"{path} is not a file of yours", hint="look at where it comes from, and remove it"
+            )
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            path.chmod(0o600)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {path}: {error.strerror}", hint="is the folder writable?"
+        ) from None
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("pragma secure_delete = 1")
+    connection.execute("pragma trusted_schema = 0")
+    (version,) = connection.execute("pragma user_version").fetchone()
+    (owner,) = connection.execute("pragma application_id").fetchone()
+    if version == _VERSION and owner == AUTH_ID:
+        return
+    connection.execute("begin immediate")
+    (tables,) = connection.execute("select count(*) from sqlite_schema").fetchone()
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if version != _VERSION:
+        if tables or version:
+            raise UsageError(
+                f"{path} is not the file of people that this version makes",
+                hint="remove it; passwords and tokens are then to be set anew",
+            )
+        for statement in _SCHEMA.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"pragma application_id = {AUTH_ID}")
+        connection.execute(f"pragma user_version = {_VERSION}")
+    connection.execute("commit")
+
+
+def _end_sessions(connection: sqlite3.Connection, names: Sequence[str]) -> int:
+    sql = f"delete from session where name in ({_marks(names)})"
+    return connection.execute(sql, [*names]).rowcount
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

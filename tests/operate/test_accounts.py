@@ -1,0 +1,335 @@
+"""Who gets in, how often they may try, and what is kept of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+import stat
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.operate.accounts import AUTH_FILE, Accounts, NotSignedIn, SignedIn, network_of
+from edison_ci.operate.actors import Role
+from edison_ci.operate.passwords import fits, hashed, refuse_weak
+from edison_ci.operate.site import Site, site_at
+from edison_ci.store.audit import verify_audit
+from edison_ci.store.database import open_database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSWORD = "correct horse battery staple"
+CHEAP = (2, 8, 1)
+"""What takes a quarter of a second is not what is looked at here."""
+START = dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC)
+MEMBERS = """members:
+  - {github: Ada, email: ada@example.com, role: owner}
+  - {github: bob, role: reviewer}
+"""
+
+
+class World:
+    """A project with people, and a clock that is moved by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.now = root, START
+        self.members(MEMBERS)
+        open_database(root / ".edison" / "results.db").close()
+
+    def members(self, text: str) -> None:
+        (self.root / "edison.yaml").write_text(f"version: 1\nproject: notes\n{text}")
+
+    @property
+    def accounts(self) -> Accounts:
+        """Opened anew, as after a restart."""
+        site = Site(self.root, site_at(self.root).file, clock=lambda: self.now)
+        return Accounts(site, cost=CHEAP)
+
+    def later(self, **passed: float) -> None:
+        self.now += dt.timedelta(**passed)
+
+    def sign_in(
+        self, name: str = "bob", password: str = PASSWORD, address: str = "192.0.2.1", **more: Any
+    ) -> SignedIn | NotSignedIn:
+        return self.accounts.sign_in(name, password, address=address, **more)
+
+    def entered(self, name: str = "bob", **more: Any) -> SignedIn:
+        signed = self.sign_in(name, **more)
+        assert isinstance(signed, SignedIn)
+        return signed
+
+    def audit(self) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.root / ".edison" / "results.db")) as connection:
+            assert verify_audit(connection).broken is None
+            sql = "select actor, known_by, action, entity, after from audit order by seq"
+            return connection.execute(sql).fetchall()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_ACTOR", "ada")
+    world = World(tmp_path)
+    world.accounts.set_password("bob", PASSWORD)
+    return world
+
+
+def test_a_member_signs_in_by_any_name_and_is_known_by_the_session(world: World) -> None:
+    world.accounts.set_password("ADA@example.com", PASSWORD)
+    for name in ("ada", "Ada", " ada@EXAMPLE.com "):
+        signed = world.entered(name)
+        actor = world.accounts.by_session(signed.cookie)
+        assert actor is not None
+        assert (actor.name, actor.role, actor.identity.known_by) == ("Ada", Role.OWNER, "web")
+    assert world.accounts.by_session(signed.cookie[:-1]) is None
+    assert world.accounts.by_session("") is None
+
+
+@pytest.mark.parametrize(("remember", "days"), [(False, 7), (True, 30)])
+def test_a_session_ends_by_itself(world: World, remember: bool, days: int) -> None:
+    signed = world.entered(remember=remember)
+    assert signed.lasts == dt.timedelta(days=days)
+    world.later(days=days, seconds=-1)
+    assert world.accounts.by_session(signed.cookie) is not None
+    world.later(seconds=1)
+    assert world.accounts.by_session(signed.cookie) is None
+
+
+def test_whoever_is_no_longer_a_member_is_out_at_once(world: World) -> None:
+    signed, (_, token) = world.entered(), world.accounts.new_token("bob", label="", days=None)
+    world.members(MEMBERS.replace("reviewer", "viewer"))
+    actor = world.accounts.by_session(signed.cookie)
+    assert actor is not None
+    assert actor.role is Role.VIEWER
+    world.members("members: [{github: ada, role: owner}]\n")
+    assert world.accounts.by_session(signed.cookie) is None
+    assert world.accounts.by_token(token) is None
+    assert isinstance(world.sign_in(), NotSignedIn)
+
+
+def test_a_new_password_ends_every_session(world: World) -> None:
+    first, second = world.entered(), world.entered()
+    assert first.cookie != second.cookie
+    assert world.accounts.set_password("bob", "another long password") == 2
+    assert world.accounts.by_session(first.cookie) is None
+    assert world.accounts.by_session(second.cookie) is None
+    assert world.sign_in() == NotSignedIn()
+    assert isinstance(world.sign_in(password="another long password"), SignedIn)
+
+
+def test_signing_out_ends_one_session_or_all(world: World) -> None:
+    cookies = []
+    for _ in range(4):
+        signed = world.entered()
+        cookies.append(signed.cookie)
+    assert world.accounts.sign_out(signed.actor, cookies[0]) == 1
+    assert world.accounts.by_session(cookies[0]) is None
+    assert world.accounts.by_session(cookies[1]) is not None
+    assert world.accounts.sign_out(signed.actor, cookies[1], everywhere=True) == 3
+    assert [world.accounts.by_session(each) for each in cookies] == [None] * 4
+    assert world.accounts.sign_out(signed.actor, cookies[1]) == 0
+
+
+def test_the_oldest_of_many_sessions_end(world: World) -> None:
+    cookies = []
+    for _ in range(21):
+        world.later(seconds=1)
+        signed = world.entered()
+        cookies.append(signed.cookie)
+    assert world.accounts.by_session(cookies[0]) is None
+    assert all(world.accounts.by_session(each) for each in cookies[1:])
+
+
+# --- attempts -------------------------------------------------------------------------------------
+
+
+def test_five_failures_close_an_account_for_a_quarter_of_an_hour(world: World) -> None:
+    for number in range(5):
+        assert world.sign_in(password="wrong", address=f"192.0.2.{number}") == NotSignedIn()
+        world.later(minutes=1)
+    blocked = world.sign_in(address="198.51.100.1")  # the right password does not help
+    assert blocked == NotSignedIn(wait_s=600)
+    world.later(minutes=10)
+    assert isinstance(world.sign_in(address="198.51.100.1"), SignedIn)
+
+
+def test_five_failures_close_an_address_for_every_account(world: World) -> None:
+    for number in range(5):
+        assert world.sign_in(f"nobody-{number}") == NotSignedIn()
+    assert world.sign_in() == NotSignedIn(wait_s=900)
+    assert isinstance(world.sign_in(address="192.0.2.2"), SignedIn)
+    # Success forgets the failures of the account, not those of the address.
+    assert world.sign_in() == NotSignedIn(wait_s=900)
+
+
+def test_accounts_that_do_not_exist_are_closed_like_others(world: World) -> None:
+    answers = []
+    for name in ("bob", "nobody"):
+        found = [world.sign_in(name, "wrong", f"10.{len(name)}.0.{n}") for n in range(6)]
+        answers.append(found)
+    assert answers[0] == answers[1] == [NotSignedIn()] * 5 + [NotSignedIn(wait_s=900)]
+
+
+def test_success_forgets_the_failures_of_the_account(world: World) -> None:
+    for number in range(4):
+        world.sign_in(password="wrong", address=f"192.0.2.{number}")
+    assert isinstance(world.sign_in(address="198.51.100.1"), SignedIn)
+    for number in range(4):
+        assert world.sign_in(password="wrong", address=f"203.0.113.{number}") == NotSignedIn()
+    assert isinstance(world.sign_in(address="198.51.100.1"), SignedIn)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("::1", "::/64"),
+        ("nonsense", "unknown"),
+    ],
+)
+def test_attempts_are_counted_for_a_network(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+def test_a_flood_of_attempts_is_audited_once(world: World) -> None:
+    before = len(world.audit())
+    for _ in range(50):
+        world.sign_in(password="wrong")
+    rows = world.audit()[before:]
+    assert len(rows) == 6
+    assert {row[2] for row in rows} == {"refused: sign in"}
+    assert json.loads(rows[-1][4]) == {"from": "192.0.2.1", "why": "too many attempts"}
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def test_a_token_lets_in_until_it_runs_out_or_is_revoked(world: World) -> None:
+    token, secret = world.accounts.new_token("bob", label="ci", days=3)
+    other, kept = world.accounts.new_token("bob", label="", days=None)
+    actor = world.accounts.by_token(secret)
+    assert actor is not None
+    assert (actor.name, actor.role) == ("bob", Role.REVIEWER)
+    world.later(days=3)
+    assert world.accounts.by_token(secret) is None
+    assert world.accounts.by_token(kept) is not None
+    assert [each.id for each in world.accounts.revoke(other.id)] == [other.id]
+    assert world.accounts.by_token(kept) is None
+    with pytest.raises(UsageError, match="no token"):
+        world.accounts.revoke(other.id)
+    assert [each.id for each in world.accounts.file.tokens()] == [token.id]
+
+
+def test_revoking_a_name_takes_everything(world: World) -> None:
+    signed, (_, secret) = world.entered(), world.accounts.new_token("bob", label="", days=None)
+    world.members("members: [{github: ada, role: owner}]\n")  # also of somebody who left
+    assert len(world.accounts.revoke("BOB")) == 1
+    world.members(MEMBERS)
+    assert world.accounts.by_token(secret) is None
+    assert world.accounts.by_session(signed.cookie) is None
+    assert world.sign_in() == NotSignedIn()
+
+
+# --- who may --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("actor", "name", "allowed"),
+    [
+        ("bob", "bob", True),
+        ("bob", "ada", False),
+        ("cy", "bob", True),
+        ("cy", "ada", False),
+        ("ada", "cy", True),
+        ("stranger", "bob", False),
+    ],
+)
+def test_everybody_looks_after_themselves_and_admins_after_all_but_owners(
+    world: World, monkeypatch: pytest.MonkeyPatch, actor: str, name: str, allowed: bool
+) -> None:
+    world.members(MEMBERS + "  - {github: cy, role: admin}\n")
+    monkeypatch.setenv("GITHUB_ACTOR", actor)
+    done = []
+    for do in (
+        lambda: world.accounts.set_password(name, PASSWORD),
+        lambda: world.accounts.new_token(name, label="", days=None),
+    ):
+        try:
+            do()
+        except EdisonError as error:
+            done.append(error.code)
+        else:
+            done.append("done")
+    assert done == (["done"] * 2 if allowed else ["role"] * 2)
+    refused = [row for row in world.audit() if row[2].startswith("refused: roles")]
+    assert len(refused) == (0 if allowed else 2)
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def test_nothing_that_is_kept_lets_anybody_in(world: World) -> None:
+    signed, (_, secret) = world.entered(), world.accounts.new_token("bob", label="ci", days=1)
+    world.sign_in("Tr0ub4dor-typed-as-name", "wrong")
+    path = world.root / AUTH_FILE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    kept = b"".join(each.read_bytes() for each in sorted((world.root / ".edison").iterdir()))
+    for canary in (PASSWORD, signed.cookie, secret, "Tr0ub4dor-typed-as-name"):
+        assert canary.encode() not in kept
+        assert canary.encode().hex().encode() not in kept
+    words = [(row[0], row[1], row[2], row[3]) for row in world.audit()]
+    assert words == [
+        ("ada", "github", "roles passwd", "bob"),
+        ("bob", "web", "sign in", ""),
+        ("ada", "github", "roles token", "bob"),
+        ("somebody", "nobody", "refused: sign in", ""),
+    ]
+
+
+def test_the_file_is_for_its_owner_alone(world: World, tmp_path: Path) -> None:
+    path = world.root / AUTH_FILE
+    path.chmod(0o644)
+    world.sign_in()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    aside = tmp_path / "aside.db"
+    path.rename(aside)
+    path.symlink_to(aside)
+    with pytest.raises(UsageError, match="not a file of yours"):
+        world.sign_in()
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table password (name text)")
+    with pytest.raises(UsageError, match="not the file of people"):
+        world.sign_in()
+
+
+@pytest.mark.parametrize(
+    ("password", "reason"),
+    [
+        ("elevenchars", "at least 12"),
+        ("x" * 1_001, "at most 1,000"),
+        ("abababababab", "5 different"),
+        ("Ada@Example.com", "name of its account"),
+        ("ada.lovelace.1", "name of its account"),
+    ],
+)
+def test_weak_passwords_are_refused(password: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        refuse_weak(password, ["ada@example.com", "ada.lovelace.1@example.com"])
+
+
+def test_passwords_are_hashed_slowly_with_salt_and_their_cost() -> None:
+    kept = hashed("ada", "pässword of twelve", "now")
+    assert kept.cost == (2**15, 8, 3)
+    assert fits("pa\u0308ssword of twelve", kept)  # however the letter is typed
+    first, second = (hashed("ada", PASSWORD, "now", cost=CHEAP) for _ in range(2))
+    assert first.hash != second.hash
+    assert not fits("passwort of twelve", first)
+    assert not fits("anything", None, cost=CHEAP)
