@@ -6,17 +6,25 @@ import contextlib
 import sys
 import webbrowser
 from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Ink, Terminal, flush
+from edison_ci.cli.terminal import ODD, Ink, Terminal, flush
 from edison_ci.config.load import find_root
+from edison_ci.errors import UsageError
+from edison_ci.git import run_git
+from edison_ci.operate.accounts import AUTH_FILE, Accounts, names_of
 from edison_ci.operate.site import site_at
-from edison_ci.report.datasette_plugin.serving import Serving, refuse_beyond_this_machine
+from edison_ci.report.datasette_plugin.attached import Door
+from edison_ci.report.datasette_plugin.serving import Serving, is_this_machine
 from edison_ci.report.datasette_plugin.serving import serve as serve_pages
 from edison_ci.review.clerk import DeskClerk
 from edison_ci.store.database import open_reader
+
+if TYPE_CHECKING:
+    from edison_ci.operate.site import Site
 
 
 @click.command(cls=EdisonCommand)
@@ -33,40 +41,104 @@ from edison_ci.store.database import open_reader
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address to serve on, of this machine only.",
+    help="Address to serve on; beyond this machine everybody signs in.",
 )
 @click.option("--open", "open_", is_flag=True, help="Open the pages in a browser.")
+@click.option("--sign-in", is_flag=True, help="Let everybody sign in, at this machine too.")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="Name of this server; with it other names are refused.",
+)
+@click.option(
+    "--behind-tls",
+    is_flag=True,
+    help="A proxy in front speaks HTTPS: cookies and links are for HTTPS only.",
+)
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    help="A proxy in front says who asks: believe the last address of X-Forwarded-For.",
+)
 @click.pass_obj
-def serve(state: State, port: int, host: str, open_: bool) -> None:
+def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) -> None:
     """Show the results as pages in a browser.
 
-    Datasette with the pages of this package, on this machine: experiments, runs, answers with their
-    grades, decisions and costs. Grade answers and decide about suggestions there as with `edison
-    grade` and `edison review`. A run that goes on meanwhile is shown as it goes. Ctrl-C ends it.
-    Beyond this machine nothing is served, as nobody is asked who they are.
+    Datasette with the pages of this package: experiments, runs, answers with their grades,
+    decisions and costs. Grade answers and decide about suggestions there as with `edison grade` and
+    `edison review`. A run that goes on meanwhile is shown as it goes. Ctrl-C ends it.
+
+    On this machine nobody is asked who they are. On any other address, or with --sign-in, every
+    page, table, export and number needs a member of edison.yaml with a password or a token, and
+    each may do what the role allows.
 
     Examples:
       edison serve
       edison serve --open
       edison serve --port 0 --json
+      edison serve --host 0.0.0.0 --behind-tls --behind-proxy --name edison.example.com
     """
     terminal = Terminal(state)
-    refuse_beyond_this_machine(host)
     site = site_at(state.entered(find_root(state.folder)))
+    entry = _door(host, options)
+    if entry.sign_in:
+        _refuse_unless_people_can_sign_in(site, host)
     with closing(open_reader(site.results)):
         pass  # whatever is wrong with the file is said before a port is taken
     person = site.actor().identity
     clerk = DeskClerk(offline=state.offline)
-    serving = Serving(site.results, site.root, site.file.project, host, port, person, clerk)
+    serving = Serving(site.results, site.root, site.file.project, host, port, person, clerk, entry)
 
-    def ready(address: str) -> None:
+    def ready(address: str, port: int) -> None:
         if terminal.json:
-            terminal.document({"url": address, "results": str(site.results)})
+            told = {"url": address, "port": port, "sign_in": entry.sign_in}
+            terminal.document({**told, "results": str(site.results)})
         else:
             terminal.result(Ink(address, bold=True), f"  {site.file.project}, until Ctrl-C")
+        if not is_this_machine(host) and not entry.tls:
+            said = "without HTTPS, passwords and pages can be read on their way"
+            terminal.note(Ink("warning:", ODD), f" {said}; put a proxy in front: --behind-tls")
         flush(sys.stdout)
         if open_:
             webbrowser.open(address)
 
     with contextlib.suppress(KeyboardInterrupt):  # that is how it ends
         serve_pages(serving, ready)
+
+
+def _door(host: str, options: dict[str, Any]) -> Door:
+    return Door(
+        sign_in=options["sign_in"] or not is_this_machine(host),
+        tls=options["behind_tls"],
+        proxy=options["behind_proxy"],
+        names=options["names"],
+    )
+
+
+def _refuse_unless_people_can_sign_in(site: Site, host: str) -> None:
+    """Refuse to serve to people of whom none could say who they are."""
+    why = "--sign-in asks everybody who they are"
+    if not is_this_machine(host):
+        why = f"{host or 'that address'} can be reached from other machines"
+    members = site.file.members
+    tunnel = "; or serve on 127.0.0.1 and tunnel to it (ssh -L)"
+    if not members:
+        raise UsageError(
+            f"{why}, and edison.yaml has no members",
+            hint=f"add members and their roles, then: edison roles passwd NAME{tunnel}",
+        )
+    if not any(member.role == "owner" for member in members):
+        raise UsageError(f"{why}, and no member is an owner", hint="give somebody role: owner")
+    if run_git("ls-files", "--error-unmatch", "--", AUTH_FILE, cwd=site.root).code == 0:
+        raise UsageError(
+            f"{AUTH_FILE} is in Git, so whoever wrote it could sign in",
+            hint=f"git rm --cached {AUTH_FILE}, remove it, and set the passwords anew",
+        )
+    access = Accounts(site).access()
+    if not any(each.password_since or each.tokens for each in access):
+        raise UsageError(
+            f"{why}, and no member has a password or a token",
+            hint=f"set one: edison roles passwd {names_of(members[0])[0]}{tunnel}",
+        )

@@ -9,17 +9,15 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import ipaddress
-import logging
 import secrets
 from typing import TYPE_CHECKING
 
 from edison_ci import times
-from edison_ci.errors import EdisonError, UsageError
+from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.operate.actors import Actor, Identity, Role, member_of
 from edison_ci.operate.passwords import COST, Cost, fits, hashed, refuse_weak
-from edison_ci.store.audit import write_audit
 from edison_ci.store.auth import AuthFile, Session, Token
 
 if TYPE_CHECKING:
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 
     from edison_ci.config.project import Member
     from edison_ci.operate.site import Site
-    from edison_ci.store.audit import AuditEntry
-
-logger = logging.getLogger(__name__)
 
 AUTH_FILE = ".edison/auth.db"
 SESSION = dt.timedelta(days=7)
@@ -113,7 +108,7 @@ class Accounts:
         kept_hash = hashed(kept, password, self.site.now(), cost=self.cost)
         ended = self.file.put_password(kept_hash, others)
         done = {"password": "set" if new else "changed", "sessions_ended": ended}
-        self._note(self.site.entry(actor, "roles passwd", kept, after=done))
+        self.site.note(self.site.entry(actor, "roles passwd", kept, after=done))
         return ended
 
     def new_token(self, name: str, *, label: str, days: int | None) -> tuple[Token, str]:
@@ -126,7 +121,7 @@ class Accounts:
         token = Token(secrets.token_hex(4), kept, label, times.stamp(now), until, None)
         self.file.put_token(token, _sha256(secret))
         made = {"token": token.id, "label": label, "expires_at": until}
-        self._note(self.site.entry(actor, "roles token", kept, after=made))
+        self.site.note(self.site.entry(actor, "roles token", kept, after=made))
         return token, secret
 
     def revoke(self, named: str) -> list[Token]:
@@ -154,7 +149,7 @@ class Accounts:
         self.file.drop([token.id for token in tokens], everything)
         taken = [{"token": token.id, "label": token.label} for token in tokens]
         said = {"tokens": taken, "password": bool(everything)}
-        self._note(self.site.entry(actor, "roles revoke", name, before=said))
+        self.site.note(self.site.entry(actor, "roles revoke", name, before=said))
 
     def access(self) -> list[Access]:
         """Return how each member can sign in."""
@@ -202,7 +197,7 @@ class Accounts:
             return NotSignedIn()  # the password was changed at this very moment
         self.file.attempt_worked(account, [place], stamp)
         actor = _actor(member)
-        self._note(self.site.entry(actor, "sign in", after={"from": address, "until": until}))
+        self.site.note(self.site.entry(actor, "sign in", after={"from": address, "until": until}))
         return SignedIn(actor, cookie, lasts)
 
     def by_session(self, cookie: str) -> Actor | None:
@@ -235,8 +230,12 @@ class Accounts:
         else:
             ended = int(self.file.end_session(_sha256(cookie)))
         if ended:
-            self._note(self.site.entry(actor, "sign out", after={"sessions_ended": ended}))
+            self.site.note(self.site.entry(actor, "sign out", after={"sessions_ended": ended}))
         return ended
+
+    def end(self, cookie: str) -> None:
+        """End a session that is replaced by another."""
+        self.file.end_session(_sha256(cookie))
 
     # --- who --------------------------------------------------------------------------------------
 
@@ -267,16 +266,7 @@ class Accounts:
         # What was typed for the name of no member may be a password, and is not kept.
         actor = _actor(member) if member else Actor(Identity("nobody"), None)
         entry = self.site.entry(actor, "refused: sign in", after={"from": address, "why": why})
-        self._note(entry)
-
-    def _note(self, entry: AuditEntry) -> None:
-        if not self.site.results.exists():
-            return
-        try:
-            write_audit(self.site.results, entry)
-        except EdisonError as error:
-            # It is done; that it could not be written down shuts nobody out.
-            logger.error("the audit could not be written", extra={"reason": error.message})
+        self.site.note(entry)
 
 
 def network_of(address: str) -> str:

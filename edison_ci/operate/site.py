@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.quarantine import QuarantineFile
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,7 @@ class Site:
         try:
             refuse_below(actor, needed, action, self.file.members)
         except RoleError as refused:
-            self._note_refusal(
-                self.entry(actor, f"refused: {action}", entity, after=refused.message)
-            )
+            self.note(self.entry(actor, f"refused: {action}", entity, after=refused.message))
             raise
         return actor
 
@@ -90,11 +90,15 @@ class Site:
         known_by = actor.identity.known_by
         return AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
 
-    def _note_refusal(self, entry: AuditEntry) -> None:
-        if self.results.exists():
+    def note(self, entry: AuditEntry) -> None:
+        """Audit what has happened already, such as a refusal, if there are results."""
+        if not self.results.exists():
+            return
+        try:
+            write_audit(self.results, entry)
+        except EdisonError as error:
             # The refusal itself matters more than that it could not be written down.
-            with contextlib.suppress(EdisonError):
-                write_audit(self.results, entry)
+            logger.error("the audit could not be written", extra={"reason": error.message})
 
 
 def site_at(root: Path) -> Site:

@@ -13,12 +13,16 @@ from datasette import hookimpl
 from edison_ci.plugins import later
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
 _routes = later("edison_ci.report.datasette_plugin.answering:routes")
 _guarded = later("edison_ci.report.datasette_plugin.guarding:guarded")
 _told = later("edison_ci.report.datasette_plugin.answering:told")
 _links = later("edison_ci.report.datasette_plugin.answering:menu")
+_actor = later("edison_ci.report.datasette_plugin.permitting:datasette_actor")
+_allowed = later("edison_ci.report.datasette_plugin.permitting:allowed")
+_rules = later("edison_ci.report.datasette_plugin.permitting:rules")
+_forbidden = later("edison_ci.report.datasette_plugin.permitting:told_forbidden")
 _actions = later("edison_ci.report.datasette_plugin.answering:database_menu")
 
 
@@ -61,10 +65,40 @@ def database_actions(datasette: Any, database: str) -> Callable[[], Awaitable[li
     return inner
 
 
-@hookimpl(tryfirst=True)  # type: ignore[untyped-decorator]
+@hookimpl(wrapper=True)  # type: ignore[untyped-decorator]
 def handle_exception(
     datasette: Any, request: Any, exception: Exception
-) -> Callable[[], Awaitable[Any]] | None:
-    """Return our own words for what went wrong where we serve; Datasette prints all it knows."""
-    found: Callable[[], Awaitable[Any]] | None = _told(datasette, request, exception)
+) -> Generator[None, list[Any], list[Any]]:
+    """Return our own words for what went wrong where we serve, and nobody else's.
+
+    Datasette prints all it knows: with every variable, and what people sent is among them.
+    """
+    others = yield
+    ours = _told(datasette, request, exception)
+    return others if ours is None else [ours]
+
+
+@hookimpl(tryfirst=True)  # type: ignore[untyped-decorator]
+def actor_from_request(request: Any) -> dict[str, Any] | None:
+    """Return who signed in."""
+    found: dict[str, Any] | None = _actor(request)
     return found
+
+
+@hookimpl(trylast=True)  # type: ignore[untyped-decorator]
+def permission_allowed(datasette: Any, actor: Any, action: str) -> bool | None:
+    """Return what people may do on Datasette's own pages, in 0.65: there the last word counts."""
+    found: bool | None = _allowed(datasette, actor, action)
+    return found
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def permission_resources_sql(datasette: Any, actor: Any, action: str) -> Any:
+    """Return the same in 1.0."""
+    return _rules(datasette, actor, action)
+
+
+@hookimpl(tryfirst=True)  # type: ignore[untyped-decorator]
+def forbidden(datasette: Any, request: Any, message: str) -> Any:
+    """Return our own words for what somebody may not see where we serve."""
+    return _forbidden(datasette, request, message)

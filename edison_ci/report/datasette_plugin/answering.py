@@ -22,7 +22,15 @@ from edison_ci.report.datasette_plugin.people import who
 from edison_ci.report.datasette_plugin.posting import posted
 from edison_ci.report.datasette_plugin.posts import POSTS
 from edison_ci.report.datasette_plugin.rendering import problem_page, rendered, status_of
-from edison_ci.report.datasette_plugin.routing import PAGES, PREFIX, Route
+from edison_ci.report.datasette_plugin.routing import (
+    PAGES,
+    PREFIX,
+    SIGN_IN,
+    SIGN_OUT,
+    YOU,
+    Route,
+)
+from edison_ci.report.datasette_plugin.signing import sign_in, sign_out, you
 from edison_ci.report.datasette_plugin.watching import send_stream, stream
 
 if TYPE_CHECKING:
@@ -44,6 +52,8 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", _events),
     ]
     found += [(post.pattern, posted(post)) for post in POSTS]
+    if (served := served_by(datasette)) is not None and served.door.sign_in:
+        found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
     found += [(route.pattern, _view(route)) for route in PAGES]
     found.append((rf"^{PREFIX}/.*$", _view(Route("", _nowhere))))
     if served_by(datasette) is not None:
@@ -128,7 +138,7 @@ def _view(route: Route) -> View:
 
 async def _answer(datasette: Any, request: Any, route: Route) -> Any:
     args = Args(dict(_pairs(request)))
-    place, links = await _place(datasette, request, args)
+    place, links = await _place(datasette, request, args, open_=route.open)
     actor, served = await who(datasette, request), served_by(datasette)
 
     def looked(connection: sqlite3.Connection) -> Any:
@@ -155,16 +165,21 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
         page = problem_page(status, error.message, error.hint)
     if isinstance(page, Page):
         return await rendered(datasette, request, links, page, status)
+    if route.open and served and served.door.sign_in and actor is None:
+        page = {key: page[key] for key in ("_status", "ok")}
     return _data(page, route)
 
 
-async def _place(datasette: Any, request: Any, args: Args) -> tuple[Attached, Links]:
+async def _place(
+    datasette: Any, request: Any, args: Args, *, open_: bool = False
+) -> tuple[Attached, Links]:
     """Return the results that a request is about, if whoever asks may see them."""
     found = await attached_to(datasette)
     place = next((each for each in found if args.text("db") in ("", each.name)), None)
     if place is None:
         raise NotFound("no results of edison are attached")
-    await _refuse_strangers(datasette, request, place)
+    if not open_:
+        await _refuse_strangers(datasette, request, place)
     return place, _links(datasette, found, place.name)
 
 

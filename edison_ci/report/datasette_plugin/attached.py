@@ -20,18 +20,33 @@ PROJECT_FILE = "edison.yaml"
 
 
 @dataclass(frozen=True, slots=True)
+class Door:
+    """How people come in."""
+
+    sign_in: bool = False
+    """Whether everybody has to say who they are."""
+    tls: bool = False
+    """Whether what stands in front of us speaks HTTPS with browsers."""
+    proxy: bool = False
+    """Whether the last address in X-Forwarded-For is who asks: a proxy of ours wrote it."""
+    names: tuple[str, ...] = ()
+    """Names of this server, if others are to be refused."""
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """What `edison serve` knows and Datasette does not."""
 
     root: Path
     """The project whose results are served."""
-    hosts: frozenset[str]
+    hosts: frozenset[str] | None
     """Names by which browsers may call us; a page of another site that got hold of our address
-    under a name of its own (DNS rebinding) is refused."""
+    under a name of its own (DNS rebinding) is refused. None for any: it would have no cookie."""
     person: Identity | None = None
     """Who started it, and so sits at this machine; None if nobody is to change anything."""
     clerk: Clerk | None = None
     """Who carries out what is decided on a page; None if pages only read."""
+    door: Door = Door()
 
 
 @dataclass(frozen=True, slots=True)

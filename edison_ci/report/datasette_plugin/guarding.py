@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
+from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.attached import served_by
+from edison_ci.report.datasette_plugin.people import KNOWN, entering, header
+from edison_ci.report.datasette_plugin.routing import LONGEST_NEXT, PREFIX, SIGN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -44,6 +50,18 @@ _CORE_HEADERS = {
         "base-uri 'none'; frame-ancestors 'none'"
     ),
 }
+_STRICT = {"strict-transport-security": "max-age=31536000"}
+_OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|static/[a-z.]+)")
+"""What is there for everybody: no results, and of our health only whether it is good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer in place of a page."""
+
+    status: int
+    words: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def guarded(datasette: Any, app: App) -> App:
@@ -54,55 +72,81 @@ def guarded(datasette: Any, app: App) -> App:
         if served is None or scope["type"] != "http":
             await app(scope, receive, send)
             return
+        send = _with_headers(send, _STRICT if served.door.tls else {})
         refusal = _refusal(scope, served)
+        if refusal is None and served.door.sign_in:
+            actor = await entering(served, scope)
+            scope = {**scope, KNOWN: actor}
+            if actor is None and not _OPEN.fullmatch(_path(scope)):
+                refusal = _nobody(datasette, scope)
         if refusal is not None:
-            await _refuse(send, *refusal)
+            await _refuse(send, refusal)
             return
-        await app(scope, receive, _with_headers(send))
+        await app(scope, receive, send)
 
     return guard
 
 
-def _refusal(scope: Mapping[str, Any], served: Served) -> tuple[int, str] | None:
-    """Return the status and the words for a request that no page is to see."""
-    host = _header(scope, b"host").casefold()
+def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
+    """Return what to say of a request that no page is to see."""
+    host = header(scope, b"host").casefold()
     name, _, port = host.rpartition(":")
-    if (name if port.isdigit() else host).strip("[]") not in served.hosts:
-        return 421, "This server is only there for the address that `edison serve` named."
+    named = (name if port.isdigit() else host).strip("[]")
+    if served.hosts is not None and named not in served.hosts:
+        said = "This server is only there for the address that `edison serve` named."
+        return Refusal(421, said)
     if scope["method"] in _SAFE:
         return None
-    if _from_elsewhere(scope, host):
-        return 403, "This form was sent by a page of another site."
-    length = _header(scope, b"content-length")
+    if _from_elsewhere(scope, host, secure=served.door.tls):
+        return Refusal(403, "This form was sent by a page of another site.")
+    length = header(scope, b"content-length")
     if not length.isdigit():
-        return 411, "The length of what is sent has to be said."
+        return Refusal(411, "The length of what is sent has to be said.")
     if int(length) > MOST_SENT:
-        return 413, f"That is more than {MOST_SENT:,} bytes."
+        return Refusal(413, f"That is more than {MOST_SENT:,} bytes.")
     return None
 
 
-def _from_elsewhere(scope: Mapping[str, Any], host: str) -> bool:
+def _nobody(datasette: Any, scope: Mapping[str, Any]) -> Refusal:
+    """Return what to say to whoever is not signed in: browsers are shown where to do it."""
+    browser = scope["method"] in ("GET", "HEAD") and "text/html" in header(scope, b"accept")
+    if not browser or header(scope, b"authorization"):
+        said = "Sign in, or send a token as Authorization: Bearer TOKEN."
+        return Refusal(401, said, {"www-authenticate": "Bearer"})
+    wanted = _path(scope)
+    if query := scope.get("query_string", b"").decode("latin-1"):
+        wanted += f"?{query}"
+    address = datasette.urls.path(SIGN_IN)
+    if len(wanted) <= LONGEST_NEXT:
+        address += f"?{urlencode({'next': wanted})}"
+    return Refusal(303, "Sign in first.", {"location": address})
+
+
+def _path(scope: Mapping[str, Any]) -> str:
+    """Return the path as Datasette reads it: not decoded."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("latin-1").partition("?")[0]
+
+
+def _from_elsewhere(scope: Mapping[str, Any], host: str, *, secure: bool) -> bool:
     """Whether a browser says that a page of another site sends this; others say nothing.
 
     Cross-origin protection as in Go 1.25 (Valsorda, 2025); a token in the form is not enough to
     protect signing in, and Datasette 1.0 has no tokens.
     """
-    if site := _header(scope, b"sec-fetch-site"):
+    if site := header(scope, b"sec-fetch-site"):
         return site not in ("same-origin", "none")
-    origin = _header(scope, b"origin").casefold()
-    return bool(origin) and origin.partition("://")[2] != host
+    origin = header(scope, b"origin").casefold()
+    scheme, _, place = origin.partition("://")
+    return bool(origin) and (place != host or (secure and scheme != "https"))
 
 
-def _header(scope: Mapping[str, Any], name: bytes) -> str:
-    found: bytes = next((value for key, value in scope["headers"] if key == name), b"")
-    return found.decode("latin-1")
-
-
-async def _refuse(send: Any, status: int, words: str) -> None:
-    body = f"{words}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    headers += [(key.encode(), value.encode()) for key, value in PAGE_HEADERS.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _refuse(send: Any, refusal: Refusal) -> None:
+    body = f"{refusal.words}\n".encode()
+    told = {"content-type": "text/plain; charset=utf-8", **PAGE_HEADERS, **refusal.headers}
+    told["cache-control"] = "private, no-store"
+    headers = [(key.encode(), value.encode("latin-1")) for key, value in told.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -115,14 +159,16 @@ def _kept(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return [*others, (b"cache-control", kept)]
 
 
-def _with_headers(send: Any) -> Callable[[dict[str, Any]], Awaitable[None]]:
+def _with_headers(
+    send: Any, more: Mapping[str, str]
+) -> Callable[[dict[str, Any]], Awaitable[None]]:
     async def sent(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             headers = _kept(list(message.get("headers", [])))
             there = {bytes(key).lower() for key, _ in headers}
             headers += [
                 (key.encode(), value.encode())
-                for key, value in _CORE_HEADERS.items()
+                for key, value in {**_CORE_HEADERS, **more}.items()
                 if key.encode() not in there
             ]
             message = {**message, "headers": headers}

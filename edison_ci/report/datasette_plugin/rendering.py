@@ -9,9 +9,11 @@ from datasette import Response
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError
 from edison_ci.report import components
 from edison_ci.report.datasette_plugin import shown
+from edison_ci.report.datasette_plugin.attached import served_by
 from edison_ci.report.datasette_plugin.files import asset_address
 from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
 from edison_ci.report.datasette_plugin.looking import Links, Page, ShownInstead
+from edison_ci.report.datasette_plugin.people import who
 from edison_ci.report.datasette_plugin.routing import AREAS
 from edison_ci.store.suggestions import DecidedAlready
 
@@ -22,8 +24,11 @@ async def rendered(
     datasette: Any, request: Any, links: Links, page: Page, status: int = 200
 ) -> Any:
     """Return a page as HTML."""
+    served = served_by(datasette)
+    person = await who(datasette, request) if served and served.door.sign_in else None
     context = {
         "page": page,
+        "person": person,
         "to": links.to,
         "raw": links.raw,
         "database": links.database,

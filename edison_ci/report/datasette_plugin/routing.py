@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PREFIX = "/-/edison"
+SIGN_IN, SIGN_OUT, YOU = (f"{PREFIX}/{page}" for page in ("sign-in", "sign-out", "you"))
+LONGEST_NEXT = 1_000
+"""Characters of the address of the page to see after signing in."""
 _PAGES = "edison_ci.report.datasette_plugin.pages"
 
 
@@ -22,6 +25,8 @@ class Route(NamedTuple):
     """Of what is no page."""
     any_version: bool = False
     """Whether it can look at a file that another version made."""
+    open: bool = False
+    """Whether everybody may see it; what it says in detail is for people who are known."""
 
 
 class Area(NamedTuple):
@@ -32,8 +37,8 @@ class Area(NamedTuple):
     steps: tuple[str, ...] = ()
 
 
-def _page(path: str, place: str, *, any_version: bool = False) -> Route:
-    return Route(f"^{PREFIX}{path}$", later(f"{_PAGES}.{place}"), any_version=any_version)
+def _page(path: str, place: str) -> Route:
+    return Route(f"^{PREFIX}{path}$", later(f"{_PAGES}.{place}"))
 
 
 PAGES = (
@@ -61,7 +66,7 @@ PAGES = (
     _page("/dataset/(?P<experiment>[^/]+)", "datasets:dataset"),
     _page("/audit", "audit:audit"),
     _page("/help", "help:keys"),
-    _page("/health", "health:health", any_version=True),
+    _page("/health", "health:health")._replace(any_version=True, open=True),
     _page("/metrics", "health:metrics"),
 )
 """Every page; the first that fits answers."""

@@ -1,6 +1,6 @@
-"""How are the pages served, and to whom?
+"""How are the pages served?
 
-Datasette with the settings that large results need, on an address of this machine only.
+Datasette with the settings that large results need. Beyond this machine people sign in.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
-from edison_ci.report.datasette_plugin.attached import Served, serve_with
+from edison_ci.report.datasette_plugin.attached import Door, Served, serve_with
 from edison_ci.report.datasette_plugin.routing import PREFIX
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SETTINGS = {
     "allow_download": False,
+    "allow_signed_tokens": False,  # of 1.0; ours are made by edison roles token
     "default_cache_ttl": 0,  # a run may be going on
     "default_page_size": 50,
     "facet_suggest_time_limit_ms": 50,
@@ -52,21 +53,17 @@ class Serving:
     """Who serves it, and may change things as the role allows; None if pages only read."""
     clerk: Clerk | None = None
     """Who carries out what is decided on a page."""
+    door: Door = Door()
 
 
-def refuse_beyond_this_machine(host: str) -> None:
-    """Refuse an address that others can reach: nobody would be asked who they are."""
+def is_this_machine(host: str) -> bool:
+    """Whether only this machine can reach an address."""
     if host in LOCAL_NAMES:
-        return
+        return True
     try:
-        local = ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        local = False
-    if not local:
-        raise UsageError(
-            f"{host} can be reached from other machines, and there is no sign-in yet",
-            hint="serve on 127.0.0.1 and tunnel to it (ssh -L), or publish static pages",
-        )
+        return False
 
 
 def application(serving: Serving) -> Any:
@@ -75,30 +72,47 @@ def application(serving: Serving) -> Any:
 
     found = Datasette(
         [str(serving.results)],
-        settings=SETTINGS,
+        settings={**SETTINGS, "force_https_urls": serving.door.tls},
         metadata={"title": serving.title},
     )
-    hosts = LOCAL_NAMES | {serving.host.strip("[]").casefold()}
-    serve_with(found, Served(serving.root, hosts, serving.person, serving.clerk))
+    door = Served(serving.root, _hosts(serving), serving.person, serving.clerk, serving.door)
+    serve_with(found, door)
     return found
 
 
-def serve(serving: Serving, on_ready: Callable[[str], None]) -> None:
-    """Serve until somebody stops it; `on_ready` is told the address once it can be asked."""
+def _hosts(serving: Serving) -> frozenset[str] | None:
+    named = {name.casefold() for name in serving.door.names}
+    if not is_this_machine(serving.host):
+        return LOCAL_NAMES | named if named else None
+    return LOCAL_NAMES | named | {serving.host.strip("[]").casefold()}
+
+
+def _address(serving: Serving, port: int) -> str:
+    """Return where to find the pages, as far as we can tell."""
+    if serving.door.tls:
+        return f"https://{serving.door.names[0] if serving.door.names else socket.gethostname()}"
+    host = serving.host
+    if host.strip("[]") in ("0.0.0.0", "::"):
+        host = serving.door.names[0] if serving.door.names else socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
+    """Serve until somebody stops it; `on_ready` is told address and port once it can be asked."""
     import uvicorn
 
     listening = _listen(serving.host, serving.port)
     port = listening.getsockname()[1]
-    host = f"[{serving.host}]" if ":" in serving.host else serving.host
     config = uvicorn.Config(
         application(serving).app(),
         log_level="warning",
         lifespan="on",
         server_header=False,
+        proxy_headers=False,  # who may say where a request comes from is ours to tell
         timeout_graceful_shutdown=_GRACE_S,
     )
     # The socket listens already, so whoever asks now is answered when the server is up.
-    on_ready(f"http://{host}:{port}{PREFIX}")
+    on_ready(f"{_address(serving, port)}{PREFIX}", port)
     uvicorn.Server(config).run(sockets=[listening])
 
 

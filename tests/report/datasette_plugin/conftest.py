@@ -138,21 +138,23 @@ def started(project: Path, line: str, *options: str) -> Iterator[Server]:
 
 
 def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
-    """Yield the server that a command of Python starts."""
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=project,
-        env=environment(line),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    """Yield the server that a command of Python starts; what it complains of goes to a file."""
+    with (project / "serve.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=project,
+            env=environment(line),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
     assert process.stdout is not None
     told = ""
     for text in process.stdout:
         told += text
         if text.startswith("}"):
             break
-    address = json.loads(told)["url"].removesuffix("/-/edison")
+    address = f"http://127.0.0.1:{json.loads(told)['port']}"
     try:
         with httpx.Client(base_url=address, timeout=120, trust_env=False) as client:
             yield Server(address, line, client)

@@ -51,8 +51,8 @@ def main(folder: Path) -> None:
     person = site.actor().identity
     serving = Serving(site.results, site.root, "notes", "127.0.0.1", 0, person)
 
-    def ready(address: str) -> None:
-        sys.stdout.write(json.dumps({"url": address}, indent=1) + "\n")
+    def ready(_address: str, port: int) -> None:
+        sys.stdout.write(json.dumps({"port": port}, indent=1) + "\n")
         sys.stdout.flush()
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,0 +1,136 @@
+"""Beyond this machine nothing is served unless people can sign in; behind a proxy it is said."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.operate.accounts import AUTH_FILE
+from tests.conftest import MINIMAL, Folder
+from tests.report.datasette_plugin.conftest import LINES, started
+from tests.report.datasette_plugin.test_signing import MEMBERS, PASSWORD, House, prepared, token_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A project with people who can sign in."""
+    return Folder(prepared(tmp_path_factory.mktemp("beyond") / "project"))
+
+
+@pytest.mark.parametrize("option", [("--host", "0.0.0.0"), ("--host", "::"), ("--sign-in",)])
+def test_nobody_is_served_who_could_not_sign_in(mini: Folder, option: tuple[str, ...]) -> None:
+    def told() -> str:
+        done = mini.edison("serve", "--port", "0", *option)
+        assert done.code == 2
+        return done.err
+
+    assert "edison.yaml has no members" in told()
+    mini.write("edison.yaml", MEMBERS.replace("role: owner", "role: admin"))
+    assert "no member is an owner" in told()
+    mini.write("edison.yaml", MEMBERS)
+    said = told()
+    assert "no member has a password or a token" in said
+    assert "edison roles passwd ada@example.com" in said
+    assert "ssh -L" in said
+
+
+def test_accounts_that_came_with_the_repository_are_refused(ready: Folder, tmp_path: Path) -> None:
+    planted = Folder(tmp_path / "planted")
+    prepared(planted.path)
+    planted.git("add", "--force", AUTH_FILE)
+    done = planted.edison("serve", "--sign-in")
+    assert done.code == 2
+    assert f"{AUTH_FILE} is in Git" in done.err
+
+
+@pytest.fixture(scope="module")
+def proxied(ready: Folder) -> Iterator[House]:
+    """A server beyond this machine, as behind a proxy that speaks HTTPS."""
+    options = ("--host", "0.0.0.0", "--behind-tls", "--behind-proxy", "--name", "Edison.example")
+    for server in started(ready.path, LINES[0], *options):
+        yield House(ready.path, server)
+
+
+HOST = {"host": "edison.example", "x-forwarded-for": "6.6.6.6, 192.0.2.7"}
+
+
+def test_behind_https_cookies_and_links_are_for_https(proxied: House) -> None:
+    proxied.calm()
+    with proxied.browser(headers=HOST) as client:
+        page = client.get("/-/edison/sign-in")
+        assert page.headers["strict-transport-security"] == "max-age=31536000"
+        form = {"name": "vi", "password": PASSWORD, **token_of(page.text)}
+        plain = client.post(
+            "/-/edison/sign-in", data=form, headers={"origin": "http://edison.example"}
+        )
+        assert plain.status_code == 403
+        headers = {"origin": "https://edison.example"}
+        answer = client.post("/-/edison/sign-in", data=form, headers=headers)
+        assert answer.status_code == 303
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-edison_session=")
+        for part in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"):
+            assert part in cookie
+        assert "Domain" not in cookie
+        value = cookie.partition(";")[0]
+        inside = client.get("/results/run.json", headers={"cookie": value})
+        assert inside.status_code == 200
+        link = client.get("/results/run.json?_size=1", headers={"cookie": value}).json()
+        assert str(link.get("next_url") or "https://edison.example").startswith("https://")
+
+
+def test_a_proxy_says_who_asks_in_the_last_place(proxied: House) -> None:
+    proxied.calm()
+    with proxied.browser(headers=HOST) as client:
+        for number in range(5):
+            client.headers["x-forwarded-for"] = f"10.0.0.{number}, 192.0.2.9"
+            assert proxied.send(client, name=f"nobody{number}").status_code in (403,)
+        assert proxied.send(client).status_code == 429
+        client.headers["x-forwarded-for"] = "192.0.2.9, 192.0.2.10"
+        assert proxied.send(client).status_code == 303
+    assert json.loads(proxied.audit()[-1][4])["from"] == "192.0.2.10"
+
+
+def test_only_the_names_of_the_server_are_answered(proxied: House) -> None:
+    for host in ("evil.example", "edison.example.evil.example", "", "edison.example@evil"):
+        assert proxied.server.get("/-/edison/health", headers={"host": host}).status_code == 421
+    for host in ("edison.example", "EDISON.example:8443", "127.0.0.1"):
+        assert proxied.server.get("/-/edison/health", headers={"host": host}).status_code == 200
+
+
+def test_secrets_of_people_are_in_nothing_that_leaves(ready: Folder, proxied: House) -> None:
+    _, token = proxied.accounts.new_token("vi", label="ci", days=1)
+    proxied.calm()
+    with proxied.browser(headers={**HOST, "authorization": f"Bearer {token}"}) as client:
+        assert client.get("/-/edison/audit").status_code == 200
+        assert client.get("/results/run.json?_sort=nonsense").status_code >= 400
+    with proxied.browser(headers=HOST) as client:
+        proxied.send(client, password=f"{PASSWORD}!")
+    assert ready.edison("db", "backup").code == 0
+    for name, text in MINIMAL.items():
+        if name != "edison.yaml":
+            ready.write(name, text)
+    assert ready.edison("run", "hello").code == 0
+    bundle = ready.edison("report", "hello", "--format", "bundle", "--out", "run.zip")
+    assert bundle.code == 0, bundle.err
+    with zipfile.ZipFile(ready.path / "run.zip") as archive:
+        assert not [name for name in archive.namelist() if "auth" in name]
+        texts = [archive.read(name) for name in archive.namelist()]
+    kept = [path for path in ready.path.rglob("*") if path.is_file() and path.suffix != ".zip"]
+    assert ready.path / "serve.log" in kept
+    texts += [path.read_bytes() for path in kept]
+    stored = proxied.accounts.file.password(["vi"])
+    assert stored is not None
+    for text in texts:
+        assert PASSWORD.encode() not in text
+        assert token.encode() not in text
+    outside = [path.read_bytes() for path in kept if path.name != "auth.db"]
+    assert all(stored.hash not in text for text in outside)
+    assert ready.git("status", "--short", "--ignored", "--", AUTH_FILE)  # is not committed
