@@ -70,9 +70,9 @@ def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) ->
     decisions and costs. Grade answers and decide about suggestions there as with `edison grade` and
     `edison review`. A run that goes on meanwhile is shown as it goes. Ctrl-C ends it.
 
-    On this machine nobody is asked who they are. On any other address, or with --sign-in, every
-    page, table, export and number needs a member of edison.yaml with a password or a token, and
-    each may do what the role allows.
+    On this machine nobody is asked who they are. On any other address, behind a proxy, or with
+    --sign-in, every page, table, export and number needs a member of edison.yaml with a password or
+    a token, and each may do what the role allows.
 
     Examples:
       edison serve
@@ -83,6 +83,11 @@ def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) ->
     terminal = Terminal(state)
     site = site_at(state.entered(find_root(state.folder)))
     entry = _door(host, options)
+    if _is_beyond(host, options) and site.file.settings.private:
+        raise UsageError(
+            "settings.private keeps texts on this machine, and others could read the pages",
+            hint="serve on 127.0.0.1 and tunnel to it (ssh -L)",
+        )
     if entry.sign_in:
         _refuse_unless_people_can_sign_in(site, host)
     with closing(open_reader(site.results)):
@@ -110,16 +115,22 @@ def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) ->
 
 def _door(host: str, options: dict[str, Any]) -> Door:
     return Door(
-        sign_in=options["sign_in"] or not is_this_machine(host),
+        sign_in=options["sign_in"] or _is_beyond(host, options),
         tls=options["behind_tls"],
         proxy=options["behind_proxy"],
         names=options["names"],
     )
 
 
+def _is_beyond(host: str, options: dict[str, Any]) -> bool:
+    """Whether others can reach the pages, if only through something that stands in front."""
+    in_front = options["behind_tls"] or options["behind_proxy"] or bool(options["names"])
+    return in_front or not is_this_machine(host)
+
+
 def _refuse_unless_people_can_sign_in(site: Site, host: str) -> None:
     """Refuse to serve to people of whom none could say who they are."""
-    why = "--sign-in asks everybody who they are"
+    why = "everybody is to be asked who they are"
     if not is_this_machine(host):
         why = f"{host or 'that address'} can be reached from other machines"
     members = site.file.members

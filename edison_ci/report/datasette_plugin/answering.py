@@ -21,7 +21,7 @@ from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
 from edison_ci.report.datasette_plugin.people import who
 from edison_ci.report.datasette_plugin.posting import posted
 from edison_ci.report.datasette_plugin.posts import POSTS
-from edison_ci.report.datasette_plugin.rendering import problem_page, rendered, status_of
+from edison_ci.report.datasette_plugin.rendering import problem_page, refused, rendered, status_of
 from edison_ci.report.datasette_plugin.routing import (
     PAGES,
     PREFIX,
@@ -71,10 +71,15 @@ def told(datasette: Any, request: Any, exception: Exception) -> Callable[[], Awa
     if served_by(datasette) is None:
         return None  # whoever serves them has ways of their own
     status = getattr(exception, "status", 500)
-    if status == 500:
+    if status == 500 and not isinstance(exception, EdisonError):
         logger.error("a page failed", exc_info=exception)
 
     async def inner() -> Any:
+        if isinstance(exception, EdisonError):
+            found = await attached_to(datasette)
+            return await refused(
+                datasette, request, _links(datasette, found, found[0].name), exception
+            )
         said = str(exception) if status != 500 else f"a bug in edison: {type(exception).__name__}"
         if request.path.partition("?")[0].endswith(".json"):
             return Response.json({"ok": False, "error": said, "status": status}, status=status)

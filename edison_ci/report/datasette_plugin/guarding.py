@@ -91,7 +91,7 @@ def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
     """Return what to say of a request that no page is to see."""
     host = header(scope, b"host").casefold()
     name, _, port = host.rpartition(":")
-    named = (name if port.isdigit() else host).strip("[]")
+    named = (name if port.isdecimal() else host).strip("[]")
     if served.hosts is not None and named not in served.hosts:
         said = "This server is only there for the address that `edison serve` named."
         return Refusal(421, said)
@@ -100,7 +100,7 @@ def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
     if _from_elsewhere(scope, host, secure=served.door.tls):
         return Refusal(403, "This form was sent by a page of another site.")
     length = header(scope, b"content-length")
-    if not length.isdigit():
+    if not length.isdecimal():
         return Refusal(411, "The length of what is sent has to be said.")
     if int(length) > MOST_SENT:
         return Refusal(413, f"That is more than {MOST_SENT:,} bytes.")

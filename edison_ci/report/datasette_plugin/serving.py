@@ -107,6 +107,7 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
         application(serving).app(),
         log_level="warning",
         lifespan="on",
+        ws="none",
         server_header=False,
         proxy_headers=False,  # who may say where a request comes from is ours to tell
         timeout_graceful_shutdown=_GRACE_S,

@@ -24,7 +24,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return Folder(prepared(tmp_path_factory.mktemp("beyond") / "project"))
 
 
-@pytest.mark.parametrize("option", [("--host", "0.0.0.0"), ("--host", "::"), ("--sign-in",)])
+@pytest.mark.parametrize("option", [("--host", "0.0.0.0"), ("--sign-in",), ("--name", "x.org")])
 def test_nobody_is_served_who_could_not_sign_in(mini: Folder, option: tuple[str, ...]) -> None:
     def told() -> str:
         done = mini.edison("serve", "--port", "0", *option)
@@ -39,6 +39,14 @@ def test_nobody_is_served_who_could_not_sign_in(mini: Folder, option: tuple[str,
     assert "no member has a password or a token" in said
     assert "edison roles passwd ada@example.com" in said
     assert "ssh -L" in said
+
+
+@pytest.mark.parametrize("option", [("--host", "0.0.0.0"), ("--behind-tls",)])
+def test_private_texts_stay_on_this_machine(mini: Folder, option: tuple[str, ...]) -> None:
+    mini.write("edison.yaml", f"{MEMBERS}settings: {{private: true}}\n")
+    done = mini.edison("serve", "--port", "0", *option)
+    assert done.code == 2
+    assert "settings.private keeps texts on this machine" in done.err
 
 
 def test_accounts_that_came_with_the_repository_are_refused(ready: Folder, tmp_path: Path) -> None:
@@ -128,9 +136,9 @@ def test_secrets_of_people_are_in_nothing_that_leaves(ready: Folder, proxied: Ho
     texts += [path.read_bytes() for path in kept]
     stored = proxied.accounts.file.password(["vi"])
     assert stored is not None
-    for text in texts:
-        assert PASSWORD.encode() not in text
-        assert token.encode() not in text
+    for content in texts:
+        assert PASSWORD.encode() not in content
+        assert token.encode() not in content
     outside = [path.read_bytes() for path in kept if path.name != "auth.db"]
     assert all(stored.hash not in text for text in outside)
     assert ready.git("status", "--short", "--ignored", "--", AUTH_FILE)  # is not committed
