@@ -77,7 +77,7 @@ def passwd(state: State, name: str, stdin: bool) -> None:
 
     Examples:
       edison roles passwd ada
-      edison roles passwd ada@example.com --stdin < password.txt
+      edison roles passwd ada@example.com --stdin
     """
     terminal, accounts = Terminal(state), _accounts(state)
     member = accounts.member(name)
@@ -109,7 +109,7 @@ def token(state: State, name: str, label: str, expires: int | None) -> None:
 
     Examples:
       edison roles token ada --name dashboard --expires 90
-      curl -H "Authorization: Bearer $TOKEN" https://edison.example.com/-/edison/metrics
+      edison roles token ada --json
     """
     terminal, accounts = Terminal(state), _accounts(state)
     said = " ".join(label.split())

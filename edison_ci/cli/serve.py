@@ -78,7 +78,7 @@ def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) ->
       edison serve
       edison serve --open
       edison serve --port 0 --json
-      edison serve --host 0.0.0.0 --behind-tls --behind-proxy --name edison.example.com
+      edison serve --behind-tls --behind-proxy --name edison.example.com
     """
     terminal = Terminal(state)
     site = site_at(state.entered(find_root(state.folder)))

@@ -307,6 +307,27 @@ def test_everybody_reads_and_exports_and_editors_ask_in_sql(house: House) -> Non
         assert editor.get(SQL[1], follow_redirects=True).status_code == 200
 
 
+CELL, SUGGESTION = f"/-/edison/cell/{'a' * 12}", "/-/edison/suggestion/s1"
+FORMS = [f"{CELL}/grade", f"{CELL}/flag"]
+FORMS += [f"{SUGGESTION}/{what}" for what in ("approve", "reject", "comment")]
+
+
+def test_forms_are_for_reviewers(house: House) -> None:
+    with house.browser() as client:
+        assert {client.post(path, data={"a": "b"}).status_code for path in FORMS} == {401}
+    with house.as_("vi") as viewer, house.as_("rex") as reviewer:
+        token, rows = token_of(viewer.get("/-/edison/you").text), len(house.audit())
+        for path in FORMS:
+            refused = viewer.post(path, data=token)
+            assert refused.status_code == 403
+            assert "needs a reviewer; vi is a viewer" in refused.text
+        told = {row[:3] for row in house.audit()[rows:]}
+        assert told >= {("vi", "web", "refused: grade"), ("vi", "web", "refused: review approve")}
+        token = token_of(reviewer.get("/-/edison/you").text)
+        # They may; there is no such cell or suggestion.
+        assert {reviewer.post(path, data=token).status_code for path in FORMS} <= {400, 404, 422}
+
+
 def test_nobody_changes_anything_through_datasette(house: House) -> None:
     with house.as_("ada@example.com") as owner:
         # The file may be written to meanwhile: copies are made by edison db backup.
@@ -409,7 +430,7 @@ async def test_datasette_itself_says_no_too(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "project")
     results = folder / ".edison" / "results.db"
     datasette = application(
-        Serving(results, folder, "notes", "127.0.0.1", 0, None, Door(sign_in=True))
+        Serving(results, folder, "notes", "127.0.0.1", 0, door=Door(sign_in=True))
     )
     await datasette.invoke_startup()
     for actor in (None, {"id": "root"}, {"id": "vi"}, {"edison_role": "nonsense"}):
