@@ -13,11 +13,11 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text
-from edison_ci.plan.versions import label_of, past_versions, short
+from edison_ci.plan.versions import past_versions, short
 from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
@@ -79,8 +79,9 @@ class History:
         now = self.prompt.version
         found.setdefault(now, (None, read(self.project.tree, self.prompt.path)))
         authors = self._authors([commit for commit, _ in found.values() if commit])
+        labels = self._labels(found, merged)
         return [
-            Version(version, self._label(version, merged), data, commit, *authors.get(commit, ()))
+            Version(version, labels[version], data, commit, *authors.get(commit, ()))
             for version, (commit, data) in found.items()
         ]
 
@@ -88,7 +89,7 @@ class History:
         """Return the versions that the prompt had under other names, oldest first."""
         if self.repository is None:
             return []
-        prefix, found = self._prefix(), []
+        prefix, found, cut_off = self._prefix(), [], self.cut_off
         for name in former_names(self.repository, prefix + self.prompt.path):
             if not name.path.startswith(prefix) or not name.path.endswith(".md"):
                 break  # it came from outside of the project, or was no prompt
@@ -98,7 +99,7 @@ class History:
             old = path.rpartition("/")[2].removesuffix(".md")
             then = []
             for number, (version, (commit, data)) in enumerate(texts.items(), 1):
-                label = f"v?+{short(version)}" if self.cut_off else f"v{number}"
+                label = f"v?+{short(version)}" if cut_off else f"v{number}"
                 by, date, subject = authors.get(commit, (None, None, None))
                 told = (version, f"{old}@{label}", data, commit, by, date, subject)
                 then.append(Version(*told, former=old))
@@ -113,16 +114,21 @@ class History:
         if data is None or prompt is None:
             return None
         merged = past_versions(self.prompt.path, self.project.root, self.repository)
-        return Version(prompt.version, self._label(prompt.version, merged), data, commit)
+        (label,) = self._labels([prompt.version], merged).values()
+        return Version(prompt.version, label, data, commit)
 
-    def _label(self, version: str, merged: list[str]) -> str:
-        if version == self.prompt.version:
-            return label_of(self.prompt, self.project.root, self.repository)
+    def _labels(self, versions: Iterable[str], merged: list[str]) -> dict[str, str]:
+        """Return what versions are called, as `label_of` has it, asking Git once for all."""
+        if self.repository is None:
+            return dict.fromkeys(versions, "v1")
         if self.cut_off:
-            return f"v?+{short(version)}"
-        if version in merged:
-            return f"v{merged.index(version) + 1}"
-        return f"v{len(merged)}+{short(version)}"
+            return {version: f"v?+{short(version)}" for version in versions}
+        return {
+            version: f"v{merged.index(version) + 1}"
+            if version in merged
+            else f"v{len(merged)}+{short(version)}"
+            for version in versions
+        }
 
     def _prefix(self) -> str:
         assert self.repository is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.config.case_lookup import can_be_looked_up, looked_up
 from edison_ci.config.cases import STATIC
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError
@@ -20,12 +21,12 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.store.answers import answer_at
 from edison_ci.store.comparisons import comparisons_of
-from edison_ci.store.grades import last_grades
+from edison_ci.store.grades import grades_of
 from edison_ci.store.opinions import opinions_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.output import Output
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from edison_ci.store.grades import ManualGrade
     from edison_ci.store.opinions import OpinionRow
     from edison_ci.store.runs import CellRow, Part, Run
+
+_FEW = 4
+"""Cases that are looked up one by one; for more, a dataset is read through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +177,7 @@ def explain(
         rivals=tuple(
             _rival(connection, cell.id, row) for row in comparisons_of(connection, cell.id)
         ),
-        people=tuple(
-            grade
-            for grade in last_grades(connection, run.experiment)
-            if grade.key == (cell.case_id, cell.address, cell.take)
-        ),
+        people=tuple(grades_of(connection, run.experiment, cell)),
     )
 
 
@@ -201,7 +201,10 @@ def unchanged_cases(
     """Return the cases, by id, that are still what they were by the hash of their content."""
     if experiment is None or not wanted:
         return {}
-    cases = project.cases(experiment) if experiment.file.data else [STATIC]
+    data = experiment.file.data
+    cases: Iterable[Case] = project.cases(experiment) if data else [STATIC]
+    if data and len(wanted) <= _FEW and can_be_looked_up(wanted, data):
+        cases = looked_up(project.tree, data, experiment.types(), wanted)
     left, found = set(wanted), {}
     try:
         for case in cases:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.store.audit import AuditEntry
-    from edison_ci.store.runs import Run
+    from edison_ci.store.runs import CellRow, Run
 
 Key = tuple[str, str, int]
 """Case, address and take: an answer to a case."""
@@ -112,6 +112,17 @@ def last_grades(
         f"select {_COLUMNS} from manual_grade where experiment = ? and {_LAST} "
         "and (? is null or actor = ?) order by id",
         (experiment, experiment, actor, actor),
+    )
+    return [_grade(*row) for row in rows]
+
+
+def grades_of(connection: sqlite3.Connection, experiment: str, cell: CellRow) -> list[ManualGrade]:
+    """Return the last grade of each person about the answer of a cell."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from manual_grade where id in (select max(id) from manual_grade "
+        "where experiment = ? and case_id = ? and address = ? and take = ? group by actor) "
+        "order by id",
+        (experiment, cell.case_id, cell.address, cell.take),
     )
     return [_grade(*row) for row in rows]
 
