@@ -111,7 +111,8 @@ def pages(root: Path) -> dict[str, str]:
             return case, cell[:12]
 
         usual, giant, drawn = map(run, ("support-reply", "catalogue", "several-draws"))
-        case, cell = middle(giant)
+        sizes = {"large": usual, "largest": giant}
+        middles = {size: middle(run_id) for size, run_id in sizes.items()}
     found = {"home": ""}
     found |= {
         f"experiment {name}": f"/experiment/{name}"
@@ -119,17 +120,16 @@ def pages(root: Path) -> dict[str, str]:
     }
     found |= {
         f"{size} run, {name}": f"/run/{run_id}{f'?{urlencode(args)}' if args else ''}"
-        for size, run_id in (("large", usual), ("largest", giant))
+        for size, run_id in sizes.items()
         for name, args in _GRIDS.items()
     }
     tabs = {"decisions": "decisions", "criteria": "criteria", "kinds of cases": "facets",
-            "judges": "judges", "log": "log"}  # fmt: skip
+            "judges": "judges", "log": "log", "grading": "grade"}  # fmt: skip
     found |= {f"largest run, {name}": f"/run/{giant}/{tab}" for name, tab in tabs.items()}
-    found |= {
-        "several draws, judges": f"/run/{drawn}/judges",
-        "case": f"/run/{giant}/case?{urlencode({'case': case})}",
-        "cell": f"/cell/{cell}",
-    }
+    for size, (case, cell) in middles.items():
+        found[f"{size} run, case"] = f"/run/{sizes[size]}/case?{urlencode({'case': case})}"
+        found[f"{size} run, cell"] = f"/cell/{cell}"
+    found["several draws, judges"] = f"/run/{drawn}/judges"
     found |= {
         f"leaderboard {name}": f"/leaderboard?experiment={name}"
         for name in ("support-reply", "nightly", "several-draws")
@@ -137,7 +137,9 @@ def pages(root: Path) -> dict[str, str]:
     found |= {f"dataset {name}": f"/dataset/{name}" for name in ("support-reply", "several-draws")}
     found |= {
         name: f"/{name}"
-        for name in ("costs", "prompts", "datasets", "suggestions", "audit", "health", "metrics")
+        for name in (
+            *("costs", "prompts", "datasets", "suggestions", "loops", "audit", "health", "metrics"),
+        )
     }
     return {**found, "prompt": "/prompt/support-reply"}
 

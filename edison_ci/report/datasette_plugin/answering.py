@@ -159,6 +159,7 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
             now=times.now(),
             actor=actor,
             clerk=served.clerk if served is not None else None,
+            patient=served is None or served.patient,
         )
         return route.view(look)
 

@@ -47,6 +47,8 @@ class Served:
     clerk: Clerk | None = None
     """Who carries out what is decided on a page; None if pages only read."""
     door: Door = Door()
+    patient: bool = False
+    """Whether pages may take as long as they need, since nobody waits for them."""
 
 
 @dataclass(frozen=True, slots=True)

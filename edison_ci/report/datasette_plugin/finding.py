@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from edison_ci.report.datasette_plugin.looking import Args
     from edison_ci.report.datasette_plugin.wishing import Wish
 
-MOST_ANSWERS = 1_000
+MOST_ANSWERS = 500
 """Answers in which a text is looked for while somebody waits for a page."""
 
 _ORDERS = {

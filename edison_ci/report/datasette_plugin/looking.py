@@ -125,6 +125,8 @@ class Look:
     """Who looks; None if it is not known, and so may change nothing."""
     clerk: Clerk | None = None
     """Who carries out what is decided on a page; None if pages only read."""
+    patient: bool = True
+    """Whether a page may take as long as it needs; else what takes long is worked out aside."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from edison_ci.report.datasette_plugin.looking import Look
 
 MOST_CELLS = 20_000
-"""What takes a look at every answer is not worked out for more while somebody waits for a page."""
+"""What takes a look at every answer is not worked out for more than this."""
+AT_ONCE = 1_000
+"""Cells for which it is worked out at once; for more, aside."""
 
 
 @dataclass(frozen=True, slots=True)

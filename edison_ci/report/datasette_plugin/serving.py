@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.attached import Door, Served, serve_with
+from edison_ci.report.datasette_plugin.preparing import prepare
 from edison_ci.report.datasette_plugin.routing import PREFIX
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Serving:
     clerk: Clerk | None = None
     """Who carries out what is decided on a page."""
     door: Door = Door()
+    patient: bool = False
+    """Whether pages may take as long as they need, since nobody waits for them."""
 
 
 def is_this_machine(host: str) -> bool:
@@ -75,8 +78,11 @@ def application(serving: Serving) -> Any:
         settings={**SETTINGS, "force_https_urls": serving.door.tls},
         metadata={"title": serving.title},
     )
-    door = Served(serving.root, _hosts(serving), serving.person, serving.clerk, serving.door)
-    serve_with(found, door)
+    hosts = _hosts(serving)
+    served = Served(
+        serving.root, hosts, serving.person, serving.clerk, serving.door, serving.patient
+    )
+    serve_with(found, served)
     return found
 
 
@@ -103,8 +109,10 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
 
     listening = _listen(serving.host, serving.port)
     port = listening.getsockname()[1]
+    datasette = application(serving)
+    prepare(datasette, serving.root)
     config = uvicorn.Config(
-        application(serving).app(),
+        datasette.app(),
         log_level="warning",
         lifespan="on",
         ws="none",

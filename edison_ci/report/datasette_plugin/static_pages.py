@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
+from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -35,7 +36,7 @@ _NO_PAGES = re.compile(
 _LINK = re.compile(r'\s(href|src)="([^"]*)"')
 _SERVER = re.compile(
     r"<form\b.*?</form>|<script\b.*?</script>|<noscript\b.*?</noscript>"
-    r'|\sdata-(?:home|help|up)="[^"]*"',
+    r'|\sdata-(?:home|help|up|again)="[^"]*"',
     re.S,
 )
 _CHARSET = '<meta charset="utf-8">'
@@ -45,13 +46,22 @@ _POLICY = (
 )
 
 
-async def static_pages(serving: Serving) -> dict[str, bytes]:
-    """Return the files of a folder, by name: every page that can be reached from the first."""
-    datasette = application(serving)
+def refuse_too_many(cells: int) -> None:
+    """Refuse runs that have more pages than anybody looks at: each cell has one."""
+    if cells > MOST_PAGES:
+        raise UsageError(
+            f"there are more than {MOST_PAGES:,} pages",
+            hint="write one file instead: --out report.html",
+        )
+
+
+async def static_pages(serving: Serving, write: Callable[[str, bytes], object]) -> None:
+    """Write the files of a folder: every page that can be reached from the first."""
+    datasette = application(replace(serving, patient=True))
     await datasette.invoke_startup()
     found = asset(STYLE)
     assert found is not None, "it is in the package"
-    files = {STYLE: found[0]}
+    write(STYLE, found[0])
     waiting, known = deque([PREFIX]), {PREFIX}
 
     def reached(address: str) -> str | None:
@@ -65,14 +75,9 @@ async def static_pages(serving: Serving) -> dict[str, bytes]:
         return file_name(wanted)
 
     while waiting:
-        if len(files) > MOST_PAGES:
-            raise UsageError(
-                f"there are more than {MOST_PAGES:,} pages",
-                hint="write one file instead: --out report.html",
-            )
+        refuse_too_many(len(known))
         address = waiting.popleft()
-        files[file_name(address)] = _written(await _asked(datasette, address), reached)
-    return files
+        write(file_name(address), _written(await _asked(datasette, address), reached))
 
 
 async def _asked(datasette: Any, address: str) -> str:

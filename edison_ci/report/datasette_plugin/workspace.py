@@ -6,44 +6,92 @@ them.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import EdisonError
 
 if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable
     from pathlib import Path
 
     from edison_ci.config.load import Project
     from edison_ci.report.datasette_plugin.looking import Look
 
-_FRESH = dt.timedelta(seconds=10)
-"""Reading a project takes longer than a page may, so it is kept for a moment."""
+_MOST_REFS = 500
 MOST_BYTES = 20_000_000
 """Larger datasets are not searched for a case while somebody waits for a page."""
 
-_kept: dict[Path, tuple[dt.datetime, Project | None]] = {}
+
+class _Noted(WorkingTree):
+    """The files of a project, with a note of those that were looked at."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.seen: set[str] = set()
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        self.seen.add(path)
+        return super().open(path, max_bytes=max_bytes)
+
+    def names(self, folder: str) -> list[str]:
+        self.seen.add(folder)
+        return super().names(folder)
+
+    def exists(self, path: str) -> bool:
+        self.seen.add(path)
+        return super().exists(path)
+
+
+class _Kept(NamedTuple):
+    """A project, and what its files were like when it was read."""
+
+    project: Project | None
+    day: dt.date
+    """Cases are set aside until a day."""
+    files: dict[str, tuple[int, int] | None]
+
+
+_kept: dict[Path, _Kept] = {}
 _guard = threading.Lock()
 
 
 def project_of(look: Look) -> Project | None:
     """Return the project as far as it can be read; None if it is not here or not readable."""
-    if look.root is None:
-        return None
+    return None if look.root is None else project_in(look.root, look.now.date())
+
+
+def project_in(root: Path, day: dt.date) -> Project | None:
+    """Return the project in a folder, read again only once one of its files has changed."""
     with _guard:
-        when, project = _kept.get(look.root, (None, None))
-        if when is None or not when <= look.now < when + _FRESH:
-            project = _read(look.root)
-            _kept[look.root] = (look.now, project)
-        return project
+        kept = _kept.get(root)
+        if kept is None or kept.day != day or kept.files != _files(root, kept.files):
+            tree = _Noted(root)
+            project = _read(tree, root)
+            # What changes while it is read is noticed when it is asked for again.
+            kept = _kept[root] = _Kept(project, day, _files(root, tree.seen))
+        return kept.project
 
 
-def _read(root: Path) -> Project | None:
+def _files(root: Path, names: Iterable[str]) -> dict[str, tuple[int, int] | None]:
+    """Return when files and folders were changed, and their sizes; None for what is not there."""
+    found: dict[str, tuple[int, int] | None] = {}
+    for name in names:
+        try:
+            status = (root / name).stat()
+        except (OSError, ValueError):
+            found[name] = None
+        else:
+            found[name] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _read(tree: WorkingTree, root: Path) -> Project | None:
     try:
-        return inspect_project(WorkingTree(root), root=root)[0]
+        return inspect_project(tree, root=root)[0]
     except (EdisonError, OSError):
         return None
 
@@ -59,3 +107,27 @@ def searchable(project: Project | None, experiment: str) -> bool:
         except OSError:
             return False
     return total <= MOST_BYTES
+
+
+def git_state(root: Path) -> tuple[tuple[str, int], ...] | None:
+    """Return what changes whenever a branch or what is checked out does; None if it is not known.
+
+    Git itself would take longer to say so than a page may take.
+    """
+    top = next((up for up in (root, *root.parents) if (up / ".git").exists()), None)
+    folder = None if top is None else top / ".git"
+    if folder is None or not folder.is_dir() or (folder / "reftable").exists():
+        return None  # no repository, one of several working trees, or refs kept in another way
+    files = [folder / name for name in ("HEAD", "config", "packed-refs", "shallow")]
+    for kind in ("heads", "remotes"):
+        files += sorted((folder / "refs" / kind).rglob("*"))[: _MOST_REFS + 1]
+    if len(files) > _MOST_REFS:
+        return None
+    return tuple((str(file), _changed_at(file)) for file in files)
+
+
+def _changed_at(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -14,8 +14,9 @@ from edison_ci.execute.content import content_hash
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.experiment import named
-from edison_ci.report.datasette_plugin.remembering import remembered
+from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
 from edison_ci.report.datasette_plugin.runs import (
+    AT_ONCE,
     MOST_CELLS,
     cases_of,
     cells_of,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
 
+_AT_ONCE_BYTES = 200_000
 _KINDS = ("kind", "difficulty", "length", "tag")
 
 
@@ -60,7 +62,8 @@ def dataset(look: Look) -> Page:
     """Return the cases of an experiment: kinds, question quality and health."""
     name = named(look)
     run_id = _newest(look.connection, name)
-    found = _diagnosis(look, name, run_id)
+    known = _diagnosis(look, name, run_id)
+    found = known or Diagnosis(None, None, quality_of([], _any))
     paging = Paging.of(look.args, len(found.quality.questions))
 
     def again(**changes: Any) -> str:
@@ -73,6 +76,7 @@ def dataset(look: Look) -> Page:
             "experiment": name,
             "run_id": run_id,
             "kinds": _kinds(look.connection, run_id),
+            "waiting": known is None,
             "health": found.health,
             "flaky": found.flaky,
             "quality": found.quality,
@@ -82,6 +86,7 @@ def dataset(look: Look) -> Page:
         },
         crumbs=(Crumb("Datasets", look.links.to("datasets")),),
         area="datasets",
+        refresh_s=AGAIN_S if known is None else None,
     )
 
 
@@ -109,20 +114,26 @@ def _kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, list[tuple[
     return {kind: values for kind, values in found.items() if values}
 
 
-def _diagnosis(look: Look, name: str, run_id: str) -> Diagnosis:
+def _diagnosis(look: Look, name: str, run_id: str) -> Diagnosis | None:
+    """Return what is known of the cases; None while it is worked out."""
     project = project_of(look)
     if project is None or not searchable(project, name):
         return Diagnosis(None, None, quality_of(scores_of(look.connection, name), _any))
     newest = look.connection.execute(
         "select max(judged_at) from question_score where experiment = ?", (name,)
     ).fetchone()[0]
-    stamps = tuple(
-        (project.root / entry.path).stat().st_mtime_ns
-        for entry in project.experiments[name].file.data
-    )
-    small = cells_of(look.connection, name) <= MOST_CELLS
+    files = [(project.root / e.path).stat() for e in project.experiments[name].file.data]
+    stamps = tuple(file.st_mtime_ns for file in files)
+    cells = cells_of(look.connection, name)
     key = ("dataset", look.links.database, str(look.root), name, run_id, newest, stamps)
-    return remembered(key, lambda: _work(look, project, name, small=small))
+
+    def work(own: Look) -> Diagnosis:
+        return _work(own, project, name, small=cells <= MOST_CELLS)
+
+    quick = cells <= AT_ONCE and sum(file.st_size for file in files) <= _AT_ONCE_BYTES
+    if look.patient or quick:
+        return remembered(key, lambda: work(look))
+    return aside(look, key, work)
 
 
 def _any(case: str, content: str) -> bool:

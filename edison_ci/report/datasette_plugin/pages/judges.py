@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.decide.judges_said import JudgesSaid, judges_said
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
-from edison_ci.report.datasette_plugin.remembering import remembered
-from edison_ci.report.datasette_plugin.runs import MOST_CELLS, run_named
+from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
+from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, run_named
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,7 +26,9 @@ def judges(look: Look) -> Page:
     """Return what there is to say of the judges of a run."""
     run = run_named(look, look.path["run"])
     small = run.cells_planned <= MOST_CELLS
-    said = _said(look, run) if small and not run.moving else None
+    wanted = small and not run.moving
+    said = _said(look, run) if wanted else None
+    waiting = wanted and said is None
     return Page(
         "judges",
         f"Judges of {run.experiment}, run {run.id}",
@@ -34,18 +36,22 @@ def judges(look: Look) -> Page:
             **head_of(look, run, "judges"),
             "said": said,
             "small": small,
+            "waiting": waiting,
             "licence": _licence(look.connection, run.id),
             "cells": _cells(look.connection, run, said),
         },
         crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
         area="home",
+        refresh_s=AGAIN_S if waiting else None,
     )
 
 
-def _said(look: Look, run: Run) -> JudgesSaid:
+def _said(look: Look, run: Run) -> JudgesSaid | None:
     # Grading a run anew ends it anew.
     key = ("judges", look.links.database, str(look.root), run.id, run.finished_at)
-    return remembered(key, lambda: judges_said(look.connection, run.id))
+    if look.patient or run.cells_planned <= AT_ONCE:
+        return remembered(key, lambda: judges_said(look.connection, run.id))
+    return aside(look, key, lambda own: judges_said(own.connection, run.id))
 
 
 def _licence(connection: sqlite3.Connection, run_id: str) -> dict[str, Any] | None:

@@ -9,8 +9,8 @@ from edison_ci.decide.roll import Roll, roll_of
 from edison_ci.decide.standings import Board, board_of
 from edison_ci.report.charts.pareto import Pareto, Spot, pareto
 from edison_ci.report.datasette_plugin.looking import Look, Page
-from edison_ci.report.datasette_plugin.remembering import remembered
-from edison_ci.report.datasette_plugin.runs import MOST_CELLS, cells_of
+from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
+from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, cells_of
 from edison_ci.report.datasette_plugin.sums import sums_by_model
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.stats.sentences import chance, comparisons_sentence
@@ -66,20 +66,27 @@ def leaderboard(look: Look) -> Page:
     shown: dict[str, Any] = {"experiments": names, "experiment": name}
     if name:
         (newest,) = complete_runs(look.connection, name, 1)
-        small = cells_of(look.connection, name) <= MOST_CELLS
-        board = _board(look, name, newest) if small else None
+        cells = cells_of(look.connection, name)
+        small = cells <= MOST_CELLS
+        board = _board(look, name, newest, at_once=cells <= AT_ONCE) if small else None
         places = _places(board.rows) if board is not None else _sums(look, newest)
         shown |= {
             "places": places,
             "small": small,
+            "waiting": small and board is None,
             "board": board,
             "differences": _differences(board) if board is not None else [],
             "sentence": _sentence(board),
             "front": _pareto(places),
             "preferences": None if board is None else board.preferences,
         }
-    return Page("leaderboard", f"Leaderboard of {name}" if name else "Leaderboard", shown,
-                area="leaderboard")  # fmt: skip
+    return Page(
+        "leaderboard",
+        f"Leaderboard of {name}" if name else "Leaderboard",
+        shown,
+        area="leaderboard",
+        refresh_s=AGAIN_S if shown.get("waiting") else None,
+    )
 
 
 def _newest(look: Look) -> str:
@@ -90,16 +97,24 @@ def _newest(look: Look) -> str:
     return str(row[0])
 
 
-def _board(look: Look, name: str, newest: Run) -> Board | None:
+def _board(look: Look, name: str, newest: Run, *, at_once: bool) -> Board | None:
+    """Return the board; None while it is worked out."""
     project = project_of(look)
-    key = ("board", look.links.database, str(look.root), newest.id, newest.finished_at)
-    if project is None or not searchable(project, name):
-        return remembered(key, lambda: board_of(look.connection, name, Roll()))
-    aside = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
-    return remembered(
-        (*key, aside),
-        lambda: board_of(look.connection, name, roll_of(project, name, stored=look.connection)),
-    )
+    key: tuple[Any, ...] = ("board", look.links.database, str(look.root), newest.id)
+    known = project if project is not None and searchable(project, name) else None
+    if known is not None:
+        out = frozenset(e.case for e in known.quarantine.cases if e.experiment == name)
+        key = (*key, out)
+
+    def work(own: Look) -> Board | None:
+        stored = own.connection
+        roll = Roll() if known is None else roll_of(known, name, stored=stored)
+        return board_of(stored, name, roll)
+
+    key = (*key, newest.finished_at)
+    if look.patient or at_once:
+        return remembered(key, lambda: work(look))
+    return aside(look, key, work)
 
 
 def _places(rows: Sequence[Standing]) -> list[Place]:

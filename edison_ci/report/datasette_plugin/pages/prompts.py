@@ -9,7 +9,8 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.report.components import diff_view
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
-from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.report.datasette_plugin.remembering import remembered
+from edison_ci.report.datasette_plugin.workspace import git_state, project_of
 from edison_ci.store.breakdown import Shown
 from edison_ci.store.runs import NO_TRIAL
 
@@ -129,11 +130,17 @@ def _lineage(look: Look, name: str) -> tuple[list[Version], bool, str]:
     found = next((each for each in project.prompts.values() if each.id == name), None)
     if found is None:
         return [], False, "The prompt is no longer in the project."
-    history = History.of(found, project)
-    try:
-        return history.versions(), history.cut_off, ""
-    except (EdisonError, OSError):
-        return [], False, "Git could not be asked."
+
+    def asked() -> tuple[list[Version], bool, str]:
+        try:
+            history = History.of(found, project)
+            return history.versions(), history.cut_off, ""
+        except (EdisonError, OSError):
+            return [], False, "Git could not be asked."
+
+    state = git_state(project.root)
+    key = ("lineage", str(project.root), found.path, found.version, state)
+    return asked() if state is None else remembered(key, asked)
 
 
 def _lines(known: list[Version], results: dict[str, list[Result]]) -> list[VersionLine]:

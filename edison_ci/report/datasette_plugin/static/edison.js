@@ -78,6 +78,11 @@
     });
   }
 
+  // What is being worked out is shown once it is.
+  if (!following && body.dataset.again) {
+    window.setTimeout(() => window.location.reload(), 1000 * Number(body.dataset.again));
+  }
+
   // Copying what a model wrote, as text.
   for (const box of document.querySelectorAll("[data-copy]")) {
     const text = box.querySelector("pre");
