@@ -6,6 +6,7 @@ around, lines that GitHub takes for commands, and keys that somebody put where t
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -51,11 +52,15 @@ def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -
     return text.replace("##[", "#\\u0023[")
 
 
+# A million lines have the same few keys.
+_key = functools.lru_cache(maxsize=1_000)(redacted)
+
+
 def _redacted(value: Any) -> Any:
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, dict):
-        return {redacted(str(key)): _redacted(item) for key, item in value.items()}
+        return {_key(str(key)): _redacted(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_redacted(item) for item in value]
     return value

@@ -65,6 +65,7 @@ _extract = later("edison_ci.store.extracts:extract")
 _serving = later("edison_ci.report.datasette_plugin.serving:Serving")
 _static_pages = later("edison_ci.report.datasette_plugin.static_pages:static_pages")
 _refuse_folder = later("edison_ci.report.folders:refuse_folder")
+_refuse_too_many = later("edison_ci.report.datasette_plugin.static_pages:refuse_too_many")
 _write_folder = later("edison_ci.report.folders:write_folder")
 
 
@@ -169,6 +170,7 @@ class _Writing:
             self._tell(found)
             return
         if self.folder:
+            _refuse_too_many(sum(view.run.cells_planned for view in found.runs))
             self._pages([view.run.id for view in found.runs])
             self._tell(found)
             return
@@ -197,7 +199,7 @@ class _Writing:
             copy = Path(name) / "results.db"
             _extract(project.root / project.file.results, run_ids, copy)
             serving = _serving(copy, project.root, project.file.project, "127.0.0.1", 0)
-            _write_folder(self.out, asyncio.run(_static_pages(serving)))
+            _write_folder(self.out, lambda write: asyncio.run(_static_pages(serving, write)))
 
     def _long(self, found: Report, sources: Sources) -> None:
         lines = pieces(found, self.kind, sources)

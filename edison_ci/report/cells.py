@@ -78,12 +78,20 @@ class Cells:
 
     def of(self, view: RunView) -> Iterator[CellResult]:
         """Yield every cell of a run, head before base, by prompt, model, case and draw."""
-        rows = self.connection.execute(
-            f"select {_COLUMNS} {_FROM} where c.run_id = ? "
-            "order by c.side desc, c.prompt, c.model, c.case_id, c.draw",
+        groups = self.connection.execute(
+            "select distinct side, prompt, model from cell where run_id = ? "
+            "order by side desc, prompt, model",
             (view.run.id,),
         )
-        return (self._made(row) for row in rows)
+        for group in groups.fetchall():
+            # In the order of an index: all cells of a large run are more than can be sorted.
+            rows = self.connection.execute(
+                f"select {_COLUMNS} {_FROM} where c.run_id = ? and c.side = ? and c.prompt = ? "
+                "and c.model = ? order by c.case_id, c.draw",
+                (view.run.id, *group),
+            )
+            for row in rows:
+                yield self._made(row)
 
     def failing(self, view: RunView, most: int) -> tuple[tuple[CellResult, ...], int]:
         """Return the worst cells of head that do not pass, and how many do not pass at all."""

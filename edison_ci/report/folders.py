@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
+
+    Write = Callable[[str, bytes], object]
+    """Writes a file of a folder, by its name."""
 
 MARK = ".edison-report"
 """A file that says that we made the folder, and may replace it."""
@@ -28,15 +31,15 @@ def refuse_folder(folder: Path) -> None:
         raise UsageError(f"no folder can be made at {folder}", hint="is there such a place?")
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder that takes the place of an older one of ours when all of it is there."""
+def write_folder(folder: Path, fill: Callable[[Write], None]) -> None:
+    """Let a folder be filled that takes the place of an older one of ours when it is done."""
     try:
         beside = folder.absolute().parent
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=beside))
         try:
             made.chmod(0o755)
-            for name, content in {MARK: b"", **files}.items():
-                (made / name).write_bytes(content)
+            (made / MARK).write_bytes(b"")
+            fill(lambda name, content: (made / name).write_bytes(content))
             if folder.is_dir():
                 older = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=beside))
                 folder.replace(older / "older")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.report.datasette_plugin import static_pages
 from tests.conftest import MINIMAL, Folder
 
 if TYPE_CHECKING:
@@ -98,3 +99,14 @@ def test_a_private_project_has_no_pages_elsewhere(
         assert (done.code, "pages show texts" in done.err) == (2, True)
     finally:
         written.write("edison.yaml", before)
+
+
+def test_too_many_pages_are_refused_before_any_is_made(
+    edison: Edison, written: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static_pages, "MOST_PAGES", 1)
+    monkeypatch.setattr(static_pages, "application", None)  # would be asked for the first page
+    done = edison(written, "report", "--out", "other/")
+    assert done.code == 2
+    assert "more than 1 pages" in done.all
+    assert not (written.path / "other").exists()
