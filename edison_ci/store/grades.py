@@ -10,7 +10,7 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
@@ -125,6 +125,29 @@ def grades_of(connection: sqlite3.Connection, experiment: str, cell: CellRow) ->
         (experiment, cell.case_id, cell.address, cell.take),
     )
     return [_grade(*row) for row in rows]
+
+
+class Flagged(NamedTuple):
+    """A cell whose answer somebody wants a second look at."""
+
+    side: str
+    case_id: str
+    cell_id: str
+
+
+def flagged_cells(connection: sqlite3.Connection, run_id: str) -> list[Flagged]:
+    """Return the cells of a run whose answers somebody flagged, and nobody took that back."""
+    rows = connection.execute(
+        "select distinct c.side, c.case_id, c.id from run r "
+        "cross join manual_grade g on g.experiment = r.experiment and g.flagged = 1 "
+        "cross join cell c on c.run_id = r.id and c.case_id = g.case_id "
+        "and c.address = g.address and c.take = g.take where r.id = ? and not exists "
+        "(select 1 from manual_grade n where n.experiment = g.experiment and n.take = g.take "
+        "and n.case_id = g.case_id and n.address = g.address and n.actor = g.actor "
+        "and n.id > g.id)",
+        (run_id,),
+    )
+    return [Flagged(*row) for row in rows]
 
 
 def held_to_people(connection: sqlite3.Connection, run: Run) -> bool:

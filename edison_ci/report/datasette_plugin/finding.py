@@ -11,11 +11,13 @@ page says how many, and the address can ask for all of them.
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.report.datasette_plugin.looking import Paging
 from edison_ci.report.datasette_plugin.remembering import remembered
+from edison_ci.store.grades import flagged_cells
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,6 +50,9 @@ _SAID = (
 )
 
 
+_FLAGGED = "{case} in (select value from json_each(:flagged))"
+
+
 class Found(NamedTuple):
     """The cases of a page."""
 
@@ -71,6 +76,9 @@ def unsettled(connection: sqlite3.Connection, run_id: str, wish: Wish, args: Arg
         where += f" and {_NAMED.format(case='k.case_id')}"
     if wish.tag:
         where += " and exists (select 1 from json_each(k.tags) j where j.value = :tag)"
+    if wish.flagged:
+        where += f" and {_FLAGGED.format(case='k.case_id')}"
+        about["flagged"] = json.dumps(_flagged(connection, run_id, wish))
     (total,) = connection.execute(
         f"select count(*) from run_case k where {where}", about
     ).fetchone()
@@ -112,7 +120,12 @@ class Chosen:
         """How many cases have the rarest of the marks."""
         self._marks = self._rarest_first(_marks(wish))
         self.total = self._listed
-        if len(self._marks) > 1 or wish.status == "ok":
+        if wish.flagged:  # these change after a run has ended, and are few
+            flagged = _flagged(connection, run_id, wish)
+            self._about["flagged"] = json.dumps(flagged)
+            self._listed = min(self._listed, len(flagged))
+            self.total = self._count(self._from_marks())
+        elif len(self._marks) > 1 or wish.status == "ok":
             key = ("cases", state, run_id, wish.side, wish.status, *_marks(wish))
             count = partial(self._count, self._from_marks())
             self.total = count() if state is None else remembered(key, count)
@@ -177,6 +190,8 @@ class Chosen:
         for number in marks:
             same = f"{_MARK.format('o', number)} and o.case_id = {case}"
             found += f" and exists (select 1 from rollup_mark o where {same})"
+        if self._wish.flagged:
+            found += f" and {_FLAGGED.format(case=case)}"
         if self._wish.status == "ok":
             found += (
                 " and exists (select 1 from rollup_case o where o.run_id = :run "
@@ -231,6 +246,12 @@ def _marks(wish: Wish) -> list[_Mark]:
     if wish.status not in ("", "ok"):
         found.append(_Mark("status", wish.status))
     return found
+
+
+def _flagged(connection: sqlite3.Connection, run_id: str, wish: Wish) -> list[str]:
+    """Return the cases with an answer that somebody wants a second look at."""
+    found = {each.case_id for each in flagged_cells(connection, run_id) if each.side == wish.side}
+    return sorted(found)
 
 
 def _joined(source: str) -> str:

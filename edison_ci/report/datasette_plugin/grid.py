@@ -12,6 +12,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin import finding
 from edison_ci.report.datasette_plugin.sums import Sums, sums_by_model
 from edison_ci.report.datasette_plugin.wishing import Graded, Wish
+from edison_ci.store.grades import flagged_cells
 
 if TYPE_CHECKING:
     import sqlite3
@@ -113,6 +114,12 @@ class Grid:
     """Whether the sums are there that filters and sorting need."""
     searched: int | None
     """In the answers to how many cases a text was looked for; None for all of them."""
+    flagged: frozenset[str]
+    """Cells that somebody wants a second look at."""
+
+    def wants_look(self, box: Box) -> bool:
+        """Whether somebody wants a second look at an answer in a box."""
+        return any(draw.id in self.flagged for draw in box.draws)
 
 
 def grid_of(
@@ -142,6 +149,7 @@ def grid_of(
         choices=_choices(connection, run_id, every),
         settled=settled,
         searched=found.searched,
+        flagged=frozenset(each.cell_id for each in flagged_cells(connection, run_id)),
     )
 
 

@@ -38,6 +38,7 @@ class Wish:
     model: str
     status: str
     failed: bool
+    flagged: bool
     part: Graded | None
     text: str
     deep: bool
@@ -56,6 +57,7 @@ class Wish:
             model=args.text("model"),
             status=args.choice("status", ("", *STATUSES)),
             failed=args.flag("failed"),
+            flagged=args.flag("flagged"),
             part=Graded(kind, name) if sign and name else None,
             text=args.text("q"),
             deep=args.flag("deep"),
@@ -64,4 +66,4 @@ class Wish:
     @property
     def filtered(self) -> bool:
         """Whether some cases may be left out."""
-        return bool(self.tag or self.status or self.failed or self.text)
+        return bool(self.tag or self.status or self.failed or self.flagged or self.text)

@@ -261,6 +261,7 @@ create table manual_grade (                 -- what people said of answers; only
   graded_at  text not null
 ) strict;
 create index manual_grade_by_answer on manual_grade (experiment, case_id, address, take);
+create index manual_grade_flagged on manual_grade (experiment, case_id) where flagged = 1;
 create trigger manual_grade_is_kept before update on manual_grade
 begin select raise(abort, 'grades are only added to'); end;
 

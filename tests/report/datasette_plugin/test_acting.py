@@ -127,11 +127,16 @@ def test_a_flag_is_set_and_taken_back(desk: Desk) -> None:
     assert "<script>document" not in shown
     queue = desk.get(f"/run/{desk.run}/grade?only=flagged").text
     assert f"/cell/{cell}/grade" in queue
+    grid = desk.get(f"/run/{desk.run}?flagged=1").text
+    assert "case?case=c5" in grid
+    assert "case?case=c2" not in grid
+    assert '<span class="visually-hidden"> flag</span>' in grid
     for _ in range(2):
         assert desk.send(page, action, flag="0").status_code == 303
     assert [flagged for (flagged,) in desk.grades("c5", "flagged")] == [1, 0]
     assert [row[2] for row in desk.audit()] == ["grade", "grade"]
     assert f"/cell/{cell}/grade" not in desk.get(f"/run/{desk.run}/grade?only=flagged").text
+    assert "case?case=c5" not in desk.get(f"/run/{desk.run}?flagged=1").text
 
 
 def test_answers_side_by_side_are_graded_where_they_are(desk: Desk) -> None:

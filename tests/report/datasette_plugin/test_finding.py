@@ -67,6 +67,12 @@ def brute(connection: sqlite3.Connection, run: str, asked: dict[str, Any]) -> se
         )
     elif "failed" in asked:
         sql += within.format("", "x.passed = 0")
+    if "flagged" in asked:
+        sql += within.format(
+            "join run r on r.id = x.run_id join human_grades h on h.experiment = r.experiment and "
+            "h.case_id = x.case_id and h.address = x.address and h.take = x.take",
+            "h.flagged = 1",
+        )
     if "q" in asked:
         texts = within.format(
             "join answer_text a on a.address = x.address and a.take = x.take",
@@ -89,6 +95,7 @@ def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> No
     ]  # fmt: skip
     parts = connection.execute("select distinct kind, name from rollup_part").fetchall()
     filters += [{"failed": 1, "part": f"{kind}:{name}"} for kind, name in parts]
+    filters += [{"flagged": 1}, {"flagged": 1, "failed": 1}, {"flagged": 1, "q": "e"}]
     filters += [{"failed": 1, "part": f"{k}:{n}", "tag": "returns"} for k, n in parts]
     some = 0
     for run, side in runs_and_sides(connection):
@@ -101,6 +108,11 @@ def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> No
                 assert len(cases) == len(set(cases)), (asked, order)
                 assert set(cases) == expected, (asked, order)
     assert some > 100
+    ((run, side, flagged),) = connection.execute(
+        "select c.run_id, c.side, c.case_id from manual_grade g join cell c on c.id = g.cell_id "
+        "where g.flagged = 1"
+    )
+    assert brute(connection, run, {"flagged": 1, "side": side}) == {flagged}
 
 
 @pytest.mark.parametrize("metric", COLUMNS)

@@ -44,6 +44,7 @@ def run(look: Look) -> Page:
         "model": wish.model,
         "status": wish.status,
         "failed": wish.failed,
+        "flagged": wish.flagged,
         "part": wish.part.key if wish.part else "",
         "q": wish.text,
         "deep": wish.deep,
