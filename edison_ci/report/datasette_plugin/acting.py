@@ -18,13 +18,14 @@ from edison_ci.report.datasette_plugin.pages.editing import edit_page
 from edison_ci.report.datasette_plugin.remembering import keep_words
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
-from edison_ci.store.suggestions import find_suggestion
+from edison_ci.store.suggestions import Status, find_suggestion
 
 if TYPE_CHECKING:
     from edison_ci.config.labels import ScaleName
     from edison_ci.report.datasette_plugin.clerk import Clerk, Done
     from edison_ci.report.datasette_plugin.looking import Args
     from edison_ci.report.datasette_plugin.posting import Posted
+    from edison_ci.store.suggestions import Suggestion
 
 _THUMBS = {"up": 1.0, "down": 0.0}
 _CRITERION = "criterion."
@@ -96,21 +97,23 @@ def _after(sent: Posted) -> str:
 def approve(sent: Posted) -> str:
     """Take a suggestion."""
     wanted, seen = sent.path["suggestion"], sent.form.text("seen")
-    return _decided(sent, _clerk(sent).approve(sent.site, sent.actor, wanted, seen))
+    done = _clerk(sent).approve(sent.site, sent.actor, wanted, seen)
+    return _decided(sent, done, _approved(done.suggestion))
 
 
 def reject(sent: Posted) -> str:
     """Leave a suggestion, and say why."""
     wanted, seen = sent.path["suggestion"], sent.form.text("seen")
     reason = sent.form.text("reason")
-    return _decided(sent, _clerk(sent).reject(sent.site, sent.actor, wanted, seen, reason))
+    done = _clerk(sent).reject(sent.site, sent.actor, wanted, seen, reason)
+    return _decided(sent, done, "Rejected. The next refinement is told why.")
 
 
 def comment(sent: Posted) -> str:
     """Say something about a suggestion."""
     text = _words(sent.form, "text")
     done = _clerk(sent).comment(sent.site, sent.actor, sent.path["suggestion"], text)
-    return f"{_decided(sent, done)}#comments"
+    return f"{_decided(sent, done, 'Your comment is kept.')}#comments"
 
 
 def edit(sent: Posted) -> str:
@@ -122,8 +125,18 @@ def edit(sent: Posted) -> str:
         with closing(open_reader(sent.site.results)) as reader:
             one = find_suggestion(reader, wanted)
         raise ShownInstead(edit_page(sent.links, one, refused.text, refused)) from None
-    return _decided(sent, done)
+    said = f"Saved as this suggestion, which was not measured. {wanted} is superseded."
+    return _decided(sent, done, said)
 
 
-def _decided(sent: Posted, done: Done) -> str:
-    return sent.links.to("suggestion", done.suggestion.id, told=keep_words(done.notes))
+def _approved(one: Suggestion) -> str:
+    if one.status is not Status.APPLIED:
+        return "Approved. It is applied once its pull request is merged."
+    if one.commit_id is None:
+        return f"Applied: `{one.path}` was changed."
+    return f"Applied as commit `{one.commit_id[:8]}`."
+
+
+def _decided(sent: Posted, done: Done, said: str) -> str:
+    told = keep_words((said, *done.notes))
+    return sent.links.to("suggestion", done.suggestion.id, told=told)

@@ -54,6 +54,7 @@ async def refused(datasette: Any, request: Any, links: Links, error: EdisonError
         return await rendered(datasette, request, links, error.page, 422)
     status = status_of(error, 400)
     page = problem_page(status, error.message, error.hint)
+    page.shown["back"] = request.path.rpartition("/")[0]  # forms are sent to below their page
     return await rendered(datasette, request, links, page, status)
 
 

@@ -173,7 +173,8 @@ def test_approving_makes_one_commit_however_often_it_is_sent(desk: Desk) -> None
     now = stored(desk.folder, one)
     assert (now.status, now.decided_by) == (Status.APPLIED, ADA)
     assert [row[2:4] for row in desk.audit()] == [("review approve", f"suggestion {one.id}")]
-    shown = Read(desk.get(f"/suggestion/{one.id}").text).text
+    shown = Read(desk.client.get(answers[0].headers["location"]).text).text
+    assert f"Applied as commit {desk.folder.git('rev-parse', 'HEAD')[:8]}." in shown
     assert "applied" in shown
     assert "Approve" not in shown
 
@@ -203,9 +204,11 @@ def test_rejecting_needs_a_reason_which_stays_text(desk: Desk) -> None:
     one = desk.suggest("Use three exclamation marks.\n")
     nothing = desk.decide(one, "reject", reason="  ")
     assert (nothing.status_code, "the reason is empty" in nothing.text) == (400, True)
+    assert f'<a href="/-/edison/suggestion/{one.id}">Back to the page</a>' in nothing.text
     assert desk.get(f"/suggestion/{one.id}/edit").status_code == 200
     answer = desk.decide(one, "reject", reason=PROBE)
     again = desk.client.get(answer.headers["location"]).text
+    assert "Rejected. The next refinement is told why." in again
     assert "<script>document" not in again
     assert PROBE in Read(again).text
     assert stored(desk.folder, one).status is Status.REJECTED

@@ -258,6 +258,7 @@ def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored:
     ]
     text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
     assert json.loads(evidence)["sentence"] in text
+    assert "a loop waits" in text
     assert "One commit on the branch better here changes prompts/support-reply.md." in text
     listed = Read(server.get("/-/edison/suggestions").text).text
     assert found in listed

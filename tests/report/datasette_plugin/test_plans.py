@@ -32,7 +32,8 @@ GRIDS: tuple[dict[str, Any], ...] = (
     *({"sort": sort, "metric": metric} for sort in ("worst", "best")
       for metric in ("grade", "tokens", "cost", "latency")),
     *({"sort": sort, "page": 2} for sort in ("name", "worst", "best")),
-    {"failed": 1}, {"flagged": 1}, {"flagged": 1, "failed": 1, "sort": "worst"}, {"tag": "returns"}, {"status": "error"}, {"status": "ok"}, {"q": "return"},
+    {"flagged": 1}, {"flagged": 1, "failed": 1, "sort": "worst"},
+    {"failed": 1}, {"tag": "returns"}, {"status": "error"}, {"status": "ok"}, {"q": "return"},
     {"failed": 1, "tag": "returns", "sort": "worst"}, {"failed": 1, "q": "return", "sort": "best"},
     {"failed": 1, "part": "criterion:Empathy", "sort": "worst", "tag": "returns"},
     {"side": "base", "sort": "worst", "page": 9},

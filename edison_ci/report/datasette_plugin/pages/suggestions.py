@@ -80,6 +80,7 @@ def suggestion(look: Look) -> Page:
             "outlook": outlook,
             "told": kept_words(look.args.text("told")),
             "open": found.status in OPEN,
+            "loops": waiting_for(look.connection, found.id),
             "diff": list(diff_lines(found.diff)),
             "comments": comments_of(look.connection, found),
             "examples": _examples(look.connection, found.evidence.get("examples") or ()),
@@ -92,6 +93,15 @@ def suggestion(look: Look) -> Page:
         crumbs=(Crumb("Suggestions", look.links.to("suggestions")),),
         area="suggestions",
     )
+
+
+def waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[str]:
+    """Return the loops that wait for a decision about a suggestion."""
+    rows = connection.execute(
+        "select id from loop where suggestion = ? and point = 'reviewing' order by started_at",
+        (suggestion,),
+    )
+    return [loop for (loop,) in rows]
 
 
 def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
