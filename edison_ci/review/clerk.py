@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from edison_ci.operate.site import Site
     from edison_ci.store.grades import ManualGrade
 
-_deciding = threading.Lock()
-"""One decision at a time: who clicks twice is to get one commit, and no error."""
+_deciding, _grading = threading.Lock(), threading.Lock()
+"""One decision at a time, and one grade: who clicks twice is to get one commit, and no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class DeskClerk:
     ) -> ManualGrade:
         """Write down what somebody says of the answer of a cell, unless they just said it."""
         project = load_project(site.root)
-        with _deciding, closing(open_reader(site.results)) as reader:
+        with _grading, closing(open_reader(site.results)) as reader:
             run_id = run_of_cell(reader, cell)
             if run_id is None:
                 raise UsageError(f"there is no cell {cell!r}", hint="open it from its run")

@@ -127,6 +127,16 @@ def grades_of(connection: sqlite3.Connection, experiment: str, cell: CellRow) ->
     return [_grade(*row) for row in rows]
 
 
+def held_to_people(connection: sqlite3.Connection, run: Run) -> bool:
+    """Whether somebody graded an answer of the experiment, or its judges were held to labels."""
+    row = connection.execute(
+        "select exists (select 1 from manual_grade where experiment = ?) "
+        "or exists (select 1 from licence where run_id = ? and n > 0)",
+        (run.experiment, run.id),
+    ).fetchone()
+    return bool(row[0])
+
+
 class Flagged(NamedTuple):
     """A cell whose answer somebody wants a second look at."""
 
@@ -148,16 +158,6 @@ def flagged_cells(connection: sqlite3.Connection, run_id: str) -> list[Flagged]:
         (run_id,),
     )
     return [Flagged(*row) for row in rows]
-
-
-def held_to_people(connection: sqlite3.Connection, run: Run) -> bool:
-    """Whether somebody graded an answer of the experiment, or its judges were held to labels."""
-    row = connection.execute(
-        "select exists (select 1 from manual_grade where experiment = ?) "
-        "or exists (select 1 from licence where run_id = ? and n > 0)",
-        (run.experiment, run.id),
-    ).fetchone()
-    return bool(row[0])
 
 
 def _grade(*values: Any) -> ManualGrade:

@@ -85,7 +85,7 @@ def grading(look: Look) -> Page:
     return Page(
         "grading",
         f"Grading {run.experiment}, run {run.id}",
-        {**about, "person": look.actor},
+        {**about, "grader": look.actor},
         crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
         area="home",
     )

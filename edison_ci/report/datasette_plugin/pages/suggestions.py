@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.errors import EdisonError
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.remembering import kept_words
@@ -14,6 +15,9 @@ from edison_ci.store.suggestions import OPEN, Status, comments_of, find_suggesti
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
+
+    from edison_ci.report.datasette_plugin.clerk import Outlook
+    from edison_ci.store.suggestions import Suggestion
 
 _SHOWN = ("open", "all", *map(str, Status))
 
@@ -68,16 +72,12 @@ def suggestions(look: Look) -> Page:
 def suggestion(look: Look) -> Page:
     """Return a suggestion: diff, note, evidence, guardrails and what people said."""
     found = find_suggestion(look.connection, look.path["suggestion"])
-    outlook = None
-    project = project_of(look) if look.clerk is not None and look.actor is not None else None
-    if look.clerk is not None and look.actor is not None and project is not None:
-        outlook = look.clerk.outlook(project, look.actor, found)
     return Page(
         "suggestion",
         f"Suggestion {found.id} for {found.prompt}",
         {
             "suggestion": found,
-            "outlook": outlook,
+            "outlook": _outlook(look, found),
             "told": kept_words(look.args.text("told")),
             "open": found.status in OPEN,
             "loops": waiting_for(look.connection, found.id),
@@ -93,6 +93,17 @@ def suggestion(look: Look) -> Page:
         crumbs=(Crumb("Suggestions", look.links.to("suggestions")),),
         area="suggestions",
     )
+
+
+def _outlook(look: Look, found: Suggestion) -> Outlook | None:
+    """Return what whoever looks can do; None where the commands are shown instead."""
+    if look.clerk is None or look.actor is None:
+        return None
+    project = project_of(look)
+    try:
+        return look.clerk.outlook(project, look.actor, found) if project is not None else None
+    except (EdisonError, OSError):  # no Git, say: the page can be read all the same
+        return None
 
 
 def waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[str]:
