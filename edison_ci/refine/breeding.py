@@ -21,7 +21,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.refine.asking import Past, Question, ask_for
-from edison_ci.refine.calling import calling
+from edison_ci.refine.calling import calling, waited_for
 from edison_ci.refine.candidate import Change, Subject, with_prompt
 from edison_ci.refine.crossing import crossed
 from edison_ci.refine.guardrails import Background, judged, rails_of
@@ -131,7 +131,7 @@ class Breeder:
                 wish = self._wish(reader, picked(members, rng), rng)
                 wishes += [wish] if wish is not None else []
         if wishes:
-            asyncio.run(self._ask(wishes, found))
+            waited_for(self._ask(wishes, found))
         return found
 
     def learn(self, child: Child, reason: str) -> None:

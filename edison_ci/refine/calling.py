@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci import times
+from edison_ci.errors import Interrupted
 from edison_ci.execute.desk import desk
 from edison_ci.providers.budgeting import BudgetExhausted
-from edison_ci.refine.trying import out_of_budget
+from edison_ci.refine.trying import GOES_ON, out_of_budget
 from edison_ci.store.ledger import Cap
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
     from edison_ci.execute.lanes import Lanes
     from edison_ci.refine.trying import Bench
+
+Found = TypeVar("Found")
+
+
+def waited_for(asking: Coroutine[Any, Any, Found]) -> Found:
+    """Return what a coroutine returns, in an event loop of its own."""
+    try:
+        return asyncio.run(asking)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped", hint=GOES_ON) from None
 
 
 @asynccontextmanager

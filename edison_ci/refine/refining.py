@@ -10,7 +10,6 @@ stopped, with the same question and the answers that it has.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from edison_ci.errors import CallFailed
 from edison_ci.frozen import dataclass
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.refine.asking import Question, ask_for
-from edison_ci.refine.calling import calling
+from edison_ci.refine.calling import calling, waited_for
 from edison_ci.refine.evidence import evidence_of
 from edison_ci.refine.guardrails import Background
 from edison_ci.refine.suggesting import Keeping, Maker, Trial, history_of, keep
@@ -97,7 +96,7 @@ def refine(bench: Bench, refiner: Judge, orders: Orders) -> Refined:
     asked = _Asked()
     if weakness.targets:
         question = Question(subject, refiner, weakness, history.past)
-        asked = asyncio.run(_ask(bench, question, orders, history.known))
+        asked = waited_for(_ask(bench, question, orders, history.known))
         trials = _trials(bench, asked, orders)
         now = times.stamp(times.now())
         made = _made(Maker(question, simulated, now), asked, trials, orders)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 AS_IT_IS = "the prompt as it is"
 """What a trial is compared with."""
+GOES_ON = "the same command goes on: answers are kept"
 Cases = Literal["train", "holdout", "all"]
 
 
@@ -177,7 +178,7 @@ class Bench:
                 writer.submit(move_run(ended.run_id, "CANCELLED", now)).result()
         if ended.exit_code is ExitCode.BUDGET:
             raise out_of_budget(str(ended.progress.stopped_by))
-        raise Interrupted("stopped", hint="the same command goes on: answers are kept")
+        raise Interrupted("stopped", hint=GOES_ON)
 
 
 def trial_name(prompt: Prompt) -> PromptId:

@@ -167,6 +167,25 @@ def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
     assert ask(folder, "select count(*) from suggestion") == [(1,)]
 
 
+def test_ctrl_c_while_the_refiner_is_asked_says_that_it_goes_on(folder: Folder) -> None:
+    project(folder)
+    folder.write(
+        "models.yaml",
+        "small: {provider: sim, model: small}\n"
+        "refiner: {provider: sim, model: refiner, options: {latency_ms: 60000}}\n",
+    )
+    command = [sys.executable, "-P", "-m", "edison_ci", "refine", "hello"]
+    with subprocess.Popen(
+        command, cwd=folder.path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "asking refiner" in line)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert "the same command goes on" in said
+
+
 def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:
     project(folder)
     evil = json.dumps({"note": "\x1b[2J\x07::error::boo\u202e", "diff": "\x1b]0;x\x07" * 9_000})
