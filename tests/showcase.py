@@ -22,6 +22,7 @@ from typing import Any
 from edison_ci.store.loops import Iteration, Loop, Point, write_iteration, write_loop
 from edison_ci.store.suggestions import (
     Guardrail,
+    MadeBy,
     Status,
     Suggestion,
     SuggestionComment,
@@ -213,12 +214,23 @@ def _suggestions(made: Showcase) -> None:
             reason=PROBE,
             simulated=True,
             cost_microusd=12_345,
+            made_by=MadeBy.OPTIMIZE,
         )
         comment = SuggestionComment("ada@example.com", PROBE, "2026-11-15T09:05:00.000Z")
         add_comment(connection, add_suggestion(connection, kept), comment)
 
 
+_SEARCH = {
+    "generations": 3,
+    "tried": 24,
+    "measured": 11,
+    "refused": 1,
+    "wider": 4,
+    "earlier_looks": 0,
+    "stopped_by": PROBE,
+}
 _EVIDENCE = {
+    "search": _SEARCH,
     "train": {
         "n": 14,
         "before": {"estimate": 0.61, "low": 0.55, "high": 0.67, "n": 14, "method": "t"},

@@ -252,6 +252,7 @@ def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored:
     text = Read(server.get(f"/-/edison/suggestion/{rejected}").text).text
     assert f"Mention {showcase.PROBE}" in text
     assert "8.0 points better on the training cases." in text
+    assert "optimize: best of 11 versions on the training cases, 3 generations" in text
     assert "ada@example.com" in text
     found, evidence = stored.rows("select id, evidence from suggestion where status = 'proposed'")[
         0
