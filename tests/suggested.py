@@ -52,6 +52,18 @@ EVIDENCE: dict[str, Any] = {
 }
 
 
+SEARCH: dict[str, Any] = {
+    "id": "0123456789ab",
+    "generations": 4,
+    "tried": 32,
+    "measured": 13,
+    "refused": 2,
+    "wider": 4,
+    "earlier_looks": 2,
+    "stopped_by": "converged",
+}
+
+
 def version_of(text: str, path: str = PATH) -> str:
     prompt, problems = read_prompt(text.encode(), path)
     assert prompt is not None, problems

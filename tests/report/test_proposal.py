@@ -16,7 +16,7 @@ from edison_ci.report.safe_markdown import fenced
 from edison_ci.store.suggestions import Guardrail, Status, Suggestion
 from tests.report.page import HIDDEN, LINKED, OURS, page
 from tests.report.test_hostile import NASTY, SLOWLY, TEXTS, examples
-from tests.suggested import EVIDENCE
+from tests.suggested import EVIDENCE, SEARCH
 
 ONE = Suggestion(
     experiment="support-reply",
@@ -81,6 +81,8 @@ def test_a_reader_finds_the_whole_case_for_it() -> None:
         ({"evidence": {**EVIDENCE, "proven": False}}, "Unproven"),
         ({"evidence": {**EVIDENCE, "verified": False}}, "Improvement not verified"),
         ({"edited_from": "123456789abc"}, "Edited by hand"),
+        ({"evidence": {**EVIDENCE, "search": SEARCH}}, "It is the best of 13 versions"),
+        ({"evidence": {**EVIDENCE, "search": SEARCH}}, "looked at for 2 other changes before"),
         ({"evidence": {}}, "Nothing was measured."),
         ({"note": "", "targets": ()}, "No reason was given."),
     ],

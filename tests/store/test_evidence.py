@@ -16,11 +16,12 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.report.proposal import Offer, message_of, proposal_body
 from edison_ci.store.evidence import sound_evidence
 from tests.report.test_proposal import ONE
-from tests.suggested import EVIDENCE
+from tests.suggested import EVIDENCE, SEARCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+WHOLE = {**EVIDENCE, "search": SEARCH}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -29,7 +30,7 @@ JSON = st.recursive(
 
 
 def test_sound_evidence_stays_as_it_is() -> None:
-    assert sound_evidence(EVIDENCE) == EVIDENCE
+    assert sound_evidence(WHOLE) == WHOLE
     assert sound_evidence({"proven": True, "more": [1]}) == {"proven": True, "more": [1]}
 
 
@@ -51,7 +52,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("path", [*places(EVIDENCE)], ids=str)
+@pytest.mark.parametrize("path", [*places(WHOLE)], ids=str)
 @settings(
     max_examples=8,
     deadline=None,
@@ -62,7 +63,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def test_evidence_that_somebody_broke_can_be_shown_all_the_same(
     path: tuple[Any, ...], new: Any
 ) -> None:
-    found = sound_evidence(changed(EVIDENCE, path, new))
+    found = sound_evidence(changed(WHOLE, path, new))
     assert repr(sound_evidence(found)) == repr(found)  # what is sound stays so
     one = replace(ONE, evidence=found)
     show_suggestion(Terminal(State(quiet=True)), one)
