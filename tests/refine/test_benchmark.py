@@ -79,4 +79,7 @@ def test_nothing_gains_nothing() -> None:
     assert "| t | refine | 1 of 2 | 1 of 2 | +5.0 | +0.0 | +10.0 | 9 |" in table(found)
     assert "## Seeds 0 to 9" in page(found)
     assert "## Seeds 10 to 19" not in page(found)
+    wider = [Outcome("t", seed, "optimize", True, 0.2, 0, 0, 27) for seed in (0, 1)]
+    said = "in 2 of 2 pairs of template and seed, +15.0 points on average, for 3.0 times the calls"
+    assert said in page([*found, *wider])
     assert [*seeds_of("10-12"), *seeds_of("2")] == [10, 11, 12, 0, 1]
