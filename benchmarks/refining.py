@@ -278,7 +278,8 @@ the answers of models, judges and refiners that it needed.
 A seed changes what the simulated models answer and which cases are held out.
 {tables}"""
 _NOTES = {
-    range(10): "The simulator was made while looking at these seeds.",
+    range(10): "The simulator was made while looking at these seeds, and one of them is why the\n"
+    "last look of a search takes three answers to each case.",
     range(10, 20): "Nobody had looked at these seeds before.",
 }
 
