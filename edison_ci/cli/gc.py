@@ -22,8 +22,9 @@ def gc(state: State, dry_run: bool, vacuum: bool) -> None:
     """Take away texts older than retention_days.
 
     Answers lose their text, checks and judges their reasons; every number stays. Spared are younger
-    runs, the newest complete run of each experiment, and cells that were graded by hand or are in
-    quarantine. No experiment may be running. settings.retention_days: 0 keeps texts for ever.
+    runs, the newest complete run of each experiment, versions of prompts in production, and cells
+    that were graded by hand or are in quarantine. No experiment may be running.
+    settings.retention_days: 0 keeps texts for ever.
 
     Examples:
       edison gc --dry-run

@@ -51,7 +51,7 @@ def retention_of(site: Site) -> Retention | None:
     if days == 0:
         return None
     quarantined = tuple((entry.experiment, entry.case) for entry in site.quarantine().cases)
-    return Retention(site.days_ago(days), quarantined)
+    return Retention(site.days_ago(days), quarantined, site.production())
 
 
 def preview_gc(site: Site) -> Collected:

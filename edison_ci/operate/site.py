@@ -56,6 +56,18 @@ class Site:
             raise ConfigError(only_errors(files.problems))
         return found
 
+    def production(self) -> tuple[tuple[str, str], ...]:
+        """Return the prompts that say which version is in production; an invalid one is an error.
+
+        The version is as somebody wrote it: the start of a hash, or a label.
+        """
+        files = ProjectFiles(WorkingTree(self.root))
+        paths = files.in_folder(self.file.paths.prompts, (".md",))
+        prompts = [prompt for path in paths if (prompt := files.prompt(path)) is not None]
+        if only_errors(files.problems):
+            raise ConfigError(only_errors(files.problems))
+        return tuple((p.id, p.header.production) for p in prompts if p.header.production)
+
     def now(self) -> str:
         """Return the time as it is stored."""
         return times.stamp(self.clock())

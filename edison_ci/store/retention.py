@@ -2,8 +2,8 @@
 
 Texts go, numbers stay: answers keep tokens, cost and time, cells and parts keep their scores, sums
 are not touched. Spared are runs that are younger, the newest complete run of each experiment (what
-others are compared with), cells that a person graded or set aside, and what suggestions rest on
-that still wait for somebody.
+others are compared with), the cells of versions that are in production, those that a person graded
+or set aside, and what suggestions rest on that still wait for somebody.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Retention:
     """ISO-8601 UTC; what is older goes."""
     quarantined: tuple[tuple[str, str], ...] = ()
     """Experiment and case."""
+    production: tuple[tuple[str, str], ...] = ()
+    """Prompt and version, by the start of its hash or by its label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Collected:
 
 def collectable(connection: sqlite3.Connection, retention: Retention) -> Collected:
     """Return what `collect` would take away."""
-    spared, values = _spared(connection, retention.quarantined), _values(retention)
+    spared, values = _spared(connection, retention), _values(retention)
     size = "length(cast(text as blob)) + coalesce(length(cast(tool_calls as blob)), 0)"
     texts = connection.execute(
         f"select count(*), coalesce(sum({size}), 0) from answer_text "
@@ -76,7 +78,7 @@ def collectable(connection: sqlite3.Connection, retention: Retention) -> Collect
 def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
     """Take away old texts, in the transaction at hand."""
     found = collectable(connection, retention)
-    spared, values = _spared(connection, retention.quarantined), _values(retention)
+    spared, values = _spared(connection, retention), _values(retention)
     connection.execute(
         f"delete from answer_text where (address, take) in ({_old_answers(connection, spared)})",
         values,
@@ -95,6 +97,13 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
     return found
 
 
+_IN_PRODUCTION = (
+    "select c.id from json_each(:production) p "
+    "join cell c on c.prompt = json_extract(p.value, '$[0]') join run r on r.id = c.run_id "
+    "where instr(c.version, json_extract(p.value, '$[1]')) = 1 or c.side = 'head' and exists "
+    "(select 1 from json_each(r.labels) l where l.key = c.prompt "
+    "and l.value = json_extract(p.value, '$[1]'))"
+)
 _OLD_QUESTIONS = "question_score where reason <> '' and judged_at < :cutoff"
 _REASONS = (
     "part where reason <> '' and cell_id",
@@ -108,7 +117,7 @@ _OLD_EVENTS = (
 )
 
 
-def _spared(connection: sqlite3.Connection, quarantined: Iterable[tuple[str, str]]) -> str:
+def _spared(connection: sqlite3.Connection, retention: Retention) -> str:
     """Return SQL for the ids of cells that are kept whole."""
     newest = (
         "r.rowid = (select n.rowid from run n where n.experiment = r.experiment and n.complete = 1 "
@@ -119,12 +128,14 @@ def _spared(connection: sqlite3.Connection, quarantined: Iterable[tuple[str, str
     # A filtered or simulated run never serves as a base for others, so it must not push one out.
     runs += f" or {newest.format(' and n.partial = 0 and n.simulated = 0')}"
     parts = [f"select c.id from cell c join run r on r.id = c.run_id where {runs}"]
-    if quarantined:
+    if retention.quarantined:
         parts.append(
             "select c.id from cell c join run r on r.id = c.run_id "
             "join json_each(:quarantined) q on json_extract(q.value, '$[0]') = r.experiment "
             "and json_extract(q.value, '$[1]') = c.case_id"
         )
+    if retention.production:
+        parts.append(_IN_PRODUCTION)
     waiting = ", ".join(f"'{status}'" for status in sorted(OPEN))
     parts.append(
         "select c.id from suggestion s join json_each(s.runs) j join cell c on c.run_id = j.value "
@@ -153,8 +164,15 @@ def _old_cells(spared: str) -> str:
 
 
 def _values(retention: Retention) -> dict[str, str]:
-    pairs = [list(pair) for pair in retention.quarantined]
-    return {"cutoff": retention.cutoff, "quarantined": canonical_json(pairs)}
+    return {
+        "cutoff": retention.cutoff,
+        "quarantined": _json(retention.quarantined),
+        "production": _json(retention.production),
+    }
+
+
+def _json(pairs: Iterable[tuple[str, str]]) -> str:
+    return canonical_json([list(pair) for pair in pairs])
 
 
 def _count(connection: sqlite3.Connection, rest: str, values: dict[str, str]) -> int:

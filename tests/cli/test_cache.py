@@ -134,6 +134,21 @@ def test_gc_tells_what_it_freed(edison: Edison, ran: Folder) -> None:
     assert edison(ran, "db", "check").code == 0
 
 
+def test_gc_spares_what_is_in_production(edison: Edison, ran: Folder) -> None:
+    grow_old(ran)
+    text = ran.read("prompts/hello.md").replace("id: hello", "id: support-reply")
+    ran.write(
+        "prompts/support-reply.md", text.replace("\n---\n", "\nproduction: da045f29\n---\n", 1)
+    )
+    assert edison(ran, "gc").out.splitlines()[0] == "freed 0 texts (0 bytes)"
+    assert texts(ran) == 4
+    ran.write("prompts/support-reply.md", "---\nid: other\n---\nHello there\n")
+    refused = edison(ran, "gc")
+    assert refused.code == 2
+    assert "prompts/support-reply.md" in refused.err
+    assert texts(ran) == 4, "who cannot tell what is in production takes nothing away"
+
+
 def test_gc_is_a_document(edison: Edison, ran: Folder) -> None:
     grow_old(ran)
     document = json.loads(edison(ran, "gc", "--vacuum", "--json").out)

@@ -116,6 +116,22 @@ def test_an_old_answer_that_a_young_run_uses_is_spared(db: sqlite3.Connection) -
     assert readable(db) == {"r2", "young"}  # r2's answers are the newest, which `young` reused
 
 
+@pytest.mark.parametrize("version", ["da045f29", "v2", "da04"])
+def test_a_version_in_production_is_spared(db: sqlite3.Connection, version: str) -> None:
+    db.execute("update run set labels = '{\"support-reply\": \"v2\"}' where id = 'r1'")
+    db.execute("update cell set version = '5e1f0000' where run_id = 'r2'")
+    kept = replace(RETENTION, production=(("support-reply", version), ("other", "5e1f0000")))
+    assert collectable(db, kept).texts == 0
+    collect(db, kept)
+    assert readable(db) == {"r1", "r2"}
+
+
+def test_another_version_than_the_one_in_production_goes(db: sqlite3.Connection) -> None:
+    kept = replace(RETENTION, production=(("support-reply", "v3"), ("other", "da045f29")))
+    collect(db, kept)
+    assert readable(db) == {"r2"}
+
+
 def test_a_case_in_quarantine_is_spared_in_its_own_experiment(db: sqlite3.Connection) -> None:
     kept = replace(RETENTION, quarantined=(("support-reply", "refund"), ("other", "late-parcel")))
     collect(db, kept)
