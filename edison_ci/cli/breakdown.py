@@ -93,7 +93,7 @@ def _outstanding(
             f"the other cases ({counted(facet.cases, 'case')})",
         )
     if out:
-        terminal.note(f"{_allowed(out, out[0].family)}: edison status {run_id} --facets")
+        terminal.note(f"  {_allowed(out, out[0].family)}: edison status {run_id} --facets")
 
 
 def _allowed(out: Sequence[Facet], family: int) -> str:

@@ -43,7 +43,8 @@ def test_the_screen_names_what_is_weak_and_what_is_missing(edison: Edison, proje
     assert "5 error (12.5%)" in done.out
     assert "without 5 scores, for errors: the whole is between" in done.out
     assert "weak  tag hard: 0.0, 100.0 points below the other cases (12 cases)" in done.out
-    assert "--facets" in done.err
+    (note,) = [line for line in done.err.splitlines() if line.endswith("--facets")]
+    assert note.startswith("  ") and "comparison" in note, "it stands under the run it is about"
     assert "XS" not in done.out, "what does not stand out is shown on request"
 
 
