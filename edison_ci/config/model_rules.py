@@ -30,6 +30,8 @@ _TAKES: dict[str, frozenset[str]] = {
     "local": _ALL - {"extra"},
 }
 _HOTTEST = {"anthropic": 1.0, "bedrock": 1.0}
+_HOT = 2.0
+"""What every other provider takes at most."""
 _NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
 _TAKES_ADDRESS = frozenset(
     {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
@@ -53,8 +55,8 @@ def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[
     for key, value in written.items():
         if key not in takes(provider):
             yield key, f"{provider} takes no {key}"
-        elif key == "temperature" and value > _HOTTEST.get(provider, 2):
-            yield key, f"temperature is {value:g}; {provider} takes at most {_HOTTEST[provider]:g}"
+        elif key == "temperature" and value > (most := _HOTTEST.get(provider, _HOT)):
+            yield key, f"temperature is {value:g}; {provider} takes at most {most:g}"
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from edison_ci.config.models import (
     RegistryReader,
     configure,
     grid,
+    params_refused,
     retirement,
 )
 from edison_ci.config.prompt import Prompt, read_prompt
@@ -436,6 +437,13 @@ def test_some_providers_are_not_heated_above_one(provider: str) -> None:
     (found,) = bad(f"m: {{{WHOLE[provider]}, params: {{temperature: 1.1}}}}\n")
     assert f"temperature is 1.1; {provider} takes at most 1" in found
     good(f"m: {{{OPENAI}, params: {{temperature: 2}}}}\n")
+
+
+@pytest.mark.parametrize("provider", sorted(WHOLE))
+def test_every_provider_says_how_hot_it_takes(provider: str) -> None:
+    most = 1 if provider in ("anthropic", "bedrock") else 2
+    told = f"temperature is 2.5; {provider} takes at most {most}"
+    assert [*params_refused({"temperature": 2.5}, provider)] == [("temperature", told)]
 
 
 def sent(entry: str, prompt: str = "{}", **experiment: Any) -> dict[str, Any]:
