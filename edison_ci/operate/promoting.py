@@ -36,8 +36,12 @@ def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
     text = with_mark(data.decode("utf-8"), version)
     _refuse_other_changes(prompt, text, version)
     site.results.parent.mkdir(parents=True, exist_ok=True)
-    write_audit(site.results, site.entry(actor, "promote", prompt.id, before=before, after=version))
-    replace_file(site.root / prompt.path, text.encode("utf-8"))
+    row = site.entry(actor, "promote", prompt.id, before=before, after=version)
+    replace_file(
+        site.root / prompt.path,
+        text.encode("utf-8"),
+        just_before=lambda: write_audit(site.results, row),
+    )
     return True
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import os
-import uuid
 from typing import TYPE_CHECKING
 
 from edison_ci.config.project_files import QUARANTINE
 from edison_ci.config.quarantine import QuarantinedCase
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.replacing import replace_file
 from edison_ci.documents.yaml_edit import with_entry, without_entry
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import UsageError
@@ -134,20 +132,9 @@ def _value(text: str) -> dict[str, Json] | None:
 
 def _replace(site: Site, text: str, row: AuditEntry) -> None:
     """Write the file whole or not at all, with its audit row."""
-    path = site.root / QUARANTINE
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
-    try:
-        with aside.open("x", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        site.results.parent.mkdir(parents=True, exist_ok=True)
-        write_audit(site.results, row)
-        aside.replace(path)
-    except OSError as error:
-        raise UsageError(
-            f"{QUARANTINE} cannot be written: {error.strerror}", hint="look at its permissions"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+    site.results.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(
+        site.root / QUARANTINE,
+        text.encode("utf-8"),
+        just_before=lambda: write_audit(site.results, row),
+    )

@@ -1,0 +1,47 @@
+"""A file is replaced whole or not at all, and what is written down goes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.documents.replacing import replace_file
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_file_that_is_there_keeps_its_mode_and_a_new_one_is_made(tmp_path: Path) -> None:
+    known, new = tmp_path / "known.yaml", tmp_path / "new.yaml"
+    known.write_text("old")
+    known.chmod(0o640)
+    for path in (known, new):
+        replace_file(path, b"new")
+        assert path.read_text() == "new"
+    assert known.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [known, new], "nothing is left beside them"
+
+
+def test_the_note_comes_before_the_change_and_its_failure_prevents_it(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("old")
+    seen: list[str] = []
+    replace_file(path, b"new", just_before=lambda: seen.append(path.read_text()))
+    assert (seen, path.read_text()) == (["old"], "new")
+
+    def refuse() -> None:
+        raise UsageError("the audit is full")
+
+    with pytest.raises(UsageError, match="the audit is full"):
+        replace_file(path, b"newer", just_before=refuse)
+    assert path.read_text() == "new"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_what_cannot_be_written_is_told_and_not_noted(tmp_path: Path) -> None:
+    seen: list[int] = []
+    with pytest.raises(UsageError, match=r"file\.yaml cannot be written"):
+        replace_file(tmp_path / "absent" / "file.yaml", b"x", just_before=lambda: seen.append(1))
+    assert seen == []
