@@ -157,14 +157,17 @@ def calls_of(connection: sqlite3.Connection, run: Run) -> dict[str, int]:
 
 
 def reused_answers(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how many answers a run rests on beyond those that it bought itself."""
-    (used,) = connection.execute(
-        "select (select count(*) from cell where run_id = ?1 and take is not null) + "
-        "(select count(*) from judgment j join cell c on c.id = j.cell_id where c.run_id = ?1)",
+    """Return how many answers a run rests on that it did not buy itself.
+
+    Each counts once: an answer that base and head share was bought, and serves twice.
+    """
+    (count,) = connection.execute(
+        "select count(*) from ("
+        "select address, take from cell where run_id = ?1 and take is not null union "
+        "select j.address, j.take from judgment j join cell c on c.id = j.cell_id "
+        "where c.run_id = ?1 except select a.address, a.take from attempt t "
+        "join answer a on a.address = t.address and a.attempt = t.id "
+        "where t.run_id = ?1 and t.state = 'settled' and t.phase <> 'replay')",
         (run_id,),
     ).fetchone()
-    (bought,) = connection.execute(
-        "select count(*) from attempt where run_id = ? and state = 'settled' and phase <> 'replay'",
-        (run_id,),
-    ).fetchone()
-    return max(int(used) - int(bought), 0)
+    return int(count)

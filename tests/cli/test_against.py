@@ -88,6 +88,10 @@ def test_an_unchanged_prompt_shares_its_answers_with_the_base(edison: Edison, sh
     (run,) = found["runs"]
     assert (code, run["verdict"]) == (0, "pass")
     assert run["calls"]["made"] == 2 * 94, "each answer and each judgment is bought once"
+    assert run["calls"]["reused"] == 0, "what was bought for both sides was in store for neither"
+    assert "188 calls made, 0 reused" in edison(shop, "status", "latest").out
+    _, again = told(edison, shop)
+    assert (again["runs"][0]["calls"]["made"], again["runs"][0]["calls"]["reused"]) == (0, 2 * 94)
     assert run["against"]["difference"]["estimate"] == 0
     _, fresh = told(edison, shop, "--no-cache")
     assert fresh["runs"][0]["calls"]["made"] == 2 * 94
