@@ -51,8 +51,9 @@ class _Trend(NamedTuple):
 def trends(state: State, experiment: str | None, days: str) -> None:
     """Show score, cost and latency from run to run.
 
-    Whole, complete runs only; without EXPERIMENT there is a part for each. A * stands where what is
-    measured or how it is graded changed, so that scores before and after it do not compare. From
+    Whole, complete runs only; without EXPERIMENT there is a part for each. A + stands where prompts
+    changed and nothing else, which is what the line is there to show. A * stands where more of what
+    is measured or how it is graded changed, so that scores before and after it do not compare. From
     the sixth run after a change on, the newest is held against the first five, and only what noise
     does not explain is called a drop.
 
@@ -114,9 +115,10 @@ def _row(point: Point) -> tuple[str, ...]:
     marks = ["simulated"] if point.run.simulated else []
     if point.changed:
         more = f" and {len(point.changed) - 2} more" if len(point.changed) > 2 else ""
-        marks.append(f"changed: {', '.join(point.changed[:2])}{more}")
+        word = "new version" if point.comparable else "changed"
+        marks.append(f"{word}: {', '.join(point.changed[:2])}{more}")
     return (
-        "*" if point.changed else "",
+        ("+" if point.comparable else "*") if point.changed else "",
         point.run.created_at[:16].replace("T", " "),
         points(point.composite),
         rate(point.pass_rate),
@@ -171,6 +173,7 @@ def _document(trend: _Trend) -> dict[str, Any]:
                 "answer_cost_microusd": point.answer_cost_microusd,
                 "latency_ms": {"p50": point.p50_ms, "p95": point.p95_ms},
                 "changed": list(point.changed),
+                "comparable": point.comparable,
             }
             for point in trend.points
         ],

@@ -1,14 +1,16 @@
 """How did an experiment do from run to run, and is it falling?
 
 Only whole, complete runs count: a part of the cases says nothing about the rest. When what is
-measured or how it is graded changes, a new series starts; a change of prices or gates is none.
+measured or how it is graded changes, a new series starts, in which drift is looked for; a change of
+prices or gates is none. Scores before and after a new version of a prompt compare all the same.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from edison_ci.decide.complete import complete_runs
 from edison_ci.frozen import dataclass
@@ -46,6 +48,8 @@ class Point:
     p95_ms: int | None
     changed: tuple[str, ...]
     """What is other than in the run before; empty if nothing that matters."""
+    comparable: bool = True
+    """Whether its score compares with the run before: if anything changed, then prompts only."""
 
     @property
     def day(self) -> float:
@@ -75,6 +79,8 @@ def points_of(
     for run in reversed(runs):
         changed = () if before is None else _changes(before, run)
         if (point := _point(connection, run, changed)) is not None:
+            if before is not None and changed:
+                point = replace(point, comparable=_is_comparable(connection, before, point))
             found.append(point)
             before = run
     return found
@@ -124,6 +130,26 @@ def _changes(before: Run, now: Run) -> tuple[str, ...]:
     return ("the cases",) if _snapshot(before) == _snapshot(now) else ()
 
 
+def _is_comparable(connection: sqlite3.Connection, before: Run, now: Point) -> bool:
+    """Tell whether only prompts changed, on the same cases: what a trend is drawn to show."""
+    if not set(now.changed) <= _prompts(before) & _prompts(now.run):
+        return False
+    return _asked(connection, before.id) == _asked(connection, now.run.id)
+
+
+def _prompts(run: Run) -> set[str]:
+    """Return the places of the prompts that a run measured."""
+    parts = [part for part in _snapshot(run).values() if _is_experiment(part)]
+    return {path for part in parts for path in part.get("prompts", ())}
+
+
+def _asked(connection: sqlite3.Connection, run_id: str) -> set[tuple[str, str | None]]:
+    rows = connection.execute(
+        "select distinct case_id, case_hash from cell where run_id = ? and side = 'head'", (run_id,)
+    )
+    return set(rows.fetchall())
+
+
 def _snapshot(run: Run) -> dict[str, Any]:
     try:
         kept = json.loads(run.snapshot)
@@ -139,11 +165,15 @@ def _basis(run: Run) -> dict[str, Any]:
     for place, part in _snapshot(run).items():
         if place.startswith(("the price of ", "base: ")):
             continue
-        if isinstance(part, dict) and {"objective", "checks", "gates"} <= part.keys():
+        if _is_experiment(part):
             found[place] = {key: value for key, value in part.items() if key not in _NO_CHANGE}
         else:
             found[place] = part
     return found
+
+
+def _is_experiment(part: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(part, dict) and {"objective", "checks", "gates"} <= part.keys()
 
 
 # --- drift ----------------------------------------------------------------------------------------

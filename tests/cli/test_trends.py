@@ -108,7 +108,37 @@ def test_a_change_starts_a_new_series(edison: Edison, mini: Folder) -> None:
     trend = told(edison, mini)
     assert [run["changed"] for run in trend["runs"]] == [[], ["p.md"], [], ["the cases"]]
     assert trend["drift"]["runs_since_change"] == 1
-    assert "changed: p.md" in edison(mini, "trends").out
+    assert [run["comparable"] for run in trend["runs"]] == [True, True, True, False]
+    shown = edison(mini, "trends").out.splitlines()
+    assert [line[:1] for line in shown[2:6]] == [" ", "+", " ", "*"]
+    assert shown[3].endswith("new version: p.md")
+    assert shown[5].endswith("changed: the cases")
+
+
+def test_a_new_prompt_on_other_cases_or_beside_other_changes_does_not_compare(
+    edison: Edison, mini: Folder
+) -> None:
+    experiment = {"objective": "o", "checks": [], "gates": [], "prompts": ["p.md"]}
+    stricter = {**experiment, "checks": ["x"]}
+    plant(
+        mini,
+        *(
+            Planted(
+                f"r{n}",
+                days_ago(3 - n),
+                {"small": scores(0.7)},
+                snapshot=json.dumps({"e.yaml": file, "p.md": [str(n)]}),
+                plan_hash=str(n),
+                content=content,
+            )
+            for n, (file, content) in enumerate(
+                [(experiment, "one"), (experiment, "two"), (stricter, "two")]
+            )
+        ),
+    )
+    runs = told(edison, mini)["runs"]
+    assert [run["changed"] for run in runs] == [[], ["p.md"], ["e.yaml", "p.md"]]
+    assert [run["comparable"] for run in runs] == [True, False, False]
 
 
 def test_days_limit_what_is_shown(edison: Edison, mini: Folder) -> None:
