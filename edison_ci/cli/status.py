@@ -25,7 +25,7 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import is_alive
-from edison_ci.store.runs import Run, find_run, move_run, recent_runs
+from edison_ci.store.runs import TRIAL, Run, find_run, move_run, recent_runs
 from edison_ci.store.wishes import want
 from edison_ci.store.writer import Writer
 
@@ -47,7 +47,8 @@ def status(state: State, wanted: str | None, facets: bool) -> None:
     """Show the last runs, or one in full.
 
     Without RUN the last 20 are listed. RUN is an id, `latest` or the name of an experiment. A run
-    whose process died is shown as PAUSED: it can be resumed.
+    whose process died is shown as PAUSED: it can be resumed. A trial is a run that `edison refine`
+    made of a suggestion.
 
     Examples:
       edison status
@@ -100,12 +101,19 @@ def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
         for s in summaries
     ]
     terminal.table(rows, right=(6, 7))
+    trials = [s.run for s in summaries if s.run.trigger == TRIAL and s.run.status == "PAUSED"]
+    for name in dict.fromkeys(run.experiment for run in trials):
+        terminal.note(
+            f"a trial of {name} was cut off: it tried a suggestion, and nobody resumes it. "
+            f"edison refine {name} tries anew, and pays for no answer twice"
+        )
 
 
 def _marks(run: Run) -> str:
     """Return what keeps a run from being evidence."""
     part = "part" if run.shard is None else f"shard {run.shard}"
-    marks = [word for word, on in (("simulated", run.simulated), (part, run.partial)) if on]
+    told = (("simulated", run.simulated), (part, run.partial), ("trial", run.trigger == TRIAL))
+    marks = [word for word, on in told if on]
     if material_of(run) == "base":
         marks.append(f"material of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""

@@ -14,10 +14,11 @@ from edison_ci.config.load import load_project
 from edison_ci.refine.weaknesses import split_of
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.planted import Planted, plant
 from tests.refine.workbench import WELCOME, project, reply
 
 if TYPE_CHECKING:
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 KEYS = {
     "id", "experiment", "prompt", "status", "diff", "note", "targets", "guardrails", "evidence",
@@ -184,6 +185,23 @@ def test_ctrl_c_while_the_refiner_is_asked_says_that_it_goes_on(folder: Folder) 
         said = process.stderr.read()
     assert process.returncode == 130, said
     assert "the same command goes on" in said
+
+
+def test_a_trial_that_was_cut_off_is_told_from_a_run_that_waits(
+    edison: Edison, mini: Folder
+) -> None:
+    when = "2026-11-01T00:00:0{}.000Z"
+    cut = Planted("r1", when.format(1), {"small": [0.5]}, complete=False)
+    waiting = Planted("r2", when.format(2), {"small": [0.5]}, complete=False)
+    path = plant(mini, cut, waiting)
+    assert "trial" not in edison(mini, "status").all
+    with sqlite3.connect(path) as connection:
+        connection.execute("update run set trigger = 'refine' where id = 'r1'")
+    done = edison(mini, "status")
+    lines = {line.split()[0]: line for line in done.out.splitlines()}
+    assert "hello (trial)" in lines["r1"] and "(trial)" not in lines["r2"]
+    assert done.err.count("a trial of hello was cut off") == 1
+    assert "edison refine hello tries anew" in done.err
 
 
 def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:
