@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncIterator
 
-EVERY_S = 0.5
+EVERY_S = 0.25
 _QUIET_S = 15.0
 _LONGEST_S = 300.0
 
