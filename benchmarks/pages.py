@@ -4,9 +4,10 @@
 
 Pages are asked for over HTTP, one after the other, on both lines of Datasette. Cold is the first
 visit to a page of a server that was just started, with the results out of the memory of the
-operating system; warm is every further visit. CPU is what the server itself used for a warm one,
-which a busy machine changes least. Row 17 follows a real run in its page's stream of events, while
-other pages are asked for: from the moment that an event was written to the moment it is received.
+operating system; warm is every further visit, once nothing is worked out aside any more. CPU is
+what the server itself used for a warm one, which a busy machine changes least. Row 17 follows a
+real run in its page's stream of events, while other pages are asked for: from the moment that an
+event was written to the moment it is received.
 `--database` names a folder that is filled the first time and used again afterwards.
 """
 
@@ -33,7 +34,7 @@ from urllib.parse import urlencode
 from benchmarks.large_results import LIVE, RARE, generate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parent.parent
 LINES = ("0.65", "1.0")
@@ -160,6 +161,14 @@ class Server(NamedTuple):
             answer.read()
         return 1000 * (time.perf_counter() - start)
 
+    def settle(self, paths: Iterable[str]) -> None:
+        """Wait until nothing is worked out aside any more, which the pages that show it say."""
+        for path in paths:
+            waiting = True
+            while waiting:
+                with urllib.request.urlopen(self.address + path, timeout=120) as answer:
+                    waiting = b"data-again" in answer.read()
+
     def cpu(self) -> float:
         """Return the seconds that it has worked so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -217,6 +226,7 @@ def timings(root: Path, line: str) -> tuple[list[Timing], float, float]:
             for name, path in wanted.items():
                 cold[name].append(server.visit(path))
             if number == COLD - 1:
+                server.settle(wanted.values())
                 found = [
                     _warm(server, name, path, max(cold[name])) for name, path in wanted.items()
                 ]
