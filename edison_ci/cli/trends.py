@@ -20,7 +20,7 @@ from edison_ci.cli.reading import (
 )
 from edison_ci.cli.summary import points, rate
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.decide.series import Drift, Point, drift_of, points_of
+from edison_ci.decide.series import Drift, Point, drift_of, points_of, told_apart
 from edison_ci.execute.summary import interval_json
 from edison_ci.stats.drift import Alarm
 
@@ -68,7 +68,7 @@ def trends(state: State, experiment: str | None, days: str) -> None:
     found = []
     with results_of(project) as connection:
         for name in experiments_meant(connection, project, experiment):
-            series = points_of(connection, name)
+            series = told_apart(connection, points_of(connection, name))
             drift = drift_of(connection, series, threshold=_threshold(project, name))
             recent = [point for point in series if point.run.created_at >= first]
             found.append(_Trend(name, recent, drift))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from edison_ci.decide.complete import complete_runs
@@ -79,10 +80,17 @@ def points_of(
     for run in reversed(runs):
         changed = () if before is None else _changes(before, run)
         if (point := _point(connection, run, changed)) is not None:
-            if before is not None and changed:
-                point = replace(point, comparable=_is_comparable(connection, before, point))
             found.append(point)
             before = run
+    return found
+
+
+def told_apart(connection: sqlite3.Connection, points: Sequence[Point]) -> list[Point]:
+    """Return points that say whether what changed leaves them comparable; it reads their cells."""
+    found = list(points[:1])
+    for before, now in pairwise(points):
+        same = not now.changed or _is_comparable(connection, before.run, now)
+        found.append(replace(now, comparable=same))
     return found
 
 
