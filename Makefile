@@ -149,6 +149,7 @@ faults: venv ## break runs in every way, the long form: 800 kills, 50,000 cells 
 bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks
 	$(BIN)/python -m benchmarks.files --write docs/benchmarks/files.md
 	$(BIN)/python -m benchmarks.running --write docs/benchmarks/running.md
+	$(BIN)/python -m benchmarks.pages --write docs/benchmarks/pages.md
 	$(BIN)/python -m benchmarks.sim
 
 .PHONY: lock
