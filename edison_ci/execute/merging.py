@@ -198,7 +198,7 @@ class Joint(Session):
         return plan
 
     def join(self, pieces: Pieces, plan: Plan) -> Ended:
-        """Put the shards together in the file of this session, and conclude the run."""
+        """Put the shards together in the results file, and conclude the run."""
         with ExitStack() as stack:
             owner = Owner(self._folder / "locks")
             stack.callback(owner.close)

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.config.cases import is_holdout
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.orders import Tools
@@ -26,6 +27,7 @@ from edison_ci.refine.optimizing import Orders as SearchOrders
 from edison_ci.refine.refining import Orders, Refined, refine
 from edison_ci.refine.searching import Generation, Reach
 from edison_ci.refine.trying import Bench, Wallet
+from edison_ci.refine.weaknesses import split_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Request
     from edison_ci.store.ledger import Cap
     from tests.conftest import Folder
+    from tests.loopback.server import LoopbackServer
 
 PATH = "prompts/hello.md"
 PROMPT = (
@@ -204,3 +207,47 @@ class Museum:
     def questions(self) -> list[str]:
         """What the refiner was asked, as text."""
         return ["\n".join(m.content for m in request.messages) for request in self.refiner.asked]
+
+
+SAID = ("expected{}x", "tag{}x", "meta{}x", "cluster{}x", "name{}x", "other{}x")
+"""Words that every case carries, each with the case's own id."""
+
+
+def mark_cases(folder: Folder) -> None:
+    """Give each case words that no other has, wherever a case can have some."""
+    rows = [json.loads(line) for line in folder.read("datasets/names.jsonl").splitlines()]
+    for row in rows:
+        name = row["id"]
+        row |= {"expected": f"expected{name}x", "tags": [f"tag{name}x"]}
+        row |= {"metadata": {"source": f"meta{name}x"}, "cluster": f"cluster{name}x"}
+        row["input"] |= {"name": f"name{name}x", "other": {"deep": f"other{name}x"}}
+    folder.write("datasets/names.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def refined_over_http(folder: Folder, server: LoopbackServer) -> None:
+    """Let a server play the refiner, so that a test sees what it is sent."""
+    folder.write(
+        "models.yaml",
+        "small: {provider: sim, model: small}\n"
+        f"refiner: {{provider: openai_compatible, model: r, base_url: '{server.openai_url}', "
+        "price: free}\n",
+    )
+
+
+def cases_shown(folder: Folder, bodies: list[str]) -> set[str]:
+    """Return the training cases that were sent; fails if anything of a held-out one was."""
+    loaded = load_project(folder.path)
+    experiment = loaded.experiments["hello"]
+    split = split_of(experiment)
+    shown: set[str] = set()
+    held = 0
+    for case in loaded.cases(experiment):
+        words = [word.format(case.id) for word in SAID] + [f'\\"{case.id}\\"']
+        found = [word for word in words if any(word in body for body in bodies)]
+        if is_holdout(case, split):
+            held += 1
+            assert found == []
+        elif found:
+            shown.add(case.id)
+    assert held >= 16
+    return shown

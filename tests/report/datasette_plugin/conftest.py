@@ -18,6 +18,7 @@ import pytest
 
 from tests import showcase
 from tests.conftest import ROOT
+from tests.report.datasette_plugin.desk import Desk, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,3 +169,20 @@ def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
 def server(request: pytest.FixtureRequest, project: Path) -> Iterator[Server]:
     """A server of each line."""
     yield from started(project, request.param)
+
+
+@pytest.fixture(scope="module", params=LINES)
+def one_desk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Desk]:
+    """A server of each line on a project of its own, in which people grade and decide."""
+    folder = build(tmp_path_factory.mktemp("desk"))
+    for server in started(folder.path, request.param, "--offline"):
+        yield Desk(folder, server)
+
+
+@pytest.fixture
+def desk(one_desk: Desk) -> Desk:
+    """That server, as if nothing had happened yet."""
+    one_desk.begin()
+    return one_desk

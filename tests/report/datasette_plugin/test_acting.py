@@ -14,32 +14,13 @@ from edison_ci.store.database import open_database
 from edison_ci.store.owners import Owner
 from edison_ci.store.runs import NewRun, move_run, start_run
 from edison_ci.store.suggestions import Status
-from tests.report.datasette_plugin.conftest import LINES, started
-from tests.report.datasette_plugin.desk import ADA, LABELS, PROBE, Desk, build, place
+from tests.report.datasette_plugin.conftest import LINES
+from tests.report.datasette_plugin.desk import ADA, LABELS, PROBE, Desk, place
 from tests.report.datasette_plugin.test_pages import Read
 from tests.suggested import PATH, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from edison_ci.store.suggestions import Suggestion
-
-
-@pytest.fixture(scope="module", params=LINES)
-def one_desk(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Desk]:
-    """A server of each line on a project of its own."""
-    folder = build(tmp_path_factory.mktemp("desk"))
-    for server in started(folder.path, request.param, "--offline"):
-        yield Desk(folder, server)
-
-
-@pytest.fixture
-def desk(one_desk: Desk) -> Desk:
-    """The server, as if nothing had happened yet."""
-    one_desk.begin()
-    return one_desk
 
 
 # --- grades ---------------------------------------------------------------------------------------

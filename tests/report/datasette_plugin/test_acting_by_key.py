@@ -8,30 +8,12 @@ import pytest
 from playwright.async_api import async_playwright
 
 from edison_ci.store.suggestions import Status
-from tests.report.datasette_plugin.conftest import LINES, started
-from tests.report.datasette_plugin.desk import PROBE, Desk, build
+from tests.report.datasette_plugin.desk import PROBE, Desk
 from tests.report.datasette_plugin.test_browser import AXE, THEMES, WIDTHS, Watched, chromium
 from tests.suggested import PATH, stored
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-
-@pytest.fixture(scope="module", params=LINES)
-def one_desk(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Desk]:
-    """A server of each line on a project of its own."""
-    folder = build(tmp_path_factory.mktemp("keys"))
-    for server in started(folder.path, request.param, "--offline"):
-        yield Desk(folder, server)
-
-
-@pytest.fixture
-def desk(one_desk: Desk) -> Desk:
-    """The server, as if nothing had happened yet."""
-    one_desk.begin()
-    return one_desk
+    from collections.abc import AsyncIterator
 
 
 @pytest.fixture
