@@ -1,20 +1,85 @@
-"""How is a template rendered that is nothing but text and variables?
+"""What is a template made of, and how is one rendered that is nothing but text and variables?
 
-Most are. Such a one needs no template engine at run time: its pieces are joined.
+Most are. Such a one needs no template engine, neither to be read nor to be rendered.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from jinja2 import nodes
-
-from edison_ci.template_runtime import MAX_OUTPUT, MissingValueError, as_text, over
+from edison_ci.documents.decoding import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from edison_ci.records import Json
+    from edison_ci.documents.marks import Fault, Json
+
+MAX_OUTPUT = 1_000_000
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+
+_VARIABLE = re.compile(r"\{\{ *([A-Za-z][A-Za-z0-9_]*) *\}\}")
+_MARKS = re.compile(r"\{[{%#]|\{\Z|\r")
+"""What says, in a text beside variables, that there is more to a template."""
+_WORDS = frozenset(
+    [
+        "and",
+        "else",
+        "false",
+        "if",
+        "in",
+        "is",
+        "loop",
+        "none",
+        "not",
+        "or",
+        "self",
+        "true",
+        "False",
+        "None",
+        "True",
+    ]
+)
+"""Names that mean something in the language."""
+_MOST = 1_000
+"""Variables; whether more are too many is for the language to say."""
+
+
+class MissingValueError(Exception):
+    """A case lacks a variable, or something inside one, that a template needs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is missing")
+        self.name = name
+
+
+class RenderError(Exception):
+    """A template and a case do not fit, or the template worked too long or wrote too much."""
+
+
+class TemplateFaults(Exception):
+    """Everything a template says that it may not."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__(faults[0].message)
+        self.faults = faults
+
+
+class Use(NamedTuple):
+    """Where a variable is first used (counted from 0), and whether a case may lack it."""
+
+    line: int
+    column: int
+    optional: bool
+
+
+class Renders(Protocol):
+    """Something that makes texts of the values of a case."""
+
+    def texts(self, values: Mapping[str, Json]) -> Iterator[str]:
+        """Yield the text piece by piece; raises MissingValueError or RenderError."""
+        ...
 
 
 class Pieces(NamedTuple):
@@ -33,23 +98,39 @@ class Pieces(NamedTuple):
                 raise MissingValueError(part)
 
 
-def pieces_of(tree: nodes.Template) -> Pieces | None:
-    """Return the pieces of a template, or None if there is more to it."""
-    parts = [""]
-    for output in tree.body:
-        if not isinstance(output, nodes.Output):
-            return None
-        for node in output.nodes:
-            if isinstance(node, nodes.TemplateData):
-                if len(parts) % 2 == 0:
-                    parts.append(node.data)
-                else:
-                    parts[-1] += node.data
-            elif isinstance(node, nodes.Name):
-                parts += [node.name] if len(parts) % 2 else ["", node.name]
-            else:
-                return None
-    return Pieces(parts)
+class Understood(NamedTuple):
+    """What a template uses, and how it is rendered."""
+
+    uses: Mapping[str, Use]
+    renders: Renders
+    single: str | None = None
+    """Name of the variable when the template is exactly one variable."""
+    plain: bool = True
+    """Whether having its variables is all a case needs to be rendered."""
+
+
+def as_text(value: Json) -> str:
+    """Return how a value appears in a prompt: strings verbatim, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def over(limit: int) -> RenderError:
+    """Return the error of a text that grew too long."""
+    return RenderError(f"the rendered text is longer than {limit:,} characters")
+
+
+def only_variables(source: str) -> Understood | None:
+    """Return what a template is that has texts and variables only, or None if there is more."""
+    parts = _VARIABLE.split(source)
+    names = parts[1::2]
+    if len(names) > _MOST or not _WORDS.isdisjoint(names) or any(map(_MARKS.search, parts[::2])):
+        return None
+    uses: dict[str, Use] = {}
+    for found in _VARIABLE.finditer(source):
+        if found.group(1) not in uses:
+            uses[found.group(1)] = Use(*place(source, found.start(1)), optional=False)
+    alone = len(names) == 1 and not parts[0] and not parts[2]
+    return Understood(uses, Pieces(parts), names[0] if alone else None)
 
 
 def joined(texts: Iterable[str]) -> str:

@@ -20,6 +20,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
+from edison_ci.template_pieces import (
+    MAX_OUTPUT,
+    MissingValueError,
+    RenderError,
+    as_text,
+    over,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -28,7 +36,6 @@ if TYPE_CHECKING:
     from edison_ci.documents.marks import Json
 
 MAX_ITERATIONS = 10_000
-MAX_OUTPUT = 1_000_000
 MAX_WORK = 20_000_000
 """Characters that filters and comparisons may read, and steps that loops may take."""
 MAX_STRIPPED = 100
@@ -37,28 +44,6 @@ LOOP_ATTRIBUTES = ("first", "index", "index0", "last", "length", "revindex", "re
 
 _LEEWAY = 5
 _MAX_INDENT = 8
-
-
-class MissingValueError(Exception):
-    """A case lacks a variable, or something inside one, that a template needs."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is missing")
-        self.name = name
-
-
-class RenderError(Exception):
-    """A template and a case do not fit, or the template worked too long or wrote too much."""
-
-
-def as_text(value: Json) -> str:
-    """Return how a value appears in a prompt: strings verbatim, the rest as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def over(limit: int) -> RenderError:
-    """Return the error of a text that grew too long."""
-    return RenderError(f"the rendered text is longer than {limit:,} characters")
 
 
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "a boolean", list: "a list"}

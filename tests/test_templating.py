@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edison_ci.template_runtime import ENVIRONMENT, FILTERS, MAX_OUTPUT, kind_of
+from edison_ci.template_pieces import MAX_OUTPUT, only_variables
+from edison_ci.template_runtime import ENVIRONMENT, FILTERS, kind_of
+from edison_ci.template_syntax import FILTER_NAMES, understood
 from edison_ci.templating import (
-    FILTER_NAMES,
     MAX_SOURCE,
     MissingValueError,
     RenderError,
@@ -883,3 +884,37 @@ def test_any_source_in_braces_renders_to_itself_without_names(source: str) -> No
     template = compile_template(source, syntax="braces")
     shown = template.render({name: f"{{{name}}}" for name in template.uses})
     assert shown == source
+
+
+# --- templates that need no engine ----------------------------------------------------------------
+
+BITS = (
+    "{{ x }}", "{{x}}", "{{ long_name2 }}", "{{  x  }}", "{{ none }}", "{{ true }}", "{{ loop }}",
+    "{{ self }}", "{{ not }}", "{{ in }}", "{{ x.y }}", "{{ _x }}", "{{- x -}}", "{{\n x }}",
+    "{{ x", "{", "}", "}}", "{{", "{%", "%}", "{#", "#}", "{# x #}", "\n", "\r\n", "\r", " ",
+    "text", "\u2028", "{% if x %}", "{% endif %}", "{{ 2x }}", "{{ é }}", "-",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(BITS), max_size=8).map("".join))
+@settings(max_examples=1_500)
+def test_text_with_variables_means_the_same_without_the_engine(source: str) -> None:
+    alone = only_variables(source)
+    if alone is not None and alone.uses:
+        whole = understood(source)
+        values: dict[str, Json] = {"x": "<x>", "long_name2": [2]}
+        assert list(alone.uses.items()) == list(whole.uses.items())
+        assert "".join(alone.renders.texts(values)) == "".join(whole.renders.texts(values))
+        assert (alone.single, alone.plain) == (whole.single, whole.plain)
+
+
+def test_text_with_variables_is_read_without_the_engine() -> None:
+    text = "{{ name }}, you said: {{ said }} {{ name }}"
+    asked = f"""
+import sys
+from edison_ci.templating import compile_template
+print(compile_template({text!r}).render({{"name": "Ann", "said": [1]}}))
+print("jinja2" in sys.modules, compile_template("{{{{ x|upper }}}}").render({{"x": "a"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "Ann, you said: [1] Ann\nFalse A\n", done.stderr
