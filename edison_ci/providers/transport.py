@@ -11,16 +11,15 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import socket
-import ssl
 import time
 from dataclasses import field
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.frozen import dataclass
 from edison_ci.providers.addresses import is_off_limits
+from edison_ci.providers.certificates import certificates_when_needed, tls_context
 from edison_ci.providers.failures import Scrubber, refusal
 from edison_ci.providers.retry_after import retry_after_s
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
 
 CONNECT_S = 10.0
-FIRST_BYTE_S = 60.0
 MAX_REPLY_BYTES = 20_000_000
 
 
@@ -94,13 +92,14 @@ class Transport:
             self._session = None
 
     def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
+        with certificates_when_needed():
+            import aiohttp
 
         service = self._service
         total = service.timeout_s
         try:
-            # aiohttp has made a context already; another takes 40 ms.
-            context = tls_context(service.ca_file) if service.ca_file is not None else True
+            own = service.ca_file if service.url.startswith("https:") else None
+            context = tls_context(own) if own is not None else True
         except OSError:
             message = "the certificates that SSL_CERT_FILE names cannot be read"
             raise CallError(ErrorKind.BAD_REQUEST, message, charged=False) from None
@@ -113,9 +112,6 @@ class Transport:
                 total=total,
                 # A little less than all, so that it is known that nothing was sent.
                 connect=min(CONNECT_S, 0.9 * total),
-                # An answer comes in one piece when it is finished, so whoever allows a call more
-                # than a minute allows its first byte as much.
-                sock_read=max(FIRST_BYTE_S, total),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=service.proxy,
@@ -225,12 +221,6 @@ def _too_large(reply: aiohttp.ClientResponse) -> CallError:
     reply.close()  # the rest is not wanted, so the connection is of no more use
     message = f"the reply is larger than {MAX_REPLY_BYTES // 1_000_000} MB"
     return CallError(ErrorKind.BAD_RESPONSE, message, status=reply.status)
-
-
-@cache
-def tls_context(ca_file: str) -> ssl.SSLContext:
-    """Return the TLS context that trusts the certificates of a file."""
-    return ssl.create_default_context(cafile=ca_file)
 
 
 def is_loopback(url: str) -> bool:

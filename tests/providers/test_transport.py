@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 import subprocess
@@ -328,6 +329,42 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
             await one.complete(ask())
         await one.aclose()
         assert server.requests == []
+
+
+CALLED_TWICE = """
+import asyncio, sys
+from edison_ci.providers.transport import Service, Transport
+
+async def call():
+    asked = Transport(Service(sys.argv[1], {}))
+    asked._open()
+    import aiohttp
+    trusted = aiohttp.connector._SSL_CONTEXT_VERIFIED.cert_store_stats
+    before = trusted()["x509"]
+    for _ in range(2):
+        await asked.post(b"{}")
+    await asked.aclose()
+    print(before, trusted()["x509"])
+
+asyncio.run(call())
+"""
+
+
+def test_the_certificates_of_the_system_are_loaded_with_the_first_connection(
+    tmp_path: Path,
+) -> None:
+    made, key = certificate(tmp_path / "tls", host="IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made, key)
+    with LoopbackServer(tls=context) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", CALLED_TWICE, f"{server.url}/v1/chat/completions"],
+            env={**os.environ, "SSL_CERT_FILE": str(made)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == "0 1\n", done.stderr
+        assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("text", [None, "no certificate"])
