@@ -2,15 +2,15 @@
 
 `dataclasses` compiles seven methods of its own for each frozen class with slots, which takes a
 millisecond; the two hundred that a command loads would cost a fifth of a second. Here only
-`__init__` is compiled and the others are shared. Everything else, `fields`, `replace` and type
-checkers included, sees an ordinary dataclass.
+`__init__` is compiled, when the first record is made, and the others are shared. Everything else,
+`fields`, `replace` and type checkers included, sees an ordinary dataclass.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,6 @@ def _made(cls: type) -> type:
     compared = _values([f.name for f in fields if f.compare])
     hashed = _values([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
     shared: dict[str, Any] = {
-        "__init__": _initialiser(cls, fields),
         "__repr__": _repr([f.name for f in fields if f.repr]),
         "__eq__": _equality(compared),
         "__setattr__": _refuse_assignment,
@@ -68,9 +67,25 @@ def _made(cls: type) -> type:
     members.update({name: method for name, method in shared.items() if name not in own})
     if not own_hash:
         members["__hash__"] = _hash(hashed)
-    made: type = type(cls)(cls.__name__, cls.__bases__, members)
+    made: Any = type(cls)(cls.__name__, cls.__bases__, members)
     made.__qualname__ = cls.__qualname__
-    return made
+    if "__init__" not in own:
+        made.__init__ = _first(made, fields)
+    return cast("type", made)
+
+
+def _first(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
+    """Return an `__init__` that compiles the real one when the first record is made.
+
+    Most commands make records of few classes.
+    """
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        cls.__init__ = _initialiser(cls, fields)
+        cls.__init__(self, *args, **kwargs)
+
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    return __init__
 
 
 def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:

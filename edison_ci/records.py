@@ -131,4 +131,8 @@ class Completion:
 
 def canonical_json(value: object) -> str:
     """Return the one JSON text of a value: sorted keys, no blanks, characters as they are."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _canonical(value)
+
+
+# Made once: `json.dumps` would make an encoder for each call.
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

@@ -15,7 +15,7 @@ from edison_ci.store.runs import CellRow, finish_cells
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.store.writer import Writer
+    from edison_ci.store.writer import Operation, Writer
 
 _BATCH = 64
 _LONGEST_WAIT_S = 0.02
@@ -53,24 +53,31 @@ class Outbox:
 
     async def close(self) -> None:
         """Wait until everything is on the disk; raises if something could not be written."""
-        self._send()
+        self._send(within_s=0.0)
         if self._batches:
             await asyncio.wait(self._batches)
         if self._failure is not None:
             raise self._failure
 
-    def _send(self) -> None:
+    def _send(self, *, within_s: float = _LONGEST_WAIT_S) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         rows, self._rows = self._rows, []
         # Cells first: a comparison names them.
         if cells := [row for row in rows if isinstance(row, CellRow)]:
-            self._begin(self._writer.begin(finish_cells(cells)), cells)
+            self._begin(finish_cells(cells), cells, within_s)
         if compared := [row for row in rows if isinstance(row, ComparisonRow)]:
-            self._begin(self._writer.begin(store_comparisons(compared)), compared)
+            self._begin(store_comparisons(compared), compared, within_s)
 
-    def _begin(self, batch: asyncio.Future[None], rows: Sequence[CellRow | ComparisonRow]) -> None:
+    def _begin(
+        self,
+        operation: Operation[None],
+        rows: Sequence[CellRow | ComparisonRow],
+        within_s: float,
+    ) -> None:
+        # Nobody waits for them, so they go with the next answers; alone they would cost a commit.
+        batch = self._writer.begin(operation, within_s=within_s)
         self._batches[batch] = [row.id for row in rows]
         batch.add_done_callback(self._sent)
 

@@ -129,12 +129,11 @@ class Paid:
 
 def without_secrets(completion: Completion) -> Completion:
     """Return an answer without our own keys, before anybody grades, stores or shows it."""
-    return replace(
-        completion,
-        text=hidden(completion.text),
-        served_model=hidden(completion.served_model),
-        tool_calls=hidden_in(completion.tool_calls),
-    )
+    text, model = hidden(completion.text), hidden(completion.served_model)
+    tools = hidden_in(completion.tool_calls)
+    if (text, model, tools) == (completion.text, completion.served_model, completion.tool_calls):
+        return completion
+    return replace(completion, text=text, served_model=model, tool_calls=tools)
 
 
 class Replayed:

@@ -32,6 +32,8 @@ _TAKES_MAX_TOKENS = re.compile(r"(?:ft:)?(?:gpt-3|gpt-4|chatgpt-4)")
 """Older models of OpenAI; all others want `max_completion_tokens`."""
 _REASONS = re.compile(r"(?:^|[^a-z0-9])(?:o[1-9]|gpt-?[5-9])(?![0-9])")
 """A deployment's name that tells of a model which wants `max_completion_tokens`."""
+# Made once: `json.dumps` would make an encoder for each call.
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 _FINISH = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
@@ -72,7 +74,7 @@ class OpenAICompatible:
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
-        body = json.dumps(body_of(request, self._dialect), ensure_ascii=False).encode()
+        body = _as_json(body_of(request, self._dialect)).encode()
         reply = await self._transport.post(body)
         return completion_of(parsed(reply.body, self._transport.scrub), reply.latency_ms)
 

@@ -12,13 +12,13 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
-
 from edison_ci.contracts import FATAL, CallError, ErrorKind
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from tenacity import AsyncRetrying, RetryCallState
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +159,8 @@ def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> As
     After the deadline no further attempt begins. Being told to come back later is no attempt: only
     the deadline and the breaker end that.
     """
+    from tenacity import AsyncRetrying, retry_if_exception  # few runs need it
+
     start, refusals = clock.monotonic(), 0
 
     def stop(state: RetryCallState) -> bool:

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci.documents.secret_text import secrets_in
 from edison_ci.frozen import dataclass
-from edison_ci.safety.jailbreak import jailbreaks
-from edison_ci.safety.pii import personal_data, redact_pii
+from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Finding", "Screened", "redact_pii", "screen"]
+__all__ = ["Finding", "Screened", "screen"]
 
 Action = Literal["block", "flag", "off"]
 Status = Literal["block", "flag", "ok"]
+
+# Loaded late: their patterns take longer to compile than a run without screens has to wait.
+_personal_data = later("edison_ci.safety.pii:personal_data")
+_jailbreaks = later("edison_ci.safety.jailbreak:jailbreaks")
 
 MOST = 20
 """Findings of a kind that are told."""
@@ -73,7 +76,7 @@ def screen(text: str, actions: Actions) -> Screened:
         Finding(kind, what, action)
         for kind, finder, action in (
             ("pii", _pii, actions.pii),
-            ("jailbreak", jailbreaks, actions.jailbreak),
+            ("jailbreak", _jailbreaks, actions.jailbreak),
             ("secrets", _secrets, actions.secrets),
         )
         if action != "off"
@@ -84,7 +87,7 @@ def screen(text: str, actions: Actions) -> Screened:
 
 
 def _pii(text: str) -> Iterator[str]:
-    return (found.what for found in personal_data(text))
+    return (found.what for found in _personal_data(text))
 
 
 def _secrets(text: str) -> Iterator[str]:

@@ -5,8 +5,10 @@ Written with the other sums when a run ends, read by whatever shows it.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3
