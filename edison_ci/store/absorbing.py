@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.frozen import dataclass
 from edison_ci.store.naming import cell_id
 from edison_ci.store.pointers import pointing
+from edison_ci.store.totals import add_to_totals
 
 if TYPE_CHECKING:
     import sqlite3
@@ -241,10 +242,8 @@ class _Transfer:
 
     def _add_to_totals(self) -> None:
         places = {(scope, day) for scope, day, _ in self.due}
-        self.target.executemany(
-            "insert into booked (scope, day, microusd, tokens) values (?, ?, ?, ?) "
-            "on conflict (scope, day) do update set microusd = microusd + excluded.microusd, "
-            "tokens = tokens + excluded.tokens",
+        add_to_totals(
+            self.target,
             [
                 (*place, self.due[*place, "microusd"], self.due[*place, "tokens"])
                 for place in places

@@ -43,6 +43,10 @@ class Settlement:
 SIMULATED = "substr(a.served_model, 1, 4) = 'sim/'"
 """In a query on `answer a`: whether the simulator gave it."""
 
+REUSABLE = "cost_kind not in ('replayed', 'imported')"
+"""In a query on `answer`: whether it may be reused. What comes from a recording or a bundle is not:
+whoever wrote it may have written anything."""
+
 _ANSWER = (
     "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
     "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
@@ -53,13 +57,9 @@ _ANSWER = (
 def newest_answer(
     connection: sqlite3.Connection, address: str, *, since: str = ""
 ) -> Stored | None:
-    """Return the newest stored answer of a call, if it is new enough and its text is whole.
-
-    Answers from a recording or a bundle are not reused: whoever wrote it may have written anything.
-    """
+    """Return the newest answer of a call for reuse, if it is new enough and its text is whole."""
     row = connection.execute(
-        f"{_ANSWER} and a.created_at >= ? and a.cost_kind not in ('replayed', 'imported') "
-        "order by a.take desc limit 1",
+        f"{_ANSWER} and a.created_at >= ? and a.{REUSABLE} order by a.take desc limit 1",
         (address, since),
     ).fetchone()
     return None if row is None else _stored(row)
@@ -96,9 +96,7 @@ def any_answer(connection: sqlite3.Connection) -> bool:
 def newest_time(connection: sqlite3.Connection, address: str) -> str | None:
     """Return when the newest answer of a call was stored; one from elsewhere does not count."""
     row = connection.execute(
-        "select max(created_at) from answer where address = ? "
-        "and cost_kind not in ('replayed', 'imported')",
-        (address,),
+        f"select max(created_at) from answer where address = ? and {REUSABLE}", (address,)
     ).fetchone()
     return None if row is None else row[0]
 
@@ -108,30 +106,34 @@ def text_hash(text: str, tool_calls: str | None) -> str:
     return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
 
 
+_INSERT = "insert into answer select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+
+
 def insert_answer(
     connection: sqlite3.Connection, address: str, attempt: int, settlement: Settlement
 ) -> int:
     """Store an answer and its text as the next take of the call; return the take."""
     completion = settlement.completion
     tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
-    row = connection.execute(
-        "insert into answer values (?1, (select coalesce(max(take) + 1, 0) from answer "
-        "where address = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) returning take",
-        (
-            address,
-            attempt,
-            str(completion.finish_reason),
-            completion.tokens_in,
-            completion.tokens_out,
-            completion.cached_in,
-            completion.latency_ms,
-            settlement.cost_microusd,
-            settlement.cost_kind,
-            completion.served_model,
-            settlement.now,
-        ),
-    ).fetchone()
-    take = int(row[0])
+    values = (
+        attempt,
+        str(completion.finish_reason),
+        completion.tokens_in,
+        completion.tokens_out,
+        completion.cached_in,
+        completion.latency_ms,
+        settlement.cost_microusd,
+        settlement.cost_kind,
+        completion.served_model,
+        settlement.now,
+    )
+    # Nearly always it is the first answer, and then nobody has to ask for the last take.
+    first = f"{_INSERT} where not exists (select 1 from answer where address = ?1)"
+    take = 0
+    if connection.execute(first, (address, take, *values)).rowcount != 1:
+        last = connection.execute("select max(take) from answer where address = ?", (address,))
+        take = int(last.fetchone()[0]) + 1
+        connection.execute(_INSERT, (address, take, *values))
     connection.execute(
         "insert into answer_text values (?, ?, ?, ?, ?)",
         (address, take, completion.text, tools, text_hash(completion.text, tools)),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
+from edison_ci.store.totals import OnTotals
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.store.runs import Judgment
+    from edison_ci.store.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,10 @@ class ComparisonRow:
         return "error" if self.ab_winner is None or self.ba_winner is None else "ok"
 
 
-def store_comparisons(rows: Sequence[ComparisonRow]) -> Callable[[sqlite3.Connection], None]:
+def store_comparisons(rows: Sequence[ComparisonRow]) -> OnTotals[None]:
     """Return the operation that stores comparisons, over earlier failures."""
 
-    def operation(connection: sqlite3.Connection) -> None:
+    def operation(connection: sqlite3.Connection, _: Totals) -> None:
         connection.executemany(
             "insert or replace into comparison (a_cell, b_cell, run_id, judge, judge_hash, status, "
             "ab_winner, ba_winner, ab_reason, ba_reason, chars_a, chars_b, asked, own) "
@@ -83,7 +85,7 @@ def store_comparisons(rows: Sequence[ComparisonRow]) -> Callable[[sqlite3.Connec
             [(row.a_cell, j.model, j.address, j.take) for row in rows for j in row.judgments],
         )
 
-    return operation
+    return OnTotals(operation)
 
 
 def is_compared(connection: sqlite3.Connection, a_cell: str, b_cell: str) -> bool:

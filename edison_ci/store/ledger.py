@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import StoreError
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.answers import (
+    REUSABLE,
     Settlement,
     Stored,
     insert_answer,
     newest_answer,
     text_hash,
 )
+from edison_ci.store.totals import OnTotals, Totals, read_total
 
 if TYPE_CHECKING:
     import sqlite3
@@ -99,34 +102,29 @@ class Elsewhere:
 Outcome = Stored | Reserved | Refused | Elsewhere
 
 
-def reserve(booking: Booking) -> Callable[[sqlite3.Connection], Outcome]:
+def reserve(booking: Booking) -> OnTotals[Outcome]:
     """Return the operation that books a call, or says why it is not to be made."""
 
-    def operation(connection: sqlite3.Connection) -> Outcome:
-        if booking.newer_than is not None:
-            stored = newest_answer(connection, booking.address, since=booking.newer_than)
-            if stored is not None:
-                return stored
-        other = connection.execute(
-            "select owner from attempt where address = ? and state = 'reserved'", (booking.address,)
-        ).fetchone()
-        if other is not None:
-            return Elsewhere(other[0])
-        for cap in booking.caps:
-            refusal = _refusal(connection, booking, cap)
-            if refusal is not None:
-                return refusal
-        return Reserved(_book(connection, booking))
+    def operation(connection: sqlite3.Connection, totals: Totals) -> Outcome:
+        refused = _refusal(totals, booking)
+        attempt = None if refused is not None else _book_what_is_new(connection, booking)
+        if attempt is None:
+            known = _known(connection, booking)
+            if known is not None:
+                return known
+            if refused is not None:
+                return replace(refused, in_flight=_in_flight(connection, booking, refused.cap))
+            attempt = _book(connection, booking)
+        _adjust(totals, booking, booking.est_microusd, booking.est_tokens)
+        return Reserved(attempt)
 
-    return operation
+    return OnTotals(operation)
 
 
-def settle(
-    booking: Booking, attempt: int, settlement: Settlement
-) -> Callable[[sqlite3.Connection], int]:
+def settle(booking: Booking, attempt: int, settlement: Settlement) -> OnTotals[int]:
     """Return the operation that stores an answer and settles its money; it yields the take."""
 
-    def operation(connection: sqlite3.Connection) -> int:
+    def operation(connection: sqlite3.Connection, totals: Totals) -> int:
         completion, address = settlement.completion, booking.address
         _close(
             connection,
@@ -138,10 +136,10 @@ def settle(
         tokens = 0
         if completion.tokens_in is not None and completion.tokens_out is not None:
             tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
-        _adjust(connection, booking, settlement.cost_microusd - booking.est_microusd, tokens)
+        _adjust(totals, booking, settlement.cost_microusd - booking.est_microusd, tokens)
         return take
 
-    return operation
+    return OnTotals(operation)
 
 
 def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connection], int]:
@@ -170,27 +168,25 @@ def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connec
 
 def release(
     booking: Booking, attempt: int, *, now: str, error: str, http_status: int | None = None
-) -> Callable[[sqlite3.Connection], None]:
+) -> OnTotals[None]:
     """Return the operation for an attempt that is known not to have been charged."""
 
-    def operation(connection: sqlite3.Connection) -> None:
+    def operation(connection: sqlite3.Connection, totals: Totals) -> None:
         _close(
             connection,
             attempt,
             "state = 'released', cost_microusd = 0, done_at = ?, error = ?, http_status = ?",
             (now, error, http_status),
         )
-        _adjust(connection, booking, -booking.est_microusd, -booking.est_tokens)
+        _adjust(totals, booking, -booking.est_microusd, -booking.est_tokens)
 
-    return operation
+    return OnTotals(operation)
 
 
-def lose(
-    attempt: int, *, now: str, error: str, http_status: int | None = None
-) -> Callable[[sqlite3.Connection], None]:
+def lose(attempt: int, *, now: str, error: str, http_status: int | None = None) -> OnTotals[None]:
     """Return the operation for an attempt that may have been charged; it stays booked."""
 
-    def operation(connection: sqlite3.Connection) -> None:
+    def operation(connection: sqlite3.Connection, _: Totals) -> None:
         _close(
             connection,
             attempt,
@@ -198,7 +194,7 @@ def lose(
             (now, error, http_status),
         )
 
-    return operation
+    return OnTotals(operation)
 
 
 def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.Connection], int]:
@@ -232,22 +228,30 @@ def spent(connection: sqlite3.Connection, run_id: str) -> int:
 
 def booked(connection: sqlite3.Connection, cap: Cap, today: str) -> tuple[int, int]:
     """Return the micro-dollars and tokens that count against a cap today."""
-    first = "" if cap.days is None else _days_before(today, cap.days - 1)
-    row = connection.execute(
-        "select coalesce(sum(microusd), 0), coalesce(sum(tokens), 0) from booked "
-        "where scope = ? and (day >= ? or day = '')",
-        (cap.scope, first),
-    ).fetchone()
-    return int(row[0]), int(row[1])
+    return read_total(connection, cap.scope, _first_day(cap.days, today))
 
 
-def _refusal(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> Refused | None:
-    spent, tokens = booked(connection, cap, booking.now[:10])
-    if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
-        return Refused(cap, spent, _in_flight(connection, booking, cap))
-    if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
-        return Refused(cap, tokens, _in_flight(connection, booking, cap))
+def _refusal(totals: Totals, booking: Booking) -> Refused | None:
+    """Return the first cap that has no room for a call."""
+    for cap in booking.caps:
+        spent, tokens = totals.since(cap.scope, _first_day(cap.days, booking.now[:10]))
+        if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
+            return Refused(cap, spent)
+        if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
+            return Refused(cap, tokens)
     return None
+
+
+def _known(connection: sqlite3.Connection, booking: Booking) -> Stored | Elsewhere | None:
+    """Return the answer of a call that is stored already, or who is about to get it."""
+    if booking.newer_than is not None:
+        stored = newest_answer(connection, booking.address, since=booking.newer_than)
+        if stored is not None:
+            return stored
+    other = connection.execute(
+        "select owner from attempt where address = ? and state = 'reserved'", (booking.address,)
+    ).fetchone()
+    return None if other is None else Elsewhere(other[0])
 
 
 def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tuple[str, ...]:
@@ -259,38 +263,55 @@ def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tu
     return tuple(owner for (owner,) in rows)
 
 
+_ATTEMPT = (
+    "insert into attempt (address, run_id, experiment, loop, model, phase, state, est_microusd, "
+    "est_tokens, owner, sent_at) select ?1, ?2, ?3, ?4, ?5, ?6, 'reserved', ?7, ?8, ?9, ?10"
+)
+_IF_NEW = (
+    f"{_ATTEMPT} where not exists (select 1 from attempt where address = ?1 and state = 'reserved')"
+)
+_IF_UNANSWERED = (
+    f"{_IF_NEW} and not exists (select 1 from answer where address = ?1 and created_at >= ?11 "
+    f"and {REUSABLE})"
+)
+
+
 def _book(connection: sqlite3.Connection, booking: Booking) -> int:
-    row = connection.execute(
-        "insert into attempt (address, run_id, experiment, loop, model, phase, state, "
-        "est_microusd, est_tokens, owner, sent_at) "
-        "values (?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?)",
-        (
-            booking.address,
-            booking.run_id,
-            booking.experiment,
-            booking.loop,
-            booking.model,
-            booking.phase,
-            booking.est_microusd,
-            booking.est_tokens,
-            booking.owner,
-            booking.now,
-        ),
+    """Note an attempt as under way; its money is for the caller to add."""
+    return int(connection.execute(_ATTEMPT, _attempt(booking)).lastrowid or 0)
+
+
+def _book_what_is_new(connection: sqlite3.Connection, booking: Booking) -> int | None:
+    """Note an attempt, unless `_known` may have something to say of the call.
+
+    Nearly always it has not, and one statement that looks and books costs half of two.
+    """
+    sql, values = _IF_NEW, _attempt(booking)
+    if booking.newer_than is not None:
+        sql, values = _IF_UNANSWERED, (*values, booking.newer_than)
+    done = connection.execute(sql, values)
+    return int(done.lastrowid or 0) if done.rowcount == 1 else None
+
+
+def _attempt(booking: Booking) -> tuple[Any, ...]:
+    return (
+        booking.address,
+        booking.run_id,
+        booking.experiment,
+        booking.loop,
+        booking.model,
+        booking.phase,
+        booking.est_microusd,
+        booking.est_tokens,
+        booking.owner,
+        booking.now,
     )
-    attempt = int(row.lastrowid or 0)
-    _adjust(connection, booking, booking.est_microusd, booking.est_tokens)
-    return attempt
 
 
-def _adjust(connection: sqlite3.Connection, booking: Booking, microusd: int, tokens: int) -> None:
+def _adjust(totals: Totals, booking: Booking, microusd: int, tokens: int) -> None:
     """Change the totals of every scope, on the day the call was booked."""
-    day = booking.now[:10]
-    connection.executemany(
-        "insert into booked (scope, day, microusd, tokens) values (?, ?, ?, ?) "
-        "on conflict (scope, day) do update set microusd = microusd + excluded.microusd, "
-        "tokens = tokens + excluded.tokens",
-        [(scope, day, microusd, tokens) for scope in booking.scopes],
-    )
+    for scope in booking.scopes:
+        totals.add(scope, booking.now[:10], microusd, tokens)
 
 
 def _close(
@@ -303,5 +324,9 @@ def _close(
         raise StoreError(f"attempt {attempt} was settled already", hint="run: edison db check")
 
 
-def _days_before(day: str, count: int) -> str:
-    return (dt.date.fromisoformat(day) - dt.timedelta(days=count)).isoformat()
+@lru_cache(maxsize=64)
+def _first_day(days: int | None, today: str) -> str:
+    """Return the first of so many days up to today; None is since ever."""
+    if days is None:
+        return ""
+    return (dt.date.fromisoformat(today) - dt.timedelta(days=days - 1)).isoformat()

@@ -11,12 +11,14 @@ from edison_ci.frozen import dataclass
 from edison_ci.store.events import add_event
 from edison_ci.store.naming import no_run
 from edison_ci.store.opinions import write_opinions
+from edison_ci.store.totals import OnTotals
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
     from edison_ci.store.opinions import OpinionRow
+    from edison_ci.store.totals import Totals
 
 MOVES: dict[str, frozenset[str]] = {
     "PENDING": frozenset({"EXECUTING", "CANCELLED"}),
@@ -230,10 +232,10 @@ def move_run(
     return operation
 
 
-def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], None]:
+def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
     """Return the operation that stores finished cells with their parts, over earlier failures."""
 
-    def operation(connection: sqlite3.Connection) -> None:
+    def operation(connection: sqlite3.Connection, _: Totals) -> None:
         # The same graders grade a cell again, so every part of an earlier try is replaced.
         connection.executemany(
             "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, draw, "
@@ -274,13 +276,17 @@ def finish_cells(cells: Sequence[CellRow]) -> Callable[[sqlite3.Connection], Non
             "insert or ignore into judgment values (?, ?, ?, ?)",
             [(cell.id, j.model, j.address, j.take) for cell in cells for j in cell.judgments],
         )
+        # A case has a cell for each prompt, model and draw.
+        cases = {
+            (cell.run_id, cell.case_id): cell.facts for cell in cells if cell.facts is not None
+        }
         connection.executemany(
             "insert or ignore into run_case values (?, ?, ?, ?, ?, ?)",
-            [(cell.run_id, cell.case_id, *cell.facts) for cell in cells if cell.facts is not None],
+            [(*case, *facts) for case, facts in cases.items()],
         )
         write_opinions(connection, ((cell.id, said) for cell in cells for said in cell.opinions))
 
-    return operation
+    return OnTotals(operation)
 
 
 def done_trial(

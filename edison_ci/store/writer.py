@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from edison_ci.errors import StoreError
 from edison_ci.store.database import open_database, translated
+from edison_ci.store.totals import together
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ def _outcomes(batch: list[_Job], connection: sqlite3.Connection) -> list[Any]:
     therefore may do nothing but work on the connection.
     """
     try:
-        return [operation(connection) for operation, _ in batch]
+        return together((operation for operation, _ in batch), connection)
     except sqlite3.Error:
         raise
     except Exception:  # _attempted hands it to whoever submitted the operation

@@ -43,6 +43,7 @@ from edison_ci.cli.app import run as run_command
 from edison_ci.cli.tools import tools_for
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
+from edison_ci.store.totals import OnTotals
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.runner import Grading
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case, Completion, Request
+    from edison_ci.store.totals import Totals
     from edison_ci.store.writer import Done, Operation
 
 
@@ -74,8 +76,8 @@ class Plan:
     """Where it dies, by SIGKILL. In the order in which a call passes them: `reserve:queued`,
     `reserve:done` (not committed yet), `sending`, `answered`, `settle:statement`, `settle:done`,
     `grading`, `graded`, `finish_cells:queued`, `finish_cells:done`; the same of every other
-    operation of the store; `commit:before`, `commit:after`; `fsync`, `replace:before`,
-    `replace:after`."""
+    operation of the store; `totals:statement`, `commit:before`, `commit:after`; `fsync`,
+    `replace:before`, `replace:after`."""
     nth: int = 1
     """At which passing."""
     model: str = ""
@@ -166,7 +168,9 @@ class TrappedConnection:
         return cursor
 
     def executemany(self, sql: str, rows: Any) -> sqlite3.Cursor:
-        self._trap.reach(f"{self._kind}:statement")
+        # Whatever they were booked by, the totals are written for all of them at the end.
+        kind = "totals" if sql.startswith("insert into booked") else self._kind
+        self._trap.reach(f"{kind}:statement")
         return self._inner.executemany(sql, rows)
 
     def of(self, kind: str) -> TrappedConnection:
@@ -182,16 +186,18 @@ class TrappedWriter(Writer):
     trap: Trap
 
     def enqueue(self, operation: Operation[Any], done: Done, *, within_s: float = 0.0) -> None:
-        kind = operation.__qualname__.partition(".")[0]
+        act = operation.act if isinstance(operation, OnTotals) else operation
+        kind = act.__qualname__.partition(".")[0]
 
-        def trapped(connection: sqlite3.Connection) -> Any:
+        def trapped(connection: sqlite3.Connection, *totals: Totals) -> Any:
             inner = cast("TrappedConnection", connection).of(kind)
-            result = operation(cast("sqlite3.Connection", inner))
+            result = act(cast("sqlite3.Connection", inner), *totals)
             self.trap.reach(f"{kind}:done")
             return result
 
         self.trap.reach(f"{kind}:queued")
-        super().enqueue(trapped, done, within_s=within_s)
+        shared = OnTotals(trapped) if isinstance(operation, OnTotals) else trapped
+        super().enqueue(shared, done, within_s=within_s)
 
 
 def faster_clock(factor: float) -> Clock:

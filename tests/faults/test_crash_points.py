@@ -91,7 +91,9 @@ def test_fault_04_killed_with_the_reply_in_hand(stage: Stage, model: str, nth: i
 
 
 @pytest.mark.parametrize(
-    ("point", "nth"), [("settle:statement", n) for n in range(1, 9)] + [("settle:done", 3)]
+    ("point", "nth"),
+    [("settle:statement", n) for n in range(1, 7)]
+    + [("settle:done", 3), *(("totals:statement", n) for n in range(1, 5))],
 )
 def test_fault_05_killed_inside_the_settling_transaction(
     stage: Stage, point: str, nth: int

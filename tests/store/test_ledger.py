@@ -136,7 +136,8 @@ def test_a_rolling_budget_forgets_what_is_older_than_its_days(db: sqlite3.Connec
 
 def test_a_stored_answer_is_taken_if_it_is_new_enough(db: sqlite3.Connection) -> None:
     settle(CALL, reserved(db), ANSWER)(db)
-    assert isinstance(reserve(replace(CALL, newer_than="2026-11-01"))(db), Stored)
+    for since in ("2026-11-01", NOW):
+        assert isinstance(reserve(replace(CALL, newer_than=since))(db), Stored)
     assert isinstance(reserve(replace(CALL, newer_than="2026-11-16"))(db), Reserved)
 
 
@@ -146,6 +147,29 @@ def test_a_second_answer_is_a_new_take_and_the_first_stays(db: sqlite3.Connectio
     assert settle(CALL, reserved(db), again)(db) == 1
     texts = db.execute("select text from answer_text order by take").fetchall()
     assert texts == [("hello",), ("hello again",)]
+
+
+def test_an_answer_from_a_recording_is_not_reused(db: sqlite3.Connection) -> None:
+    settle(CALL, reserved(db), replace(ANSWER, cost_kind="replayed"))(db)
+    assert isinstance(reserve(replace(CALL, newer_than=""))(db), Reserved)
+
+
+def test_an_answer_without_its_text_is_bought_again(db: sqlite3.Connection) -> None:
+    settle(CALL, reserved(db), ANSWER)(db)
+    db.execute("delete from answer_text")
+    attempt = reserved(db, replace(CALL, newer_than=""))
+    assert settle(CALL, attempt, ANSWER)(db) == 1
+
+
+def test_a_take_follows_the_last_one_even_where_the_first_are_missing(
+    db: sqlite3.Connection,
+) -> None:
+    attempts = [reserved(db, replace(CALL, address=letter * 64, caps=())) for letter in "abc"]
+    db.execute(
+        "insert into answer values (?, 4, ?, 'stop', 1, 1, 0, 1, 1, 'billed', 'm', ?)",
+        (CALL.address, attempts[2], NOW),
+    )
+    assert settle(CALL, attempts[0], ANSWER)(db) == 5
 
 
 def test_answers_cannot_be_changed(db: sqlite3.Connection) -> None:
