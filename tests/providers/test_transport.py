@@ -332,7 +332,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
 
 
 CALLED_TWICE = """
-import asyncio, sys
+import asyncio, sys, uvloop
 from edison_ci.providers.transport import Service, Transport
 
 async def call():
@@ -346,19 +346,20 @@ async def call():
     await asked.aclose()
     print(before, trusted()["x509"])
 
-asyncio.run(call())
+globals()[sys.argv[2]].run(call())
 """
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_the_certificates_of_the_system_are_loaded_with_the_first_connection(
-    tmp_path: Path,
+    tmp_path: Path, loop: str
 ) -> None:
     made, key = certificate(tmp_path / "tls", host="IP:127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made, key)
     with LoopbackServer(tls=context) as server:
         done = subprocess.run(
-            [sys.executable, "-c", CALLED_TWICE, f"{server.url}/v1/chat/completions"],
+            [sys.executable, "-c", CALLED_TWICE, f"{server.url}/v1/chat/completions", loop],
             env={**os.environ, "SSL_CERT_FILE": str(made)},
             capture_output=True,
             text=True,
