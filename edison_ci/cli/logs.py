@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from edison_ci.harmless import json_text, line
 
@@ -15,10 +16,22 @@ if TYPE_CHECKING:
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
+ERASED = "\r\x1b[2K"
+"""Takes what stands in the line of a terminal off it."""
+
+
+def is_live(stream: TextIO | None, *, plain: bool) -> bool:
+    """Whether a line of a stream can be written over and over."""
+    if plain or stream is None or os.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
 def configure_logging(state: State) -> None:
     """Send the package's log to stderr, as much of it as was asked for."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if state.log_json else _Lines())
+    live = is_live(sys.stderr, plain=state.json or state.no_color)
+    handler.setFormatter(_JsonLines() if state.log_json else _Lines(live=live))
     logger = logging.getLogger("edison_ci")
     logger.handlers[:] = [handler]
     logger.propagate = False
@@ -38,14 +51,24 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _Lines(logging.Formatter):
-    """`warning: could not fetch (remote=origin)`, on one line and without secrets."""
+    """`warning: could not fetch (remote=origin)`, on one line and without secrets.
+
+    A hint stands below it, and on a terminal the line takes the place of a bar.
+    """
+
+    def __init__(self, *, live: bool) -> None:
+        super().__init__()
+        self._before = ERASED if live else ""
 
     def format(self, record: logging.LogRecord) -> str:
-        data = ", ".join(f"{key}={value}" for key, value in _extra(record).items())
+        extra = _extra(record)
+        hint = extra.pop("hint", "")
+        data = ", ".join(f"{key}={value}" for key, value in extra.items())
         said = f"{record.getMessage()} ({data})" if data else record.getMessage()
         if record.exc_info:
             said += "\n" + self.formatException(record.exc_info)
-        return f"{record.levelname.lower()}: {line(said)}"
+        below = f"\n  {line(hint)}" if hint else ""
+        return f"{self._before}{record.levelname.lower()}: {line(said)}{below}"
 
 
 class _JsonLines(logging.Formatter):

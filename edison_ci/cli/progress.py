@@ -12,6 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from edison_ci.cli.logs import ERASED, is_live
 from edison_ci.cli.terminal import ODD, Ink, counted
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Display:
         self, terminal: Terminal, *, quiet: bool, plain: bool, brief: bool = False
     ) -> None:
         self._terminal = terminal
-        self._live = not plain and sys.stderr is not None and sys.stderr.isatty()
+        self._live = is_live(sys.stderr, plain=plain)
         # One of many runs shows its bar, and leaves no lines in a log.
         self._quiet = quiet or (brief and not self._live)
         self._begun = time.monotonic()
@@ -98,7 +99,7 @@ class Display:
         if len(text) + len(each) < width:
             text += each
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"\r\x1b[2K{text[: max(width - 1, 1)]}")
+            sys.stderr.write(f"{ERASED}{text[: max(width - 1, 1)]}")
             sys.stderr.flush()
         if last:
             self.clear()
@@ -114,7 +115,7 @@ class Display:
         """Take the bar off the screen."""
         if self._live:
             with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write("\r\x1b[2K")
+                sys.stderr.write(ERASED)
                 sys.stderr.flush()
 
 

@@ -85,9 +85,9 @@ def _finish(terminal: Terminal, project: Project, ended: Ended) -> None:
     _left_out(terminal, kept)
     if terminal.json:
         about = {"run_id": kept.run.id, "left_out": kept.found.as_json()}
-        terminal.document({**document([told], code), "regraded": about})
+        terminal.document({**document([told], code, [ended.progress]), "regraded": about})
     else:
-        show_run(terminal, told.summary, told.rows, ended.progress.closed, told.weak)
+        show_run(terminal, told.summary, told.rows, ended.progress, told.weak)
     if code:
         raise click.exceptions.Exit(code)
 

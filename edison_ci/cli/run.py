@@ -285,7 +285,7 @@ def finish(
     if asked is not None and not asked.write(terminal, project, [end.run_id for end in ended]):
         code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
     if terminal.json:
-        terminal.document(document(told, code))
+        terminal.document(document(told, code, [end.progress for end in ended]))
     if code:
         raise click.exceptions.Exit(code)
 
@@ -301,7 +301,7 @@ def shown(terminal: Terminal, project: Project, ended: list[Ended]) -> list[Told
             reader.close()
     if not terminal.json:
         for one, end in zip(told, ended, strict=True):
-            show_run(terminal, one.summary, one.rows, end.progress.closed, one.weak)
+            show_run(terminal, one.summary, one.rows, end.progress, one.weak)
     return told
 
 

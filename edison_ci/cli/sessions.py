@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.progress import Display
-from edison_ci.cli.tools import tools_for
+from edison_ci.cli.tools import advice, tools_for
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.execute.session import Session
 from edison_ci.frozen import dataclass
@@ -58,6 +58,7 @@ class Table:
             on_look=display.look,
             on_wait=display.waiting,
             on_stop=display.stopping,
+            advice=advice("every answer is kept, and edison resume goes on from there"),
         )
         try:
             project = on_terms_of_base(match.project)
@@ -90,6 +91,7 @@ class Seats:
                 on_progress=display.progress,
                 on_alert=display.alert,
                 on_stop=display.stopping,
+                advice=advice("every answer is kept, and the same command goes on from there"),
                 loop=loop,
             )
         finally:

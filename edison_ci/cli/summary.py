@@ -15,11 +15,12 @@ from edison_ci.execute.gatekeeping import UNDECIDED
 from edison_ci.names import commit_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.decide.pruning import Rival
     from edison_ci.decide.rows import GateRow
+    from edison_ci.execute.runner import Progress
     from edison_ci.execute.summary import PartScore, RunSummary, Scored
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
@@ -33,7 +34,7 @@ def show_run(
     terminal: Terminal,
     summary: RunSummary,
     rows: Sequence[GateRow] = (),
-    closed: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
     weak: Sequence[Rival] = (),
 ) -> None:
     """Print what a run found, and what to type next."""
@@ -51,8 +52,9 @@ def show_run(
     _gates(terminal, rows, weak)
     if run.shard is not None:
         terminal.result(f"  {UNDECIDED}")
-    for lane, reason in (closed or {}).items():
-        terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
+    closed = progress.closed if progress is not None else {}
+    if progress is not None:
+        _lanes(terminal, progress)
     terminal.result(f"  run {run.id}")
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
@@ -62,10 +64,18 @@ def show_run(
             "one does not fit."
         )
     if run.status in ("PAUSED", "FAILED"):
-        other = (
-            f"; with another judge: edison regrade {run.id}" if "judges" in (closed or {}) else ""
-        )
+        other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""
+        if progress is not None and progress.silent:
+            terminal.note("See what is wrong with: edison models test")
         terminal.note(f"{how_to_go_on(summary)}{other}")
+
+
+def _lanes(terminal: Terminal, progress: Progress) -> None:
+    """Print which models were given up, and which were waited for in the end."""
+    for lane, reason in progress.closed.items():
+        terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
+    for model, reason in progress.waiting.items():
+        terminal.result("  ", Ink(f"{model} did not answer: ", ODD), reason)
 
 
 def how_to_go_on(summary: RunSummary) -> str:
@@ -211,7 +221,7 @@ def _parts(terminal: Terminal, summary: RunSummary) -> None:
 
 
 def _part_row(part: PartScore) -> tuple[str, ...]:
-    failed = f"{part.graded - part.passed:,} of {part.graded:,} fail"
+    failed = f"{part.graded - part.passed:,} of {part.graded:,} fail" if part.graded else "-"
     if part.kind in ("safety", "flag"):
         flagged = part.graded - part.blocked
         told = ((flagged, "flagged"), (part.blocked, "blocked"))

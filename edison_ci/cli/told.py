@@ -14,8 +14,10 @@ from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
     from edison_ci.decide.pruning import Rival
+    from edison_ci.execute.runner import Progress
     from edison_ci.store.runs import Run
 
 
@@ -38,8 +40,11 @@ def told_of(reader: sqlite3.Connection, run: Run) -> Told:
 _weak_prompts = later("edison_ci.decide.pruning:weak_prompts")
 
 
-def document(told: list[Told], code: int) -> dict[str, Any]:
-    """Return runs as `run`, `resume` and `status RUN` print them in JSON."""
+def document(told: list[Told], code: int, lanes: Sequence[Progress] = ()) -> dict[str, Any]:
+    """Return runs as `run`, `resume` and `status RUN` print them in JSON.
+
+    Whoever ran them knows which models were given up and which did not answer in the end.
+    """
     verdicts = {one.summary.run.verdict for one in told}
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
@@ -53,4 +58,6 @@ def document(told: list[Told], code: int) -> dict[str, Any]:
         }
         for one in told
     ]
+    for run, progress in zip(runs, lanes, strict=False):
+        run["lanes"] = {"stopped": progress.closed, "waiting": progress.waiting}
     return {"verdict": verdict, "exit_code": code, "runs": runs}

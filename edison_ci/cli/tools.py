@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.orders import Tools
+from edison_ci.harmless import in_actions
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site
 from edison_ci.plugins import later
@@ -35,7 +36,13 @@ def tools_for(state: State, project: Project) -> Tools:
         tree=project.tree,
         trust=trust,
     )
-    return Tools(provider, _grading, decide=partial(_decide, project))
+    decide = partial(_decide, project)
+    return Tools(provider, _grading, decide=decide, advice=advice("every answer is kept"))
+
+
+def advice(then: str) -> str:
+    """Return what can be done while a model does not answer; nobody sits before an action."""
+    return "" if in_actions() else f"Ctrl-C stops it; {then}"
 
 
 def _grading(project: Project, experiment: Experiment, lanes: Lanes) -> CellGrader:

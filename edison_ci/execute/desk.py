@@ -74,7 +74,9 @@ async def desk(
                 now=now,
                 is_alive=owner.is_alive,
             )
-            settings = LaneSettings(project, tools.provider_for, tools.clock, newer_than)
+            settings = LaneSettings(
+                project, tools.provider_for, tools.clock, newer_than, advice=tools.advice
+            )
             lanes = Lanes(settings, purse, reader)
             try:
                 await writer.write(reclaim(owner.is_alive, now=now()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ExitCode
-from edison_ci.execute.judged import no_judge_answered
+from edison_ci.execute.judged import last_error_of_judges, no_judge_answered
+from edison_ci.execute.runner import THE_RUN
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,10 +28,11 @@ def ending(
     if unfinished or errors > max_errors * progress.total:
         if not unfinished:
             told = f"{errors:,} of {progress.total:,} cells in error"
-            progress.closed["the run"] = f"{told}, max_errors is {max_errors:.0%}"
+            progress.closed[THE_RUN] = f"{told}, max_errors is {max_errors:.0%}"
         return "FAILED", ExitCode.NOT_MEASURED
     if no_judge_answered(reader, run_id):
-        progress.closed["judges"] = "none answered"
+        why = last_error_of_judges(reader, run_id)
+        progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
         return "FAILED", ExitCode.NOT_MEASURED
     return "COMPLETED", ExitCode.DONE
 

@@ -1,4 +1,4 @@
-"""Did any judge or grader answer in a run?"""
+"""Did any judge or grader answer in a run, and if none did, why?"""
 
 from __future__ import annotations
 
@@ -21,3 +21,14 @@ def no_judge_answered(connection: sqlite3.Connection, run_id: str) -> bool:
         connection.execute(query, (run_id, status)).fetchone()[0] for status in ("error", "ok")
     )
     return bool(failed and not judged) or none_compared(connection, run_id)
+
+
+def last_error_of_judges(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return what kept the judges of a run from its last cell; empty if that is not known."""
+    found = connection.execute(
+        "select p.reason from cell c join part p on p.cell_id = c.id where c.run_id = ? "
+        "and p.kind in ('rubric', 'grader') and p.status = 'error' and p.reason <> '' "
+        "order by c.rowid desc limit 1",
+        (run_id,),
+    ).fetchone()
+    return str(found[0]) if found else ""

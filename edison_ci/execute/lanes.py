@@ -33,6 +33,8 @@ class LaneSettings:
     """Time from which stored answers count."""
     parts: int = 1
     """Machines that share what the provider allows in a minute."""
+    advice: str = ""
+    """What whoever waits for a lane can do."""
 
 
 class Lanes:
@@ -70,12 +72,26 @@ class Lanes:
         # call is booked.
         reader = self._reader if self._stored else None
         lane = build_lane(budgeted, limits, settings.clock, reader, settings.newer_than)
+        lane.breaker.advice = settings.advice
         if isinstance(provider, ReplayProvider):
             lane = replace(lane, top=Replayed(provider, self.purse, model=model.name))
         return replace(lane, tally=self.tally)
 
     def _share(self, a_minute: int | None) -> int | None:
         return None if a_minute is None else max(a_minute // self._settings.parts, 1)
+
+    def given_up(self) -> dict[str, str]:
+        """Return the models that take no more calls for anything but answers, and why."""
+        return {
+            f"{lane.breaker.model} ({phase})": why
+            for (_, phase), lane in self._lanes.items()
+            if phase != "generate" and (why := lane.breaker.closed_for)
+        }
+
+    def waiting(self) -> dict[str, str]:
+        """Return the models that are left alone just now, and what went wrong last."""
+        found = (lane.breaker for lane in self._lanes.values())
+        return {breaker.model: why for breaker in found if (why := breaker.waits_for)}
 
     def drain(self) -> None:
         """Ask for no more answers; calls that wait for their turn are given up unsent."""

@@ -148,6 +148,8 @@ class Tools:
     """Hears that the run is asked to stop, and how many calls are finished first."""
     now: Callable[[], dt.datetime] = times.now
     clock: Clock = field(default_factory=Clock.real)
+    advice: str = ""
+    """What whoever waits for a model that does not answer can do."""
     loop: Cap | None = None
     """The budget of the loop or search that all calls are made for, scope `loop:ID` or other."""
 

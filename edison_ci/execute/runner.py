@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     Answer = Callable[["Task", Request], Awaitable[Paid]]
 
 
+THE_RUN = "the run"
+"""What stops when too many cells are in error, though no lane did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A cell that is to be filled."""
@@ -82,9 +86,16 @@ class Progress:
     """Answers since the run was started or resumed, with what they cost."""
     closed: dict[str, str] = field(default_factory=dict)
     """Lanes that take no more calls, and why."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Models that had not answered for a while when the session ended, and the last error."""
     stopped_by: str | None = None
     budget_microusd: int | None = None
     """The most that the run may cost."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether a model was given up, or waited for in the end."""
+        return bool(self.waiting or self.closed.keys() - {THE_RUN})
 
     @property
     def done(self) -> int:

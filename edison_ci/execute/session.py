@@ -276,6 +276,8 @@ class Session:
             finally:
                 listening.cancel()
                 stop.forget()
+                progress.closed.update(lanes.given_up())
+                progress.waiting = lanes.waiting()
         known = looks.conclusion if looks is not None else None
         return await self._conclude(held, bulletin, progress, lambda: known or ask(None))
 
@@ -335,6 +337,7 @@ class Session:
             self._tools.clock,
             held.newer_than,
             shard.count if shard is not None else 1,
+            self._tools.advice,
         )
         return Lanes(settings, purse, held.reader)
 

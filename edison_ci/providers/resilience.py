@@ -31,6 +31,8 @@ FIRST_PROBE_S = 60.0
 LAST_PROBE_S = 480.0
 SUCCESSES_TO_CLOSE = 2
 SAME_BAD_REQUESTS = 3
+LONG_WAIT_S = 10.0
+"""A pause that is worth a word."""
 
 
 class LaneClosed(Exception):
@@ -66,7 +68,7 @@ class Breaker:
     """Opens after failures in a row, lets a probe through after a pause, closes on successes."""
 
     def __init__(self, clock: Clock, model: str = "") -> None:
-        self._clock, self._model = clock, model
+        self._clock, self.model = clock, model
         self._failures = 0
         self._successes = 0
         self._pause_s = FIRST_PROBE_S
@@ -74,8 +76,11 @@ class Breaker:
         self._probing = False
         self._refused_since: float | None = None
         self._bad_request: tuple[str, int] = ("", 0)
+        self._last, self._told_until = "", 0.0
         self.closed_for: str | None = None
         """Why the lane takes no more calls in this run."""
+        self.advice = ""
+        """What whoever waits for the lane can do; said once."""
 
     async def wait(self) -> bool:
         """Return when a call may be made, and whether it is a probe; raises LaneClosed."""
@@ -88,6 +93,11 @@ class Breaker:
                 self._probing = True
                 return True
             await self._clock.sleep(max(left, 0.05))
+
+    @property
+    def waits_for(self) -> str | None:
+        """Return what went wrong last, while the lane is left alone."""
+        return None if self._open_until is None or self.closed_for else self._last
 
     def refuse_closed(self) -> None:
         """Raise LaneClosed if the lane takes no more calls."""
@@ -135,13 +145,16 @@ class Breaker:
             self.closed_for = f"{error} (retry after {error.retry_after_s:.0f} s)"
         elif now - self._refused_since > LONGEST_STORM_S:
             self.closed_for = f"{error} (for {LONGEST_STORM_S / 60:.0f} minutes)"
+        elif (error.retry_after_s or 0) >= LONG_WAIT_S:
+            self._tell_once(error, error.retry_after_s or 0)
 
     def _count(self, error: CallError) -> None:
         self._failures += 1
         self._successes = 0
         if self._open_until is not None:
             if self._pause_s >= LAST_PROBE_S:
-                self.closed_for = f"{error} (and so did every probe for a quarter of an hour)"
+                self.closed_for = f"{error} (no probe got through for a quarter of an hour)"
+                return
             self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
             self._leave_alone(error)
         elif self._failures >= FAILURES_TO_OPEN:
@@ -149,8 +162,22 @@ class Breaker:
 
     def _leave_alone(self, error: CallError) -> None:
         self._open_until = self._clock.monotonic() + self._pause_s
-        told = {"model": self._model, "in": f"{self._pause_s:.0f} s", "error": str(error)}
-        logger.warning("no answer; trying again later", extra=told)
+        self._last = str(error)
+        self._tell("no answer; trying again later", self._pause_s, error)
+
+    def _tell_once(self, error: CallError, pause_s: float) -> None:
+        """Say that the provider asks for a pause, though every call in flight hears the same."""
+        now = self._clock.monotonic()
+        if now >= self._told_until:
+            self._told_until = now + pause_s
+            self._tell("too many calls; trying again later", pause_s, error)
+
+    def _tell(self, message: str, pause_s: float, error: CallError) -> None:
+        """Say for how long a model is left alone, and once what can be done about it."""
+        told = {"model": self.model, "in": f"{pause_s:.0f} s", "error": str(error)}
+        if self.advice:
+            told["hint"], self.advice = self.advice, ""
+        logger.warning(message, extra=told)
 
 
 def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:

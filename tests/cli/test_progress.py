@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.cli.logs import configure_logging
 from edison_ci.cli.options import State
 from edison_ci.cli.progress import Display
 from edison_ci.cli.terminal import Terminal
@@ -62,6 +64,21 @@ def test_one_model_needs_no_figures_of_its_own() -> None:
     one = progress()
     one.by_lane = Counter(small=10)
     assert last(lambda display: display.progress(one)).endswith("$5.00")
+
+
+@pytest.mark.usefixtures("edison")  # which puts the log back
+def test_the_log_takes_the_place_of_the_bar_and_a_hint_stands_below(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def warn(display: Display) -> None:
+        configure_logging(State())
+        display.progress(progress())
+        told = {"model": "small", "hint": "Ctrl-C stops it"}
+        logging.getLogger("edison_ci.test").warning("no answer", extra=told)
+
+    assert last(warn) == "warning: no answer (model=small)\n  Ctrl-C stops it\n"
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in last(warn)
 
 
 def test_being_stopped_is_acknowledged_in_place_of_the_bar() -> None:

@@ -145,9 +145,12 @@ def test_answers_are_kept_while_the_judge_is_down_and_graded_later(
     project.write("models.yaml", DOWN)
     done = edison(project, "run", "--json")
     assert (done.code, json.loads(done.out)["verdict"]) == (3, "error"), done.all
+    (lanes,) = (run["lanes"] for run in json.loads(done.out)["runs"])
+    assert lanes["stopped"]["judges"].startswith("none answered; ")
     assert ask(project, "select count(*) from answer") == [(3,)]
     done = edison(project, "run")
-    assert "judges stopped: none answered" in done.out
+    assert "judges stopped: none answered; " in done.out
+    assert "0 of 0 fail" not in done.out
     assert done.err.splitlines()[-1].startswith("Go on with: edison resume ")
     assert "; with another judge: edison regrade " in done.err
     project.write("models.yaml", working)

@@ -65,6 +65,12 @@ def test_fault_26_connection_refused_opens_the_breaker_and_books_nothing(
     stage.models(url=f"http://127.0.0.1:{port}/v1")
     done = ran(stage, code=3, faster=faster)
     assert "small stopped: NETWORK" in done.out
+    assert "(no probe got through for a quarter of an hour)" in done.out
+    advice = "  Ctrl-C stops it; every answer is kept, and edison resume goes on from there"
+    assert done.err.splitlines().count(advice) == 1
+    see, go_on = done.err.splitlines()[-2:]
+    assert see == "See what is wrong with: edison models test"
+    assert go_on.startswith("Go on with: edison resume ")
     assert stage.booked() == 0
     assert set(stage.states()) == {"released"}
     assert stage.rows("select status, verdict from run") == [("FAILED", "error")]

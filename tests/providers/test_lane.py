@@ -365,6 +365,37 @@ async def test_a_lane_that_is_left_alone_says_which_model_it_is(
     assert vars(told)["model"] == "m"
 
 
+async def test_what_can_be_done_is_said_once_a_lane(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    breaker = bench.lane(Scripted(FINE)).breaker
+    breaker.advice = "Ctrl-C stops it"
+    for _ in range(5):
+        breaker.failed(error(ErrorKind.NETWORK))
+    await breaker.wait()
+    assert breaker.waits_for is not None and breaker.waits_for.startswith("NETWORK")
+    breaker.failed(error(ErrorKind.NETWORK))
+    hints = [vars(record).get("hint") for record in caplog.records]
+    assert hints == ["Ctrl-C stops it", None]
+
+
+def test_a_pause_that_a_provider_asks_for_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    time = FakeTime()
+    breaker = Breaker(time.clock(), "m")
+    for wish in (2.0, 30.0, 30.0):
+        breaker.failed(asked_to_wait(wish))
+    time.now = 31
+    breaker.failed(asked_to_wait(40.0))
+    told = [(r.getMessage(), vars(r)["in"]) for r in caplog.records]
+    later = "too many calls; trying again later"
+    assert told == [(later, "30 s"), (later, "40 s")]
+    assert breaker.waits_for is None
+
+
+def asked_to_wait(seconds: float) -> CallError:
+    return CallError(ErrorKind.RATE_LIMIT, "slow down", charged=False, retry_after_s=seconds)
+
+
 async def test_a_bucket_lets_a_minutes_worth_through_then_waits() -> None:
     time = FakeTime()
     bucket = Bucket(60, time.clock())
