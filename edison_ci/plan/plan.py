@@ -149,7 +149,7 @@ def bare_plan(
     pairs, which is in the plan of the head.
     """
     experiment = selection.narrow(experiment)
-    survey = Survey(project, experiment, shards=shards)
+    survey = Survey(project, experiment, shards=shards, refines=of == "loop")
     check = DataCheck(project, experiment)
     for case in selection.whole(check):
         survey.see(case, here=selection.here(case))

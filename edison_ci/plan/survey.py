@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import is_holdout
+from edison_ci.config.dataset_entry import Split
 from edison_ci.plan.fingerprint import Fingerprint
 from edison_ci.plan.shards import shard_of
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
@@ -24,8 +25,12 @@ COUNT_EVERY = 5_000
 class Survey:
     """Looks at every case once: what it costs to send, and where it belongs."""
 
-    def __init__(self, project: Project, experiment: Experiment, *, shards: int = 0) -> None:
+    def __init__(
+        self, project: Project, experiment: Experiment, *, shards: int = 0, refines: bool = False
+    ) -> None:
         self._experiment, self._shard_count = experiment, shards
+        # Whoever refines holds cases out whether or not the experiment says so.
+        self._split = experiment.file.split or (Split() if refines else None)
         self.fingerprint = Fingerprint(project, experiment)
         self.usable: Counter[str] = Counter()
         """Cases that each prompt can be rendered for."""
@@ -42,8 +47,7 @@ class Survey:
             self.elsewhere += 1
             return
         self.seen += 1
-        split = self._experiment.file.split
-        if split is not None and is_holdout(case, split):
+        if self._split is not None and is_holdout(case, self._split):
             self.holdout += 1
         if self._shard_count:
             self._shards[shard_of(case.id, self._shard_count)] += 1

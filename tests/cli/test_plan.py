@@ -57,6 +57,17 @@ def test_a_loop_says_how_many_iterations(edison: Edison, support: Folder) -> Non
     assert "\n  refine    refiner      5 " in said
 
 
+def test_whoever_refines_is_told_what_is_held_out_without_a_split(
+    edison: Edison, support: Folder
+) -> None:
+    support.edit("experiments/support-reply.yaml", "split: {holdout: 0.4, seed: 0}\n", "")
+    assert "  94 cases, 94 cells: " in edison(support, "plan").out, "a run holds nothing out"
+    assert "  94 cases (36 held out), 94 cells: " in edison(support, "plan", "--loop").out
+    said = "58 training cases and 36 held out"
+    for command in ("refine", "loop"):
+        assert said in edison(support, command, "support-reply", "--budget", "0").err
+
+
 def test_few_cases_are_said_to_show_nothing(edison: Edison, mini: Folder) -> None:
     said = edison(mini, "plan").out
     assert "  2 cases can show no change, however large: add cases.\n" in said
