@@ -59,6 +59,10 @@ ALLOWED = {
 }
 
 
+MOST_OUTPUT_CHARS = 1_000_000
+"""A longer answer is known by its hash alone."""
+
+
 def answer_hash(output: str) -> str:
     """Return the hash by which an answer is known: of what a judge reads of it."""
     return hashlib.sha256(output.encode("utf-8", "surrogatepass")).hexdigest()
@@ -99,7 +103,7 @@ class Label(Shape):
     answer: Hash | None = Field(None, description="sha256 of the output.")
     output: str | None = Field(
         None,
-        max_length=1_000_000,
+        max_length=MOST_OUTPUT_CHARS,
         description="The answer as a judge reads it; without it, it has to be in the results.",
     )
     case_hash: ShortHash | None = Field(

@@ -48,6 +48,13 @@ def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> 
     return found
 
 
+def said_of(error: ValidationError) -> Said:
+    """Return the first thing that failed, of a value that stands in no file."""
+    item, loc = _unwrap(error.errors(include_url=False)[0])
+    code, message, hint = _say(item, loc, "")
+    return Said(code, shortened(message), shortened(hint))
+
+
 def _unwrap(item: Any) -> tuple[dict[str, Any], Loc]:
     """Return the innermost error and where it is."""
     loc: Loc = tuple(item["loc"])

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edison_ci.config.labels import HALF, Label, criterion_shares
+from pydantic import ValidationError
+
+from edison_ci.config.labels import (
+    HALF,
+    MOST_OUTPUT_CHARS,
+    Label,
+    answer_hash,
+    criterion_shares,
+    fits,
+)
+from edison_ci.config.problems import said_of
 from edison_ci.errors import UsageError
 from edison_ci.execute.ballot import candidates, cases_of, sample_of, seen
 from edison_ci.store.grades import ManualGrade, last_grades
@@ -124,7 +134,7 @@ class Booth:
                 return found
             kept = dataclasses.replace(found, note=found.note or before.note)
             return _with(kept, before.scale, before.score, before.passed, before.criteria)
-        label = _checked(cell, given, self.book.actor.name)
+        label = _checked(cell, given, self.book.actor.name, output="")
         rubric = self.experiment.rubric
         pass_at = rubric.pass_at if rubric is not None else HALF
         shares = criterion_shares(label, rubric) if rubric is not None else {}
@@ -137,19 +147,20 @@ class Booth:
         output = self.seen(cell).output
         if output is None:
             return None
-        text = None if self.project.file.settings.private else output.text
-        bare = _checked(cell, given, grade.actor, output=output.text)
-        return bare.model_copy(
-            update={
-                "output": text,
-                "answer": bare.key[1] if text is None else None,
-                "note": grade.note,
-                "at": grade.graded_at,
-                "case_hash": cell.case_hash,
-                "experiment": self.run.experiment,
-                "run": self.run.id,
-                "cell": cell.id[:12],
-            }
+        told = not self.project.file.settings.private and len(output.text) <= MOST_OUTPUT_CHARS
+        known = {"output": output.text} if told else {"answer": answer_hash(output.text)}
+        if cell.case_hash is not None:
+            known["case_hash"] = cell.case_hash
+        return _checked(
+            cell,
+            given,
+            grade.actor,
+            **known,
+            note=grade.note,
+            at=grade.graded_at,
+            experiment=self.run.experiment,
+            run=self.run.id,
+            cell=cell.id[:12],
         )
 
 
@@ -158,22 +169,26 @@ def _says(grade: ManualGrade) -> ManualGrade:
     return dataclasses.replace(grade, graded_at="", cell_id="")
 
 
-def _checked(cell: Candidate, given: Given, actor: str, *, output: str = "") -> Label:
-    """Return a label whose grade is known to be on its scale."""
+def _checked(at: Candidate, given: Given, actor: str, /, **more: Any) -> Label:
+    """Return a label as a labels file takes it; says what is wrong with one that it does not."""
     assert given.scale is not None  # a flag alone is no label
     assert given.grade is not None
+    if not fits(given.scale, given.grade):
+        said = f"{given.grade:g} is not on the scale {given.scale}"
+        raise UsageError(said, hint="thumbs are up or down, 1-5 whole, 0-1 in between")
     try:
         return Label(
-            case=cell.case_id,
+            case=at.case_id,
             by=actor,
             scale=given.scale,
             grade=given.grade,
             criteria=dict(given.criteria),
-            output=output,
+            **more,
         )
-    except ValueError:
-        said = f"{given.grade:g} is not on the scale {given.scale}"
-        raise UsageError(said, hint="thumbs are up or down, 1-5 whole, 0-1 in between") from None
+    except ValidationError as error:
+        wrong = said_of(error)
+        hint = wrong.hint or "edison schema labels says what a label may be"
+        raise UsageError(f"a label cannot hold this: {wrong.message}", hint=hint) from None
 
 
 def _with(

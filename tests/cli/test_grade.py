@@ -233,6 +233,31 @@ def test_what_cannot_be_understood_changes_nothing(
     assert ask(ran, "select count(*) from manual_grade") == [(0,)]
 
 
+def test_a_label_that_a_file_cannot_hold_says_what_is_wrong(edison: Edison, ran: Folder) -> None:
+    identify(ran, f"{'a' * 200}@example.com")
+    done = edison(ran, "grade", "--next", "--grade", "up")
+    assert done.code == 2
+    assert "a label cannot hold this: by has 212 characters; at most 200" in done.err
+    assert "scale" not in done.err
+    long = "c" * 201
+    with sqlite3.connect(ran.path / ".edison/results.db") as connection:
+        connection.execute("update cell set case_id = ? where case_id = 'c1'", (long,))
+    identify(ran, "ann@example.com")
+    done = edison(ran, "grade", "--cell", f"{long}@small", "--grade", "up")
+    assert (done.code, "case has 201 characters; at most 200" in done.err) == (2, True), done.all
+    assert ask(ran, "select count(*) from manual_grade") == [(0,)]
+
+
+def test_a_very_long_answer_is_labelled_by_its_hash(
+    edison: Edison, ran: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edison_ci.review.booth.MOST_OUTPUT_CHARS", 3)
+    graded(edison, ran, "--cell", "c1@small", "--grade", "up")
+    (line,) = lines(ran)
+    assert "output" not in line and len(line["answer"]) == 64
+    assert edison(ran, "validate").code == 0
+
+
 def test_a_viewer_may_not_grade_and_that_is_written_down(edison: Edison, ran: Folder) -> None:
     members = "members:\n  - {email: ann@example.com, role: viewer}\n"
     members += "  - {email: bo@example.com, role: reviewer}\n"
