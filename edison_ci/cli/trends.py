@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -55,7 +56,7 @@ def trends(state: State, experiment: str | None, days: str) -> None:
     changed and nothing else, which is what the line is there to show. A * stands where more of what
     is measured or how it is graded changed, so that scores before and after it do not compare. From
     the sixth run after a change on, the newest is held against the first five, and only what noise
-    does not explain is called a drop.
+    does not explain is called a drop. A run that a planned look stopped early says how far it came.
 
     Examples:
       edison trends
@@ -113,6 +114,8 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
 
 def _row(point: Point) -> tuple[str, ...]:
     marks = ["simulated"] if point.run.simulated else []
+    if point.stopped is not None:
+        marks.append(point.stopped.sentence)
     if point.changed:
         more = f" and {len(point.changed) - 2} more" if len(point.changed) > 2 else ""
         word = "new version" if point.comparable else "changed"
@@ -174,6 +177,7 @@ def _document(trend: _Trend) -> dict[str, Any]:
                 "latency_ms": {"p50": point.p50_ms, "p95": point.p95_ms},
                 "changed": list(point.changed),
                 "comparable": point.comparable,
+                "stopped_early": None if point.stopped is None else asdict(point.stopped),
             }
             for point in trend.points
         ],

@@ -35,6 +35,21 @@ _NO_CHANGE = ("gates", "max_errors", "stop", "refine", "split")
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """How far a run came that a planned look ended: what it measured was clear already."""
+
+    kind: str
+    """cases or draws: what the looks were taken after more and more of."""
+    at: int
+    most: int
+
+    @property
+    def sentence(self) -> str:
+        """Say it in a few words."""
+        return f"stopped early: {self.at:,} of {self.most:,} {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """The numbers of one run, over all prompts and models."""
 
@@ -51,6 +66,8 @@ class Point:
     """What is other than in the run before; empty if nothing that matters."""
     comparable: bool = True
     """Whether its score compares with the run before: if anything changed, then prompts only."""
+    stopped: Stopped | None = None
+    """None for a run that measured all it might have."""
 
     @property
     def day(self) -> float:
@@ -115,7 +132,21 @@ def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -
         p50_ms=p50,
         p95_ms=p95,
         changed=changed,
+        stopped=_stopped(connection, run.id),
     )
+
+
+def _stopped(connection: sqlite3.Connection, run_id: str) -> Stopped | None:
+    """Return where the last look at a run was taken, if that was before the last planned one."""
+    row = connection.execute(
+        "select json_extract(detail, '$.look.kind'), json_extract(detail, '$.look.at') as at, "
+        "json_extract(detail, '$.look.most') from decision where run_id = ? "
+        "and json_valid(detail) and at is not null order by round desc, at desc limit 1",
+        (run_id,),
+    ).fetchone()
+    if row is None or not row[1] < row[2]:
+        return None
+    return Stopped(*row)
 
 
 def _interval(

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
+from edison_ci.decide.decisions import write_decisions
+from edison_ci.decide.rows import GateRow
+from edison_ci.decide.series import points_of
+from edison_ci.report.datasette_plugin.pages.experiment import score_trend
+from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:
@@ -65,6 +71,37 @@ def test_the_document_has_the_numbers_of_each_run(edison: Edison, mini: Folder) 
     assert found["runs"][1]["cost_microusd"] == 0, "the same answers were used again"
     assert first["latency_ms"] == {"p50": 204, "p95": None}
     assert found["drift"]["alarm"] is None
+
+
+def test_a_run_that_a_look_stopped_early_is_marked_everywhere(edison: Edison, mini: Folder) -> None:
+    path = plant(mini, *series(0.6, 0.7, 0.8))
+    looks = {"r0": ("cases", 40), "r1": ("cases", 20), "r2": ("draws", 1)}
+    most = {"cases": 40, "draws": 3}
+    with closing(open_database(path)) as connection:
+        for run, (kind, at) in looks.items():
+            for number in (1, 2):
+                look = {"kind": kind, "number": number, "of": 3, "alpha": 0.01}
+                look |= {"at": at * number // 2, "most": most[kind]}
+                row = GateRow("composite", None, None, "pass", "fine", detail={"look": look})
+                write_decisions(run, [row], now=days_ago(0))(connection)
+    found = told(edison, mini)["runs"]
+    assert [run["stopped_early"] for run in found] == [
+        None,
+        {"kind": "cases", "at": 20, "most": 40},
+        {"kind": "draws", "at": 1, "most": 3},
+    ]
+    rows = edison(mini, "trends").out.splitlines()[2:5]
+    assert ["stopped early" in row for row in rows] == [False, True, True]
+    assert rows[1].endswith("stopped early: 20 of 40 cases")
+    assert edison(mini, "report", "r2", "--format", "html", "--out", "run.html").code == 0
+    assert "r1, stopped early: 20 of 40 cases" in mini.read("run.html")
+    with closing(open_database(path)) as connection:
+        drawn = score_trend(points_of(connection, "hello"))
+    assert [row[-1] for row in drawn.table.rows] == [
+        "",
+        "stopped early: 20 of 40 cases",
+        "stopped early: 1 of 3 draws",
+    ]
 
 
 def test_a_sure_drop_is_an_alert(edison: Edison, mini: Folder) -> None:

@@ -156,6 +156,7 @@ def history(near: CloseUp) -> Html | None:
             point.composite.high if point.composite else None,
             ", ".join(
                 [point.run.id, *(["simulated"] if point.run.simulated else []),
+                 *([point.stopped.sentence] if point.stopped is not None else []),
                  *(f"{what} changed" for what in point.changed)]
             ),
         )

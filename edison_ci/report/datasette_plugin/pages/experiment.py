@@ -16,7 +16,7 @@ from edison_ci.report.datasette_plugin.sums import objective_of, sums_by_model
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.report.charts.drawing import Drawing
 
@@ -41,7 +41,7 @@ def experiment(look: Look) -> Page:
             "before": points[-2] if len(points) > 1 else None,
             "labels": last.run.labels if last else {},
             "models": sums_by_model(look.connection, last.run.id) if last else [],
-            "trend": _trend(points) if len(points) > 1 else None,
+            "trend": score_trend(points) if len(points) > 1 else None,
             "changes": [point for point in points if point.changed],
             "runs": run_lines(look, ids_of(look.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
@@ -63,7 +63,8 @@ def named(look: Look) -> str:
     return wanted
 
 
-def _trend(points: Sequence[Point]) -> Drawing:
+def score_trend(points: Sequence[Point]) -> Drawing:
+    """Return the scores of runs as a chart with its table."""
     moments = tuple(_moment(index, point) for index, point in enumerate(points))
     return trend(
         Trend(
@@ -82,5 +83,12 @@ def _moment(index: int, point: Point) -> Moment:
         value=None if found is None else found.estimate,
         low=None if found is None else found.low,
         high=None if found is None else found.high,
-        note=f"changed: {', '.join(point.changed)}" if point.changed else "",
+        note="; ".join(_notes(point)),
     )
+
+
+def _notes(point: Point) -> Iterator[str]:
+    if point.changed:
+        yield f"changed: {', '.join(point.changed)}"
+    if point.stopped is not None:
+        yield point.stopped.sentence
