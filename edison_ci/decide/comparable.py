@@ -21,19 +21,31 @@ _NOT_AT_THE_START = ("the price of ", "base: ")
 
 def yardstick(run: Run) -> str:
     """Return a hash of everything that grades the answers of a run."""
-    try:
-        kept = json.loads(run.snapshot)
-    except ValueError:
-        kept = {}
-    if not isinstance(kept, dict):
-        kept = {}
-    text = json.dumps(_grading(kept), sort_keys=True)
+    text = json.dumps(_grading(_kept(run)), sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _grading(kept: dict[str, Any]) -> dict[str, Any]:
+def may_compare(run: Run) -> bool:
+    """Whether a judge may have set answers of a run side by side, and of those graded alike."""
+    judges = _experiment(_kept(run)).get("judges")
+    return not isinstance(judges, dict) or judges.get("pairwise") is not None
+
+
+def _kept(run: Run) -> dict[str, Any]:
+    try:
+        kept = json.loads(run.snapshot)
+    except ValueError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _experiment(kept: dict[str, Any]) -> dict[str, Any]:
     own = (part for place, part in kept.items() if not place.startswith(_NOT_AT_THE_START))
-    experiment: dict[str, Any] = next((part for part in own if _is_experiment(part)), {})
+    return next((part for part in own if _is_experiment(part)), {})
+
+
+def _grading(kept: dict[str, Any]) -> dict[str, Any]:
+    experiment = _experiment(kept)
     used = {key: experiment.get(key) for key in _YARDSTICK}
     said = set(_texts(used))
     found: dict[str, Any] = {"experiment": used}

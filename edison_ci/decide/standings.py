@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.decide.comparable import may_compare
 from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.preferences import Key, preferences_of
 from edison_ci.frozen import dataclass
@@ -108,6 +109,8 @@ def board_of(
 def _preferences(
     connection: sqlite3.Connection, found: Measurements, roll: Roll
 ) -> Preferences | None:
+    if not may_compare(found.newest):
+        return None  # looking for comparisons would go through every cell of every run
     keys = (Key(*row.place[2:]) for row in found.rows)
     return preferences_of(connection, found.runs, {key: "\0".join(key) for key in keys}, roll)
 

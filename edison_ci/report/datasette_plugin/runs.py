@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.decide.comparable import may_compare
 from edison_ci.decide.complete import MOST_RUNS
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
@@ -104,6 +105,23 @@ def cells_of(connection: sqlite3.Connection, experiment: str) -> int:
     row = connection.execute(
         "select coalesce(sum(cells_planned), 0) from (select cells_planned from run where "
         f"experiment = ? and complete = 1 and {NO_TRIAL} order by created_at desc limit ?)",
+        (experiment, MOST_RUNS),
+    )
+    return int(row.fetchone()[0])
+
+
+def ranked_cells(connection: sqlite3.Connection, experiment: str, newest: Run) -> int:
+    """Return how many cells a board is made of at most: of each subject, those of one run.
+
+    Where a judge set answers side by side, those of every run are looked through.
+    """
+    if may_compare(newest):
+        return cells_of(connection, experiment)
+    row = connection.execute(
+        "select coalesce(sum(most), 0) from (select max(m.cells) as most from rollup_model m "
+        "where m.run_id in (select id from run where experiment = ? and complete = 1 "
+        f"and {NO_TRIAL} order by created_at desc limit ?) "
+        "group by m.prompt, m.version, m.model)",
         (experiment, MOST_RUNS),
     )
     return int(row.fetchone()[0])

@@ -10,7 +10,7 @@ from edison_ci.decide.standings import Board, board_of
 from edison_ci.report.charts.pareto import Pareto, Spot, pareto
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
-from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, cells_of
+from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, ranked_cells
 from edison_ci.report.datasette_plugin.sums import sums_by_model
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.stats.sentences import chance, comparisons_sentence
@@ -66,7 +66,7 @@ def leaderboard(look: Look) -> Page:
     shown: dict[str, Any] = {"experiments": names, "experiment": name}
     if name:
         (newest,) = complete_runs(look.connection, name, 1)
-        cells = cells_of(look.connection, name)
+        cells = ranked_cells(look.connection, name, newest)
         small = cells <= MOST_CELLS
         board = _board(look, name, newest, at_once=cells <= AT_ONCE) if small else None
         places = _places(board.rows) if board is not None else _sums(look, newest)
