@@ -14,12 +14,12 @@ from edison_ci.cli.reading import (
     results_of,
     sparkline,
 )
-from edison_ci.cli.summary import points
 from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.decide.lineage import History
 from edison_ci.decide.lineage_results import Lineage, lineage_of
 from edison_ci.execute.summary import interval_json
 from edison_ci.plan.versions import short
+from edison_ci.report.numbers import points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,18 +10,17 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.preferences import show_preferences
 from edison_ci.cli.reading import (
     experiments_meant,
-    milliseconds,
     price,
     readable_at,
     results_of,
 )
-from edison_ci.cli.summary import points, rate
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
 from edison_ci.decide.roll import roll_of
 from edison_ci.decide.standings import BoardRule, board_of
 from edison_ci.errors import UsageError
 from edison_ci.execute.summary import interval_json
 from edison_ci.plan.versions import short
+from edison_ci.report.numbers import milliseconds, points, rate
 from edison_ci.stats.sentences import chance, comparisons_sentence, signed
 
 if TYPE_CHECKING:

@@ -115,11 +115,3 @@ def simulated_mark(simulated: int, of: int) -> str:
     if not simulated:
         return ""
     return "simulated" if simulated >= of else "partly simulated"
-
-
-def milliseconds(p50: float | None, p95: float | None = None) -> str:
-    """Return a latency, the 95th percentile with it where there is one."""
-    if p50 is None:
-        return "-"
-    late = "" if p95 is None else f", p95 {p95:,.0f} ms"
-    return f"{p50:,.0f} ms{late}"

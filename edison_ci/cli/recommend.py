@@ -10,17 +10,16 @@ from edison_ci.cli.leaderboard import standing_json
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import (
     experiments_meant,
-    milliseconds,
     price,
     readable_at,
     results_of,
 )
-from edison_ci.cli.summary import points
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.recommending import FEW, Wishes, advise
 from edison_ci.decide.roll import roll_of
 from edison_ci.plan.versions import short
+from edison_ci.report.numbers import milliseconds, points
 from edison_ci.stats.search_sentences import value_sentence
 from edison_ci.stats.sentences import signed
 

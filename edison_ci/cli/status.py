@@ -12,7 +12,7 @@ from edison_ci import times
 from edison_ci.cli.breakdown import show_facets, without_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
-from edison_ci.cli.summary import STATUS_COLORS, points, show_run, spent
+from edison_ci.cli.summary import STATUS_COLORS, show_run, spent
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.told import document, told_of
 from edison_ci.config.load import find_root
@@ -21,6 +21,7 @@ from edison_ci.execute.changes import material_of
 from edison_ci.execute.summary import RunSummary, as_json, summarize
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
+from edison_ci.report.numbers import points
 from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim

@@ -13,6 +13,7 @@ from edison_ci.decide.rows import stopped_sentence
 from edison_ci.execute.changes import kept_snapshot, material_of
 from edison_ci.execute.gatekeeping import UNDECIDED
 from edison_ci.names import commit_names
+from edison_ci.report.numbers import milliseconds, points, rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.runner import Progress
     from edison_ci.execute.summary import PartScore, RunSummary, Scored
-    from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
 _BUDGET = "budget: "
@@ -184,7 +184,7 @@ def _numbers(scored: Scored, *, cost: str = "") -> tuple[str, ...]:
         points(scored.composite),
         rate(scored.pass_rate),
         cost or dollars(scored.cost_microusd),
-        _latency(scored),
+        milliseconds(scored.p50_ms, scored.p95_ms),
     )
 
 
@@ -193,13 +193,6 @@ def spent(summary: RunSummary) -> str:
     calls = summary.calls
     about = "~" if calls["unknown"] or calls["estimated"] or summary.run.moving else ""
     return f"{about}{dollars(summary.cost_microusd)}"
-
-
-def _latency(scored: Scored) -> str:
-    if scored.p50_ms is None:
-        return "-"
-    late = f", p95 {scored.p95_ms:,} ms" if scored.p95_ms is not None else ""
-    return f"{scored.p50_ms:,} ms{late}"
 
 
 def _parts(terminal: Terminal, summary: RunSummary) -> None:
@@ -253,23 +246,3 @@ def _counts(terminal: Terminal, summary: RunSummary) -> None:
         f"  {counted(calls['made'], 'call')} made, {calls['reused']:,} reused{retried}{unknown}; "
         f"{spent(summary)}{seconds}"
     )
-
-
-def points(found: Interval | None) -> str:
-    """Return a score in points out of 100 with its interval."""
-    if found is None:
-        return "-"
-    estimate = 100 * found.estimate
-    if found.low is None or found.high is None:
-        return f"{estimate:.1f} (1 case: no error bar)"
-    return f"{estimate:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
-
-
-def rate(found: Interval | None) -> str:
-    """Return a pass rate with its interval."""
-    if found is None:
-        return "-"
-    estimate = f"{100 * found.estimate:.0f}% of {found.n:,}"
-    if found.low is None or found.high is None:
-        return estimate
-    return f"{estimate} ({100 * found.low:.0f} to {100 * found.high:.0f})"

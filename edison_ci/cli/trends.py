@@ -13,16 +13,15 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import (
     experiments_meant,
-    milliseconds,
     price,
     readable_at,
     results_of,
     sparkline,
 )
-from edison_ci.cli.summary import points, rate
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.decide.series import Drift, Point, drift_of, points_of, told_apart
 from edison_ci.execute.summary import interval_json
+from edison_ci.report.numbers import milliseconds, points, rate
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How do scores, shares, amounts and changes look in a report?"""
+"""How do scores, shares, amounts and changes look, in reports and on a terminal?"""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dollars(microusd: float | None) -> str:
     return f"${microusd / 1e6:,.2f}" if microusd >= 100_000 else f"${microusd / 1e6:.6f}"
 
 
-def milliseconds(p50: float | None, p95: float | None) -> str:
+def milliseconds(p50: float | None, p95: float | None = None) -> str:
     """Return a latency, the 95th percentile with it where there is one."""
     if p50 is None:
         return NOTHING

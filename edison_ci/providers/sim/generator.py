@@ -12,19 +12,18 @@ from edison_ci.providers.sim.code import writer as code
 from edison_ci.providers.sim.extraction import writer as extraction
 from edison_ci.providers.sim.knowledge import Task
 from edison_ci.providers.sim.options import SimOptions
-from edison_ci.providers.sim.pace import cut_to, tokens_of, tokens_of_messages
 from edison_ci.providers.sim.qualities import SKILLS, Luck, Skill, draw_qualities
 from edison_ci.providers.sim.seeds import stream
+from edison_ci.providers.sim.speaking import spoken
 from edison_ci.providers.sim.story import writer as story
 from edison_ci.providers.sim.support import writer as support
 from edison_ci.providers.sim.writing import Writing
-from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from edison_ci.records import Json, Request
+    from edison_ci.records import Completion, Json, Request
 
 _WRITERS = {
     Task.SUPPORT: support.write,
@@ -56,22 +55,7 @@ def generate(request: Request, options: SimOptions | None = None) -> Completion:
         )
     rng = stream(request.address, options.seed, "generate")
     text = _answer(request, options, skill, rng)
-    reason = FinishReason.STOP
-    limit = request.params.get("max_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool) and tokens_of(text) > limit > 0:
-        text, reason = cut_to(text, limit), FinishReason.LENGTH
-    tokens_out = tokens_of(text)
-    latency_ms = skill.pace.latency_ms(tokens_out, rng)
-    if options.latency_ms > 0:
-        latency_ms = options.latency_ms * rng.lognormvariate(0, 0.25)
-    return Completion(
-        text,
-        reason,
-        tokens_in=tokens_of_messages(request.messages),
-        tokens_out=tokens_out,
-        latency_ms=round(latency_ms),
-        served_model=f"sim/{request.model}",
-    )
+    return spoken(request, options, text, skill.pace, rng)
 
 
 def _answer(request: Request, options: SimOptions, skill: Skill, rng: Random) -> str:
