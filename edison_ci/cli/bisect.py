@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import times
+from edison_ci.cli import spending
 from edison_ci.cli.choosing import case_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
@@ -36,7 +37,7 @@ _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 @click.option("--good", metavar="REF", help="Commit at which it passed; looked for by default.")
 @click.option("--bad", metavar="REF", default="HEAD", help="Commit at which it fails; HEAD.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@spending.budget
 @click.pass_obj
 def bisect(state: State, /, experiment: str, **given: Any) -> None:
     """Find the commit that broke a case.
@@ -78,7 +79,7 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
         given["good"],
         given["bad"],
         newer_than=times.stamp(times.now() - reuse),
-        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        budget_microusd=spending.microusd(budget),
     )
     try:
         found = asyncio.run(looking)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import times
+from edison_ci.cli import spending
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import project_at, results_of
@@ -48,7 +49,7 @@ _LISTED = 5
 @click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="A stable sample of cases.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@spending.budget
 @click.option("--no-cache", is_flag=True, help="Ask again what was asked before.")
 @click.option("--yes", is_flag=True, help="Do not ask before spending more than $1.")
 @click.pass_obj
@@ -79,7 +80,7 @@ def judge(state: State, /, experiment: str | None, **given: Any) -> None:
         judges,
         tools_for(state, project),
         newer_than=times.stamp(times.now() - age),
-        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        budget_microusd=spending.microusd(budget),
     ).run(_picked(project, chosen, picked))
     _finish(terminal, project, chosen, picked, asked)
 

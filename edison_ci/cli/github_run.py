@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from edison_ci.cli import spending
 from edison_ci.cli.github_comment import Request, Shown, as_json, audit, origin_of, post
 from edison_ci.cli.github_comment import tell as tell_comment
 from edison_ci.cli.github_comment import tell_failure as tell_no_comment
@@ -76,7 +77,7 @@ _UNASKED: dict[str, Any] = {
     show_default=True,
     help="Whether models are asked; auto: where GitHub gives secrets.",
 )
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@spending.budget
 @click.option(
     "--fail-on",
     type=click.Choice(["fail", "inconclusive", "never"]),

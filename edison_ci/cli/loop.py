@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.asking import Asking
+from edison_ci.cli.errands import (
+    Errand,
+    Outlook,
+    announce,
+    errand_of,
+    simulated,
+    which_prompt,
+)
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.recommend import sentences
-from edison_ci.cli.refine import audited, experiment_with_data, refining_model
 from edison_ci.cli.sessions import Seats
+from edison_ci.cli.spending import microusd, spending
 from edison_ci.cli.suggested import show_suggestion
-from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
-from edison_ci.cli.trusting import on_terms_of_base
-from edison_ci.config.load import find_root, load_project
+from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
 from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.recommending import Wishes, advise
 from edison_ci.decide.roll import roll_of
-from edison_ci.errors import OutOfBudget, UsageError
+from edison_ci.errors import OutOfBudget
 from edison_ci.loop.final import next_steps
 from edison_ci.loop.looping import Looper
 from edison_ci.loop.place import Place
 from edison_ci.loop.starting import Wish, alone, begin
-from edison_ci.operate.actors import Role
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.versions import short
 from edison_ci.plugins import later
 from edison_ci.refine.asking import refiner_of
-from edison_ci.refine.candidate import subject_of
 from edison_ci.report.numbers import score
 from edison_ci.report.writing import write_whole
 from edison_ci.review.desk import Desk
@@ -51,14 +56,12 @@ _printed = later("edison_ci.report.pdf:printed")
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment")
-@click.option("--prompt", metavar="PROMPT", help="Which prompt, where there are several.")
+@which_prompt
 @click.option("--iterations", type=click.IntRange(1, 100), metavar="N", help="Most iterations.")
 @click.option("--auto-approve", is_flag=True, help="Take what is proven, on a branch of its own.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
 @click.option("--restart", is_flag=True, help="Leave a loop behind that is not done.")
 @click.option("--pdf", is_flag=True, help="Print the final report as a PDF too.")
-@click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
-@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
+@spending
 @click.pass_obj
 def loop(state: State, /, experiment: str, **given: Any) -> None:
     """Run and refine until it gets no better.
@@ -79,22 +82,19 @@ def loop(state: State, /, experiment: str, **given: Any) -> None:
       edison loop support-reply --restart --json
     """
     terminal = Terminal(state)
-    project = on_terms_of_base(load_project(state.entered(find_root(state.folder))))
-    chosen = experiment_with_data(project, experiment)
-    subject = subject_of(project, chosen, given["prompt"])
+    errand = errand_of(state, "loop", experiment, given["prompt"])
     asking = Asking(terminal, yes=given["yes"])
-    place = _place(state, asking, subject, allow_code=given["allow_code"])
+    place = _place(state, asking, errand, allow_code=given["allow_code"])
     if given["pdf"]:
         _find_browser()
-    budget = given["budget"]
     wish = Wish(
         given["iterations"],
-        None if budget is None else round(budget * 1_000_000),
+        microusd(given["budget"]),
         auto=given["auto_approve"],
         restart=given["restart"],
     )
     with alone(place):
-        _announce(asking, subject)
+        _announce(asking, errand.subject)
         looper = Looper(place, begin(place, wish))
         try:
             done = looper.go_on()
@@ -107,18 +107,15 @@ def loop(state: State, /, experiment: str, **given: Any) -> None:
         _tell_waiting(terminal, looper)
 
 
-def _place(state: State, asking: Asking, subject: Subject, *, allow_code: bool) -> Place:
-    project, terminal = subject.project, asking.terminal
-    desk = Desk.of(project, offline=state.offline)
-    model = refining_model(project, subject.experiment)
-    actor = desk.site.require(Role.EDITOR, "loop", subject.experiment.id)
+def _place(state: State, asking: Asking, errand: Errand, *, allow_code: bool) -> Place:
+    project, subject, terminal = errand.project, errand.subject, asking.terminal
     return Place(
-        desk=desk,
+        desk=Desk.of(project, offline=state.offline),
         subject=subject,
-        refiner=refiner_of(model),
+        refiner=refiner_of(errand.model),
         opened=Seats(state, asking, project).opened,
-        actor=actor,
-        audit=lambda of, made: audited(desk.site, actor, of, made),
+        actor=errand.actor,
+        audit=lambda of, made: replace(errand, action="refine", subject=of).audited(made),
         advise=lambda connection: _advice(connection, project, subject.experiment.id),
         on_step=lambda line: terminal.note(f"  {line}"),
         candidates=subject.limits.candidates,
@@ -131,17 +128,8 @@ def _announce(asking: Asking, subject: Subject) -> None:
     plan = bare_plan(subject.project, subject.experiment, of="loop")
     asking.refuse(plan)
     training = plan.cases - plan.holdout
-    if not training:
-        raise UsageError("every case is held out", hint="lower split.holdout of the experiment")
-    cost = plan.cost_microusd
-    most = "" if cost is None or not cost.high else f", at most about {dollars(cost.high)}"
-    asking.terminal.note(
-        Ink(plan.experiment, bold=True),
-        f": loop on {subject.prompt.path}, {counted(training, 'training case')} and "
-        f"{plan.holdout:,} held out{most}",
-        *_mark(simulated=plan.simulated),
-    )
-    asking.confirm(cost)
+    outlook = Outlook(training, plan.holdout, plan.cost_microusd, plan.simulated)
+    announce(asking, subject, outlook)
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
@@ -213,7 +201,7 @@ def _show_final(terminal: Terminal, looper: Looper, final: Final) -> None:
     _show_iterations(terminal, looper)
     terminal.result(
         Ink(final.sentence, GOOD if final.shown else ODD),
-        *_mark(simulated=final.loop.simulated),
+        *simulated(final.loop.simulated),
     )
     for line in final.advice:
         terminal.result(line)
@@ -234,10 +222,6 @@ def _show_iterations(terminal: Terminal, looper: Looper) -> None:
         run = one.run_id or nothing
         rows.append((f"{one.number}", short(one.version), score(one.score), cases, run))
     terminal.table(rows, right=(0, 2, 3))
-
-
-def _mark(*, simulated: bool) -> tuple[Ink, ...]:
-    return (Ink("  simulated", ODD),) if simulated else ()
 
 
 def _document(looper: Looper, status: str) -> dict[str, Any]:

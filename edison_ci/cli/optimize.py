@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.asking import Asking
+from edison_ci.cli.errands import Outlook, announce, errand_of, simulated, which_prompt
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.recommend import Score
-from edison_ci.cli.refine import audited, experiment_with_data, refining_model
 from edison_ci.cli.sessions import Seats
+from edison_ci.cli.spending import microusd, spending
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
-from edison_ci.cli.trusting import on_terms_of_base
-from edison_ci.config.load import find_root, load_project
-from edison_ci.operate.actors import Role
-from edison_ci.operate.site import Site
 from edison_ci.plan.estimate import Span, total_cost
 from edison_ci.plan.plan import bare_plan
 from edison_ci.refine.asking import RE_ASKS, refiner_of
-from edison_ci.refine.candidate import subject_of
 from edison_ci.refine.optimizing import Orders, refuse_too_few
 from edison_ci.refine.optimizing import optimize as search_for
 from edison_ci.refine.search_budget import last_looks
@@ -49,7 +45,7 @@ _STOPPED = {
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment")
-@click.option("--prompt", metavar="PROMPT", help="Which prompt, where there are several.")
+@which_prompt
 @click.option(
     "--population",
     type=click.IntRange(2, 64),
@@ -67,11 +63,9 @@ _STOPPED = {
     help="Most generations.",
 )
 @click.option("--target", type=Score(), metavar="POINTS", help="Training score to stop at.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Another search.")
 @click.option("--force", is_flag=True, help="Propose the winner although nothing shows it helps.")
-@click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
-@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
+@spending
 @click.pass_obj
 def optimize(state: State, /, experiment: str, **given: Any) -> None:
     """Search for a better prompt over generations.
@@ -92,27 +86,22 @@ def optimize(state: State, /, experiment: str, **given: Any) -> None:
       edison optimize support-reply --seed 1 --json
     """
     terminal = Terminal(state)
-    project = on_terms_of_base(load_project(state.entered(find_root(state.folder))))
-    chosen = experiment_with_data(project, experiment)
-    subject = subject_of(project, chosen, given["prompt"])
-    model = refining_model(project, chosen)
-    site = Site(project.root, project.file)
-    actor = site.require(Role.EDITOR, "optimize", subject.experiment.id)
+    errand = errand_of(state, "optimize", experiment, given["prompt"])
+    subject = errand.subject
     reach = Reach(given["population"], given["generations"], given["target"], given["seed"])
-    budget = given["budget"]
     orders = Orders(
         reach,
-        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        budget_microusd=microusd(given["budget"]),
         force=given["force"],
         allow_code=given["allow_code"],
         on_step=lambda line: terminal.note(f"  {line}"),
         on_generation=lambda one: terminal.note(*_progress(one, reach)),
-        audit=lambda made: audited(site, actor, subject, made, "optimize"),
+        audit=errand.audited,
     )
     asking = Asking(terminal, yes=given["yes"])
     _announce(asking, subject, orders)
-    seats = Seats(state, asking, project, brief=True)
-    found = search_for(subject, refiner_of(model), seats.opened, orders)
+    seats = Seats(state, asking, errand.project, brief=True)
+    found = search_for(subject, refiner_of(errand.model), seats.opened, orders)
     if terminal.json:
         terminal.document(_document(subject, found))
     else:
@@ -134,16 +123,8 @@ def _announce(asking: Asking, subject: Subject, orders: Orders) -> None:
     cost = total_cost(loads)
     if cost is not None and orders.budget_microusd is not None:
         cost = cost.at_most(orders.budget_microusd)
-    mark = (Ink("  simulated", ODD),) if loop.simulated else ()
-    most = "" if cost is None or not cost.high else f", at most about {dollars(cost.high)}"
-    asking.terminal.note(
-        Ink(experiment.id, bold=True),
-        f": {subject.prompt.path}, {counted(training, 'training case')} and "
-        f"{held:,} held out, {counted(reach.generations, 'generation')} of "
-        f"{reach.population}{most}",
-        *mark,
-    )
-    asking.confirm(cost)
+    more = f", {counted(reach.generations, 'generation')} of {reach.population}"
+    announce(asking, subject, Outlook(training, held, cost, loop.simulated, more))
 
 
 def _measuring(loads: list[Load], subject: Subject, reach: Reach, cases: int) -> Iterator[Load]:
@@ -205,14 +186,13 @@ def _tell_course(terminal: Terminal, found: Optimized) -> None:
     course = found.course
     done, refused = course.generations, len(course.refused)
     gain = course.best.mean - course.base.mean
-    mark = (Ink("  simulated", ODD),) if found.simulated else ()
     terminal.result(
         f"{counted(len(done), 'generation')}: {_STOPPED[course.stopped_by]}; "
         f"{sum(one.tried for one in done)} versions tried, {len(course.measured) - 1} measured, "
         f"{refused} refused; training score {points(course.base.mean)} to ",
         Ink(points(course.best.mean), GOOD if gain > 0 else ODD),
         f" ({signed(gain)}, the best of many)",
-        *mark,
+        *simulated(found.simulated),
     )
     terminal.result(f"the search cost {dollars(found.cost_microusd)}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli import spending
 from edison_ci.cli.against import match_again
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", metavar="RUN")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
-@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
-@click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
+@spending.budget
+@spending.yes
+@spending.allow_code
 @click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
 @click.pass_obj
 def regrade(state: State, /, wanted: str, **given: Any) -> None:
@@ -59,7 +60,7 @@ def regrade(state: State, /, wanted: str, **given: Any) -> None:
     budget = given["budget"]
     options = dataclasses.replace(
         options,
-        budget_microusd=None if budget is None else round(budget * 1_000_000),
+        budget_microusd=spending.microusd(budget),
         allow_code=options.allow_code or given["allow_code"],
         wait=given["wait"],
     )

@@ -17,6 +17,8 @@ from edison_ci.operate.passwords import LONGEST, SHORTEST
 from edison_ci.operate.site import site_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edison_ci.operate.accounts import Access
     from edison_ci.store.auth import Token
 
@@ -53,15 +55,13 @@ def list_members(state: State) -> None:
     if terminal.json:
         terminal.document({"members": [_access_json(each) for each in found]})
         return
-    if not found:
-        terminal.note("no members in edison.yaml: whoever can write the repository owns it")
-        return
-    rows = [("member", "role", "signs in with", "signed in", "last seen")]
-    for each in found:
-        rows.append(
-            (_name(each), each.member.role, _ways(each), str(each.sessions), each.last_seen or "")
-        )
-    terminal.table(rows, right=(3,))
+    rows = [
+        (_name(each), each.member.role, _ways(each), str(each.sessions), each.last_seen or "")
+        for each in found
+    ]
+    head = ("member", "role", "signs in with", "signed in", "last seen")
+    nothing = "no members in edison.yaml: whoever can write the repository owns it"
+    _listed(terminal, head, rows, nothing, right=(3,))
 
 
 @roles.command(cls=EdisonCommand)
@@ -139,15 +139,12 @@ def tokens(state: State) -> None:
     if terminal.json:
         terminal.document({"tokens": [_token_json(each) for each in found]})
         return
-    if not found:
-        terminal.note("there are no tokens: edison roles token NAME makes one")
-        return
-    rows = [("id", "member", "name", "made", "expires", "last used")]
-    rows += [
+    rows = [
         (e.id, e.name, e.label, e.created_at, e.expires_at or "never", e.used_at or "never")
         for e in found
     ]
-    terminal.table(rows)
+    head = ("id", "member", "name", "made", "expires", "last used")
+    _listed(terminal, head, rows, "there are no tokens: edison roles token NAME makes one")
 
 
 @roles.command(cls=EdisonCommand)
@@ -176,6 +173,20 @@ def revoke(state: State, token_or_name: str) -> None:
             f"{token_or_name} can no longer sign in: password, sessions and "
             f"{counted(len(gone), 'token')} are gone"
         )
+
+
+def _listed(
+    terminal: Terminal,
+    head: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    nothing: str,
+    right: tuple[int, ...] = (),
+) -> None:
+    """Print rows below their heads, or that there are none."""
+    if rows:
+        terminal.table([head, *rows], right=right)
+    else:
+        terminal.note(nothing)
 
 
 def _accounts(state: State) -> Accounts:

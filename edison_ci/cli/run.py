@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli import spending
 from edison_ci.cli.against import match_again, matches
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
@@ -71,13 +72,13 @@ class _ShardType(click.ParamType[Shard]):
 @click.option("--no-cache", is_flag=True, help="Buy new answers even where some are stored.")
 @click.option("--record", type=_FILE, metavar="FILE", help="Keep the answers in a recording.")
 @click.option("--replay", type=_FILE, metavar="FILE", help="Answer from a recording only.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@spending.budget
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the results as JUnit.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write the results as Markdown.")
 @click.option("--sarif", type=_FILE, metavar="FILE", help="Write findings as SARIF.")
-@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
+@spending.yes
 @click.option("--strict", is_flag=True, help="Refuse to leave out cases that lack a variable.")
-@click.option("--allow-code", is_flag=True, help="Let checks run code of the repository.")
+@spending.allow_code
 @click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
 @click.pass_obj
@@ -171,7 +172,7 @@ class Order:
         return RunOptions(
             trigger="replay" if replayed else os.environ.get("GITHUB_EVENT_NAME") or "cli",
             selection=Selection(*(given[name] for name in names)),
-            budget_microusd=None if budget is None else round(budget * 1_000_000),
+            budget_microusd=spending.microusd(budget),
             reuse=not given["no_cache"] and not replayed,
             allow_code=given["allow_code"],
             wait=given["wait"],
@@ -218,7 +219,7 @@ def _within(project: Project, options: RunOptions, ended: list[Ended]) -> RunOpt
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend.")
+@spending.budget
 @click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
 @click.pass_obj
 def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
@@ -254,7 +255,7 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
         raise UsageError(f"run {stored.id} tries a suggestion", hint=hint)
     options = dataclasses.replace(options_of(stored), wait=wait)
     if budget is not None:
-        options = dataclasses.replace(options, budget_microusd=round(budget * 1_000_000))
+        options = dataclasses.replace(options, budget_microusd=spending.microusd(budget))
     match = match_again(project, experiment, kept_snapshot(stored)["command line"].get("against"))
     with Table(state, Asking(terminal)).session(match) as session:
         ended = session.resume(stored, options)
