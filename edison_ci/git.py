@@ -7,6 +7,7 @@ what that configuration says about reaching the remote (`core.sshCommand`, `cred
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from edison_ci.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_REMOTE = frozenset({"fetch", "push"})
 LOCAL_TIMEOUT_S = 120.0
 REMOTE_TIMEOUT_S = 600.0
 
@@ -89,8 +91,22 @@ def run_git(
     *args: str, cwd: Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> Answer:
     """Run one Git command in `cwd` and return what it said, whatever that is."""
-    remote = args[0] in {"fetch", "push"}
-    timeout_s = REMOTE_TIMEOUT_S if remote else LOCAL_TIMEOUT_S
+    timeout_s = REMOTE_TIMEOUT_S if args[0] in _REMOTE else LOCAL_TIMEOUT_S
+    process = start_git(*args, cwd=cwd, environment=environment, errors=True)
+    try:
+        return _finish(process, stdin, timeout_s=timeout_s)
+    except subprocess.TimeoutExpired as late:
+        raise UsageError(
+            f"git {args[0]} did not finish within {timeout_s:.0f} seconds",
+            hint="try the same command by hand; the disk or the remote may be slow",
+        ) from late
+
+
+def start_git(
+    *args: str, cwd: Path, environment: Mapping[str, str] | None = None, errors: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start one Git command in `cwd`; whoever starts it ends it, and reads what it complains of."""
+    remote = args[0] in _REMOTE
     path = _search_path()
     program = shutil.which("git", path=path)
     if program is None:
@@ -101,22 +117,27 @@ def run_git(
     settings = (*_SETTINGS, f"protocol.file.allow={'user' if remote else 'never'}")
     options = (part for setting in settings for part in ("-c", setting))
     words = (program, "--no-pager", "--literal-pathspecs", *options, *args)
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [word.encode("utf-8", "surrogateescape") for word in words],
         cwd=cwd,
         env={**_inherited(), "PATH": path, **_FORCED, **(environment or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.PIPE if errors else subprocess.DEVNULL,
         start_new_session=True,  # away from the terminal: ssh fails rather than asks
     )
-    try:
-        return _finish(process, stdin, timeout_s=timeout_s)
-    except subprocess.TimeoutExpired as late:
-        raise UsageError(
-            f"git {args[0]} did not finish within {timeout_s:.0f} seconds",
-            hint="try the same command by hand; the disk or the remote may be slow",
-        ) from late
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    """End a Git that was kept, and its helpers, and let go of what connects us."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what it no longer read
+                stream.close()
 
 
 def _finish(process: subprocess.Popen[bytes], stdin: bytes, *, timeout_s: float) -> Answer:

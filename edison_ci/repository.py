@@ -6,10 +6,12 @@ only in a shallow clone, which they then deepen.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import shutil
 import tempfile
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +19,7 @@ from edison_ci.errors import UsageError
 from edison_ci.fetching import DEEPENINGS, deepen, fetch, remote_of
 from edison_ci.frozen import dataclass
 from edison_ci.git import Answer, run_git, text
+from edison_ci.git_objects import Objects, TooLargeError, Unsure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,6 +50,11 @@ class Repository:
     """
 
     root: Path
+    objects: Objects = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Read every object of this repository through one Git."""
+        object.__setattr__(self, "objects", Objects(self.root))
 
     @classmethod
     def find(cls, path: Path) -> Repository | None:
@@ -159,16 +167,18 @@ class Repository:
 
     def read(self, commit: str, path: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
         """Return what a file says in a commit; None unless it is a regular file there."""
-        blob = self._blobs(commit, path).get(path)
-        if blob is None:
+        if path and not _is_inside(path):
             return None
-        size = int(self._git("cat-file", "-s", blob))
-        if size > max_bytes:
+        try:
+            return self.objects.file(_full_id(commit), path, max_bytes=max_bytes)
+        except TooLargeError as large:
             raise UsageError(
-                f"{path!r} has {size} bytes in commit {commit[:8]}, more than {max_bytes}",
+                f"{path!r} has {large.size} bytes in commit {commit[:8]}, more than {max_bytes}",
                 hint="compare with a commit in which the file is smaller",
-            )
-        return self._git("cat-file", "blob", blob)
+            ) from None
+        except Unsure:  # a command of its own says what is wrong
+            blob = self._blobs(commit, path).get(path)
+            return None if blob is None else self._git("cat-file", "blob", blob)
 
     def first_parent_texts(
         self, path: str, *, ref: str | None = None, max_bytes: int = MAX_TEXT_BYTES
@@ -307,23 +317,18 @@ class Repository:
 
     def _contents(self, blobs: list[str], *, max_bytes: int) -> dict[str, bytes]:
         """Return the content of each blob that is here and not too large."""
-        checked = self._git("cat-file", "--batch-check", stdin="\n".join(blobs).encode())
-        sizes = {
-            about[0]: int(about[2])
-            for about in map(str.split, text(checked).splitlines())
-            if about[1] == "blob" and int(about[2]) <= max_bytes
-        }
-        if sum(sizes.values()) > MAX_HISTORY_BYTES:
-            raise UsageError(
-                f"the texts in the history of one file have more than {MAX_HISTORY_BYTES} bytes",
-                hint="give the file a new name: its history then starts anew",
-            )
-        stream = self._git("cat-file", "--batch", stdin="\n".join(sizes).encode())
-        contents, at = {}, 0
-        for blob, size in sizes.items():
-            at = stream.index(b"\n", at) + 1
-            contents[blob] = stream[at : at + size]
-            at += size + 1
+        contents: dict[str, bytes] = {}
+        left = MAX_HISTORY_BYTES
+        for blob in blobs:
+            with contextlib.suppress(Unsure, TooLargeError):
+                contents[blob] = self.objects.blob(blob, max_bytes=max_bytes)
+                left -= len(contents[blob])
+            if left < 0:
+                raise UsageError(
+                    f"the texts in the history of one file have more than {MAX_HISTORY_BYTES} "
+                    "bytes",
+                    hint="give the file a new name: its history then starts anew",
+                )
         return contents
 
     def _filters_off(self) -> dict[str, str]:
@@ -375,11 +380,11 @@ def _split(listing: bytes) -> list[str]:
 def _history(log: bytes, path: str) -> Iterator[tuple[str, str]]:
     """Yield commit and blob for each change of one regular file in `git log --raw -z`."""
     commit, fields = "", iter(_split(log))
-    for field in fields:
-        if ":" not in field[:2]:  # the first change of a commit begins on a new line
-            commit = field
+    for told in fields:
+        if ":" not in told[:2]:  # the first change of a commit begins on a new line
+            commit = told
             continue
-        _, mode, _, blob, _ = field.split(" ")
+        _, mode, _, blob, _ = told.split(" ")
         if next(fields) == path and mode in _REGULAR_MODES:
             yield commit, blob
 

@@ -28,6 +28,7 @@ LAYERS = [
         "template_syntax",
         "plugins",
         "git",
+        "git_objects",
         "fetching",
         "repository",
         "stats",
@@ -50,6 +51,7 @@ LAYERS = [
 SAME_FLOOR = {("templating", "plugins"), ("templating", "template_pieces"),
               ("template_syntax", "template_pieces"), ("template_syntax", "template_runtime"),
               ("template_runtime", "template_pieces"), ("repository", "git"),
+              ("repository", "git_objects"), ("git_objects", "git"),
               ("repository", "fetching"), ("fetching", "git"), ("__main__", "cli"),
               ("__main__", "__init__"), ("cli", "__init__")}  # fmt: skip
 """Pairs that belong together although they are not one folder."""

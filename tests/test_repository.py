@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci import git, git_objects
 from edison_ci.errors import UsageError
 from edison_ci.repository import PastText, Repository
 
@@ -779,6 +781,67 @@ def test_a_file_above_the_limit_is_an_error_not_an_absence(tree: Tree) -> None:
     assert repository.read(commit, "a", max_bytes=5) == b"12345"
     with pytest.raises(UsageError, match="'a' has 5 bytes"):
         repository.read(commit, "a", max_bytes=4)
+
+
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Keep every Git that is started from now on."""
+    found: list[subprocess.Popen[bytes]] = []
+    start = git.start_git
+
+    def kept(*args: str, **more: Any) -> subprocess.Popen[bytes]:
+        found.append(start(*args, **more))
+        return found[-1]
+
+    monkeypatch.setattr(git, "start_git", kept)
+    monkeypatch.setattr(git_objects, "start_git", kept)
+    return found
+
+
+def test_many_files_are_read_with_one_git(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tree.commit(**{"a/b/c": "1", "a/d": "2", "e": ""})
+    second = tree.commit(**{"a/b/c": "3"})
+    repository, every = tree.repository(), started(monkeypatch)
+    read = [repository.read(at, path) for at in (first, second) for path in ("a/b/c", "a/d", "e")]
+    assert read == [b"1", b"2", b"", b"3", b"2", b""]
+    assert [repository.read(first, path) for path in ("a/b", "a/b/c/x", "b", "a//d")] == [None] * 4
+    assert len(every) == 1
+    assert [past.data for past in repository.first_parent_texts("a/b/c", ref=second)] == [
+        b"1",
+        b"3",
+    ]
+    assert every[0].poll() is None
+    del repository
+    gc.collect()
+    assert every[0].returncode is not None, "it ends with whoever asked"
+
+
+def test_a_git_that_ended_is_started_again(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = tree.commit(a="12345", b="1")
+    repository, every = tree.repository(), started(monkeypatch)
+    monkeypatch.setattr(git_objects, "MAX_SKIPPED_BYTES", 4)
+    with pytest.raises(UsageError, match="'a' has 5 bytes"):
+        repository.read(commit, "a", max_bytes=4)
+    assert every[0].returncode is not None, "what is too large is not read past"
+    assert repository.read(commit, "b") == b"1"
+    every[1].kill()
+    every[1].wait()
+    assert repository.read(commit, "a") == b"12345"
+    assert len(every) == 3
+
+
+def test_what_is_too_large_or_missing_does_not_disturb_what_follows(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = tree.commit(a="x" * 200_000, b="1")
+    repository, every = tree.repository(), started(monkeypatch)
+    with pytest.raises(UsageError, match="'a' has 200000 bytes"):
+        repository.read(commit, "a", max_bytes=4)
+    assert repository.read(commit, "b") == b"1"
+    assert len(every) == 1
+    with pytest.raises(UsageError, match="git ls-tree failed"):
+        repository.read(GONE, "a")
+    assert repository.read(commit, "a") == b"x" * 200_000
+    assert len(every) == 2, "a command of its own tells what is wrong"
 
 
 def test_the_files_of_one_folder_are_listed(tree: Tree) -> None:
