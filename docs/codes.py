@@ -74,6 +74,7 @@ CODES: dict[str, tuple[str, str]] = {
     "nul-byte": ("a file holds a NUL byte", "save it as plain text"),
     "number": ("a number is too large, or NaN or infinite", "write a finite number"),
     "options": ("the provider takes no options, or not these", "see the table of options"),
+    "owner": ("no member is an owner", "give somebody `role: owner`; the last one stays"),
     "params": ("the provider does not take a parameter", "leave out the parameter or the model"),
     "path": (
         "a path is absolute, leaves the project or is a link out of it",

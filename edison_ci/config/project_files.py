@@ -50,7 +50,12 @@ class ProjectFiles:
 
     def project(self) -> ProjectFile | None:
         """Return edison.yaml."""
-        return self._shape(PROJECT, ProjectFile)
+        found = self._shape(PROJECT, ProjectFile)
+        if found is not None and found.members and all(m.role != "owner" for m in found.members):
+            said = "no member is an owner, so nobody may do what only owners may"
+            hint = "give somebody role: owner; the last one stays"
+            self.problems.append(self.documents[PROJECT].warning(("members",), "owner", said, hint))
+        return found
 
     def models(self, path: str) -> dict[str, Model]:
         """Return the registry; empty if there is none."""

@@ -137,8 +137,21 @@ class Accounts:
             raise UsageError(
                 f"there is no token and no password for {named!r}", hint="see: edison roles tokens"
             )
+        if member is not None:
+            self._refuse_last_owner(member)
         self._revoked(names[0], tokens, everything=names)
         return tokens
+
+    def _refuse_last_owner(self, member: Member) -> None:
+        """Refuse to lock out the last owner who can sign in."""
+        owners = [each for each in self.access() if each.member.role == "owner"]
+        able = [each.member for each in owners if each.password_since or each.tokens]
+        if able == [member]:
+            raise UsageError(
+                f"{names_of(member)[0]} is the last owner who can sign in",
+                hint="set another password, which ends every session: edison roles passwd; or "
+                "take tokens away one by one",
+            )
 
     def _revoked(self, name: str, tokens: list[Token], everything: Sequence[str] = ()) -> None:
         member = self._member(name)

@@ -149,3 +149,27 @@ def test_others_are_refused_and_it_is_audited(
     assert edison(people, "roles", "token", "bob").code == 0  # one's own
     rows = json.loads(edison(people, "audit", "--json").out)["rows"]
     assert [row["action"] for row in rows] == ["roles token", "refused: roles passwd"]
+
+
+def test_the_last_owner_who_can_sign_in_is_not_locked_out(
+    edison: Edison, people: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(monkeypatch, f"{PASSWORD}\n")
+    assert edison(people, "roles", "passwd", "ada@example.org", "--stdin").code == 0
+    done = edison(people, "roles", "revoke", "ada@example.org")
+    assert (done.code, "is the last owner who can sign in" in done.err) == (2, True), done.all
+    assert hasattr(accounts(people).sign_in("ada@example.org", PASSWORD, address="::1"), "cookie")
+    people.edit("edison.yaml", "role: viewer", "role: owner")
+    assert edison(people, "roles", "revoke", "ada@example.org").code == 2, "Bob has no password"
+    said(monkeypatch, f"{PASSWORD}\n")
+    assert edison(people, "roles", "passwd", "bob", "--stdin").code == 0
+    assert edison(people, "roles", "revoke", "ada@example.org").code == 0
+
+
+def test_members_without_an_owner_are_warned_of(edison: Edison, people: Folder) -> None:
+    assert edison(people, "validate").out == ""
+    people.edit("edison.yaml", "role: owner", "role: admin")
+    done = edison(people, "validate")
+    assert (done.code, "no member is an owner" in done.out) == (0, True), done.all
+    assert done.out.startswith("edison.yaml:4:3: warning: ")
+    assert edison(people, "validate", "--strict").code == 2
