@@ -207,7 +207,8 @@ def inspect_project(
 ) -> tuple[Project | None, list[Problem]]:
     """Return the project as far as it can be read, and everything wrong with it."""
     files = ProjectFiles(tree)
-    header = files.project()
+    whole = files.project()
+    header = whole or files.sound_project()
     if header is None:
         return None, files.problems
     models = files.models(header.paths.models)
@@ -239,7 +240,7 @@ def inspect_project(
         warnings=tuple(only_warnings(files.problems)),
         root=root or Path(),
     )
-    return project, files.problems
+    return (None if whole is None else project), files.problems
 
 
 def _prices(tree: Tree, files: ProjectFiles) -> PriceTable:

@@ -57,6 +57,27 @@ class ProjectFiles:
             self.problems.append(self.documents[PROJECT].warning(("members",), "owner", said, hint))
         return found
 
+    def sound_project(self) -> ProjectFile | None:
+        """Return edison.yaml without what is wrong in it, so that other files can be looked at.
+
+        None if what is wrong says where other files are or what they need not say themselves.
+        """
+        document = self.documents.get(PROJECT)
+        if document is None or not isinstance(document.value, dict):
+            return None
+        value = {"version": 1, "project": "project", **document.value}
+        try:
+            ProjectFile.model_validate(value)
+        except ValidationError as error:
+            wrong = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
+            if wrong & {"paths", "defaults"}:
+                return None
+            value = {key: told for key, told in value.items() if key not in wrong}
+        try:
+            return ProjectFile.model_validate({"version": 1, "project": "project", **value})
+        except ValidationError:
+            return None
+
     def models(self, path: str) -> dict[str, Model]:
         """Return the registry; empty if there is none."""
         document = self._document(path)

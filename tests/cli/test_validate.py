@@ -67,6 +67,20 @@ def test_a_warning_is_told_and_is_no_failure_unless_strict(edison: Edison, mini:
     assert (told["ok"], told["problems"][0]["severity"]) == (False, "warning")
 
 
+def test_a_fault_in_edison_yaml_hides_no_other_file(edison: Edison, mini: Folder) -> None:
+    mini.edit("edison.yaml", "project: mini\n", "project: mini\nbudgets: 3\nmembers: [{role: x}]\n")
+    mini.edit("experiments/hello.yaml", "checks:", "chekcs:")
+    mini.edit("rubrics/tone.yaml", "weight: ", "wieght: ")
+    told = json.loads(edison(mini, "validate", "--json").out)["problems"]
+    assert {problem["file"] for problem in told} == {
+        "edison.yaml", "experiments/hello.yaml", "rubrics/tone.yaml",
+    }  # fmt: skip
+    assert edison(mini, "run").code == 2, "nothing goes on without its members"
+    mini.edit("edison.yaml", "budgets: 3", "paths: 3")
+    told = json.loads(edison(mini, "validate", "--json").out)["problems"]
+    assert {problem["file"] for problem in told} == {"edison.yaml"}, "others are who knows where"
+
+
 # --- some files -----------------------------------------------------------------------------------
 
 
