@@ -91,18 +91,20 @@ def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[Place]:
 
 def newest_places(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[Place]:
     """Return each prompt version with a model where it was measured last, whole runs first."""
+    return _newest([place for run in runs for place in places_in(connection, run)])
+
+
+def _newest(places: Sequence[Place]) -> list[Place]:
     found: dict[tuple[str, str, str], Place] = {}
-    for run in sorted(runs, key=lambda run: run.partial):
-        for place in places_in(connection, run):
-            found.setdefault((place.prompt, place.version, place.model), place)
+    for place in sorted(places, key=lambda place: place.run.partial):
+        found.setdefault((place.prompt, place.version, place.model), place)
     return list(found.values())
 
 
-def labels_in(runs: Sequence[Run], places: Sequence[Place]) -> dict[tuple[str, str], str]:
+def _labels(places: Sequence[Place]) -> dict[tuple[str, str], str]:
     """Return what versions of prompts are called, by the newest run that names them."""
-    order = {run.id: index for index, run in enumerate(runs)}
     found: dict[tuple[str, str], str] = {}
-    for place in sorted(places, key=lambda place: order.get(place.run.id, len(order))):
+    for place in places:
         label = place.run.labels.get(place.prompt)
         if place.side == "head" and label is not None:
             found.setdefault((place.prompt, place.version), label)
@@ -118,12 +120,11 @@ def measurements_of(
         return None
     wanted = yardstick(runs[0])
     alike = [run for run in runs if yardstick(run) == wanted]
-    places = newest_places(connection, alike)
-    labels = labels_in(alike, places)
-    known, ids = {place[2:] for place in places}, {run.id for run in alike}
-    others = {
-        place[2:] for run in runs if run.id not in ids for place in places_in(connection, run)
-    }
+    ids = {run.id for run in alike}
+    every = [place for run in runs for place in places_in(connection, run)]
+    places, labels = _newest([each for each in every if each.run.id in ids]), _labels(every)
+    known = {place[2:] for place in places}
+    others = {place[2:] for place in every if place.run.id not in ids}
     rows = tuple(
         standing_of(connection, place, roll, labels.get((place.prompt, place.version)))
         for place in places
