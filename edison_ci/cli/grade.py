@@ -284,7 +284,8 @@ def _about(booth: Booth) -> dict[str, Any]:
 def _sampled(sample: RandomSample) -> str:
     said = f"A random sample so far: {sample.n:,} of {counted(sample.of, 'case')}"
     if sample.picked:
-        said += f"; {sample.picked:,} more were picked by hand"
+        were = "was" if sample.picked == 1 else "were"
+        said += f"; {sample.picked:,} more {were} picked by hand"
     if sample.n < min(FEWEST_LABELS, sample.of):
         said += f"; {FEWEST_LABELS} are needed to correct a score"
     return f"{said}."

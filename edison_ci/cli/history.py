@@ -116,7 +116,7 @@ def _marks(life: Life, prompt: Prompt) -> list[str]:
     version, result = life.version, life.result
     marks = ["in use"] if version.hash == prompt.version and not version.former else []
     marks += ["production"] if life.in_production else []
-    marks += [f"suggested, {life.suggestion.id}"] if life.suggestion is not None else []
+    marks += [f"suggestion {life.suggestion.id}"] if life.suggestion is not None else []
     if result is None:
         return marks
     marks += ["simulated"] if result.run.simulated else []

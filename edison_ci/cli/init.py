@@ -76,6 +76,7 @@ def init(state: State, folder: Path | None, template: str, github: bool) -> None
         terminal.note(f"  cd {os.path.relpath(target)}")
     terminal.note("  edison validate     check every file")
     terminal.note("  edison plan         show what a run would do and cost")
+    terminal.note("  edison run          evaluate, offline as it is")
     if github:
         terminal.note("  give the workflows every key that models.yaml names, as a secret of the")
         terminal.note("  repository (they name OPENAI_API_KEY), and commit .github")

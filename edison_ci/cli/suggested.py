@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, counted
-from edison_ci.stats.sentences import points, signed
+from edison_ci.report.numbers import score
+from edison_ci.stats.sentences import signed
 from edison_ci.store.suggestions import Status
 
 if TYPE_CHECKING:
@@ -118,17 +119,12 @@ def _scores(part: Mapping[str, Any]) -> tuple[str, ...]:
     change = "-" if difference["estimate"] is None else signed(difference["estimate"])
     if difference["low"] is not None:
         change += f" ({signed(difference['low'])} to {signed(difference['high'])})"
-    return (*map(_points, found), change)
+    return (*map(score, found), change)
 
 
 def _change(before: float | None, after: float | None) -> tuple[str, str, str]:
-    if before is None or after is None:
-        return (_points(before), _points(after), "-")
-    return (_points(before), _points(after), signed(after - before))
-
-
-def _points(score: float | None) -> str:
-    return "-" if score is None else points(score)
+    change = "-" if before is None or after is None else signed(after - before)
+    return (score(before), score(after), change)
 
 
 def _show_moved(terminal: Terminal, word: str, part: Mapping[str, Any] | None) -> None:

@@ -19,6 +19,7 @@ from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.desk import NotAnswered, Tried, try_once
 from edison_ci.execute.runner import Task, request_for
+from edison_ci.report.numbers import score
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -201,7 +202,7 @@ def _verdicts(
         (
             _word(part),
             f"{part.kind} {part.name}",
-            "-" if part.score is None else f"{100 * part.score:.0f}",
+            score(part.score),
             part.reason,
         )
         for part in parts

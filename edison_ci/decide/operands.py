@@ -192,7 +192,9 @@ class Operands:
         names = [*run_names(self.connection), *self.project.experiments, PRODUCTION]
         near = did_you_mean(told, names)
         hint = f"for runs see: edison status; or {error.hint}"
-        if near.startswith("did you mean") or error.hint.startswith("did you mean"):
+        if _LABEL.fullmatch(told):
+            hint = "versions of a prompt: edison diff A B; here they are PROMPT@HASH"
+        elif near.startswith("did you mean") or error.hint.startswith("did you mean"):
             hint = near if near.startswith("did you mean") else error.hint
         return UsageError(f"{told!r} is no run, experiment or commit", hint=hint)
 

@@ -44,7 +44,9 @@ def no_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> UsageEr
     said = f"run {run_id} has no cell {wanted!r}"
     case, sign, rest = wanted.rpartition("@")
     if not sign:
-        return UsageError(said, hint="write 12 hex digits, or CASE@MODEL#DRAW")
+        return UsageError(
+            said, hint=f"write 12 hex digits, or CASE@MODEL#DRAW{_such_as(connection, run_id)}"
+        )
     model, _, _ = rest.partition("#")
     cases = _names(connection, run_id, "case_id")
     if case not in cases:
@@ -60,6 +62,16 @@ def no_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> UsageEr
     )
     listed = ", ".join(f"#{draw}" for (draw,) in draws)
     return UsageError(said, hint=f"draws: {listed}" if listed else "it was not asked")
+
+
+def _such_as(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return a cell to look at: one that failed, if there is one."""
+    row = connection.execute(
+        "select case_id || '@' || model from cell where run_id = ? and side = 'head' "
+        "order by coalesce(passed, 1), coalesce(composite, 1), case_id limit 1",
+        (run_id,),
+    ).fetchone()
+    return "" if row is None else f", such as {row[0]}"
 
 
 def which_cell(wanted: str, found: Sequence[tuple[str, str]]) -> UsageError:

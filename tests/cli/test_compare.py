@@ -149,6 +149,7 @@ def test_a_case_that_was_edited_is_not_compared(edison: Edison, project: Folder)
         (["mian", "latest"], "did you mean 'main'?"),
         (["helo@12345678", "latest"], "there is no prompt 'helo'"),
         (["hello@v1", "latest"], "write its hash: edison history hello"),
+        (["v1", "v2"], "versions of a prompt: edison diff A B"),
         (["latest", "main", "--experiment", "other"], "no complete run of other"),
     ],
 )

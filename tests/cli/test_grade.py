@@ -109,6 +109,8 @@ def test_the_next_one_follows_a_random_order_and_makes_a_random_sample(
     }  # fmt: skip
     told = graded(edison, ran, "--cell", f"{order[9]}@small", "--grade", "down")
     assert (told["sample"]["cases"], told["sample"]["picked"]) == (4, 1)
+    shown = edison(ran, "grade", "--cell", f"{order[9]}@small", "--grade", "down").err
+    assert "; 1 more was picked by hand;" in shown
     other = graded(edison, ran, "--next", "--grade", "up", "--seed", "5")
     assert other["graded"]["case"] == next(
         case

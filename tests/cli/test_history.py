@@ -260,7 +260,7 @@ def test_suggestions_are_part_of_the_history(edison: Edison, told: Folder) -> No
     assert waiting.new_hash not in {v["version"] for v in versions(edison, told)}
     assert versions(edison, told)[0]["suggestion"] == made.id
     done = edison(told, "history", "hello")
-    assert f"in use, suggested, {made.id}" in done.out
+    assert f"in use, suggestion {made.id}" in done.out
     assert (
         f"suggestion {waiting.id}  proposed, of {second['hash']} for Warmth  simulated" in done.out
     )

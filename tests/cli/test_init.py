@@ -43,6 +43,7 @@ def test_the_screen_says_what_was_written_and_what_comes_next(
         "  cd my-prompts\n"
         "  edison validate     check every file\n"
         "  edison plan         show what a run would do and cost\n"
+        "  edison run          evaluate, offline as it is\n"
     )
 
 
