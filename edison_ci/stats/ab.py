@@ -167,11 +167,14 @@ def moved(
 ) -> tuple[int, ...]:
     """Return the cases, by position, that are fixed (`sign` 1) or broken (-1) (STATS 15).
 
-    They moved by 25 points, or from fail to pass or back.
+    They moved by 25 points, or from fail to pass or back. Points and passes may disagree: such a
+    case is broken, and not fixed as well.
     """
     flip = (False, True) if sign > 0 else (True, False)
-    return tuple(
+    found = [
         index
         for index, change in enumerate(d)
         if sign * change >= BROKEN - TIE or (passed is not None and tuple(passed[index]) == flip)
-    )
+    ]
+    worse = frozenset(moved(d, passed, -1) if sign > 0 else ())
+    return tuple(index for index in found if index not in worse)

@@ -116,9 +116,9 @@ def test_the_base_of_a_comparison_is_a_version_too(edison: Edison, ran: Folder) 
 
 
 def test_a_base_has_the_label_that_an_earlier_run_gave_it(edison: Edison, ran: Folder) -> None:
-    later = {"version": "c" * 64, "base_version": "a" * 64, "label": "v2"}
     base = dict.fromkeys(("small", "large", "medium"), BAD)
-    plant(ran, Planted("r2", "2026-11-15T09:00:00Z", {"small": GOOD}, base=base, **later))
+    run = Planted("r2", "2026-11-15T09:00:00Z", {"small": GOOD}, base, "c" * 64, "a" * 64, "v2")
+    plant(ran, run)
     labels = {row["prompt"]["hash"]: row["prompt"]["label"] for row in board(edison, ran)["rows"]}
     assert labels == {"aaaaaaaa": "v1", "cccccccc": "v2"}
 

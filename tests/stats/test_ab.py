@@ -61,6 +61,8 @@ def test_an_unchanged_mean_can_hide_cases_that_moved() -> None:
     passed = [(True, True), (True, True), (True, True), (True, True), (False, True), (True, False)]
     marked = ab([0.5, -0.5, 0.25, -0.25, 0.1, -0.1], passed=passed)
     assert (marked.fixed, marked.broken) == ((0, 2, 4), (1, 3, 5))
+    torn = ab([0.5, -0.5], passed=[(True, False), (False, True)])
+    assert (torn.fixed, torn.broken) == ((), (0, 1)), "no case is both"
     with pytest.raises(ValueError, match="pass marks"):
         ab([0.1, 0.2], passed=[(True, True)])
 
