@@ -66,6 +66,8 @@ class Point:
     """What is other than in the run before; empty if nothing that matters."""
     comparable: bool = True
     """Whether its score compares with the run before: if anything changed, then prompts only."""
+    only_prompts: bool = False
+    """Whether of all that is written down only prompts changed; the cases may have, too."""
     stopped: Stopped | None = None
     """None for a run that measured all it might have."""
 
@@ -97,7 +99,8 @@ def points_of(
     for run in reversed(runs):
         changed = () if before is None else _changes(before, run)
         if (point := _point(connection, run, changed)) is not None:
-            found.append(point)
+            only = before is not None and set(changed) <= _prompts(before) & _prompts(run)
+            found.append(replace(point, only_prompts=only) if changed else point)
             before = run
     return found
 
@@ -106,7 +109,8 @@ def told_apart(connection: sqlite3.Connection, points: Sequence[Point]) -> list[
     """Return points that say whether what changed leaves them comparable; it reads their cells."""
     found = list(points[:1])
     for before, now in pairwise(points):
-        same = not now.changed or _is_comparable(connection, before.run, now)
+        # What a trend is drawn to show: only prompts changed, on the same cases.
+        same = not now.changed or (now.only_prompts and _same_cases(connection, before, now))
         found.append(replace(now, comparable=same))
     return found
 
@@ -169,11 +173,8 @@ def _changes(before: Run, now: Run) -> tuple[str, ...]:
     return ("the cases",) if _snapshot(before) == _snapshot(now) else ()
 
 
-def _is_comparable(connection: sqlite3.Connection, before: Run, now: Point) -> bool:
-    """Tell whether only prompts changed, on the same cases: what a trend is drawn to show."""
-    if not set(now.changed) <= _prompts(before) & _prompts(now.run):
-        return False
-    return _asked(connection, before.id) == _asked(connection, now.run.id)
+def _same_cases(connection: sqlite3.Connection, before: Point, now: Point) -> bool:
+    return _asked(connection, before.run.id) == _asked(connection, now.run.id)
 
 
 def _prompts(run: Run) -> set[str]:

@@ -11,7 +11,8 @@ from edison_ci import times
 from edison_ci.decide.decisions import write_decisions
 from edison_ci.decide.rows import GateRow
 from edison_ci.decide.series import points_of
-from edison_ci.report.datasette_plugin.pages.experiment import score_trend
+from edison_ci.report.datasette_plugin.looking import Args, Links, Look
+from edison_ci.report.datasette_plugin.pages.experiment import experiment, score_trend
 from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
 
@@ -207,3 +208,17 @@ def test_real_runs_make_a_series(edison: Edison, mini: Folder) -> None:
     mini.edit("prompts/hello.md", "friendly", "kind")
     edison(mini, "run", "-q")
     assert "prompts/hello.md" in told(edison, mini)["runs"][2]["changed"]
+    with closing(open_database(mini.path / ".edison/results.db")) as connection:
+        look = Look(
+            connection=connection,
+            path={"experiment": "hello"},
+            args=Args({}),
+            links=Links(str, "results", several=False),
+            root=mini.path,
+            now=times.now(),
+        )
+        page = experiment(look).shown
+        drawn = score_trend(points_of(connection, "hello"))
+    assert [point.changed for point in page["versions"]] == [("prompts/hello.md",)]
+    assert page["changes"] == [], "a new version of a prompt is what the line is there to show"
+    assert [row[-1] for row in drawn.table.rows] == ["", "", "new version: prompts/hello.md"]

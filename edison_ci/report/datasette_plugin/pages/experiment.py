@@ -42,7 +42,8 @@ def experiment(look: Look) -> Page:
             "labels": last.run.labels if last else {},
             "models": sums_by_model(look.connection, last.run.id) if last else [],
             "trend": score_trend(points) if len(points) > 1 else None,
-            "changes": [point for point in points if point.changed],
+            "changes": [point for point in points if point.changed and not point.only_prompts],
+            "versions": [point for point in points if point.only_prompts],
             "runs": run_lines(look, ids_of(look.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
             "paging": paging,
@@ -89,6 +90,7 @@ def _moment(index: int, point: Point) -> Moment:
 
 def _notes(point: Point) -> Iterator[str]:
     if point.changed:
-        yield f"changed: {', '.join(point.changed)}"
+        word = "new version" if point.only_prompts else "changed"
+        yield f"{word}: {', '.join(point.changed)}"
     if point.stopped is not None:
         yield point.stopped.sentence
