@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.execute.breakdown import facets_of
+from edison_ci.execute.breakdown import Slices
 from edison_ci.execute.draws import reliability_of
-from edison_ci.execute.summary import scores_of
+from edison_ci.execute.scores import Samples, read_cases, spread_of
 from edison_ci.store.rollups import Measured, write_rollups
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
 
-    from edison_ci.execute.summary import Scored
+    from edison_ci.execute.scores import Scored
     from edison_ci.stats.intervals import Interval
 
 
 def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that writes the sums of a run, with their intervals."""
+    spread = spread_of(reader, run_id)
+    samples, slices = Samples(spread), Slices(reader, run_id, spread)
+    read_cases(reader, run_id, spread, samples, slices)
     return write_rollups(
         run_id,
-        intervals=[m for one in scores_of(reader, run_id) for m in _measured(one)],
-        facets=facets_of(reader, run_id),
+        intervals=[measured for one in samples.scored() for measured in _measured(one)],
+        facets=slices.facets(),
         reliability=reliability_of(reader, run_id),
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.facets import NONE, length_of, level_of
+from edison_ci.execute.scores import group_of, read_cases, spread_of
 from edison_ci.frozen import dataclass
 from edison_ci.stats.correction import benjamini_hochberg
 from edison_ci.stats.slices import Scores, against_rest
@@ -18,13 +19,15 @@ from edison_ci.store.breakdown import NOTHING, Facet, Shown
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from edison_ci.execute.scores import CaseScore, Spread
     from edison_ci.stats.scores import Interval
 
 MOST_TAGS = 100
 """Tags that are looked at: the most frequent ones."""
-_GRADED = "c.run_id = ? and c.side = 'head' and c.status in ('ok', 'malformed', 'blocked')"
+_MOST_KNOWN = 5_000
+"""Sets of facts whose slices are remembered."""
 
 
 @dataclass(slots=True)
@@ -32,59 +35,80 @@ class _Slice:
     cases: int
     composites: Scores
     passes: Scores
+    waiting: list[CaseScore]
+    """Cases that are not counted yet."""
 
     @classmethod
     def empty(cls, *, clustered: bool) -> _Slice:
-        kinds = (Scores.empty(clustered=clustered) for _ in range(2))
-        return cls(0, *kinds)
+        composites, passes = (Scores.empty(clustered=clustered) for _ in range(2))
+        return cls(0, composites, passes, [])
 
-    def add(self, composite: float | None, passed: float | None, group: str) -> None:
-        self.cases += 1
-        self.composites.add(composite, group)
-        self.passes.add(passed, group)
+    def count(self) -> None:
+        """Count what waits; many at once, as there is a slice for each kind of case."""
+        self.cases += len(self.waiting)
+        for at, scores in ((3, self.composites), (4, self.passes)):
+            same = [case for case in self.waiting if case[at] is not None]
+            scores.extend([case[at] for case in same], map(group_of, same))  # type: ignore[misc]
+        self.waiting.clear()
 
 
 _Key = tuple[str, str, str, str]
 """Prompt, model, facet, value; facet and value are empty for all cases."""
 
 
+class Slices:
+    """The scores of a run by kind of case."""
+
+    def __init__(self, connection: sqlite3.Connection, run_id: str, spread: Spread) -> None:
+        self._spread, self._tags = spread, _tags(connection, run_id)
+        self._slices: dict[_Key, _Slice] = {}
+        self._known: dict[tuple[Any, ...], list[_Slice]] = {}
+
+    def take(self, cases: Sequence[CaseScore]) -> None:
+        """Take some cases; one that nobody said anything of is of no kind."""
+        known = self._known
+        for case in cases:
+            if case[8] is None:
+                continue
+            facts = (*case[:2], *case[6:])
+            slices = known.get(facts)
+            if slices is None:
+                slices = known[facts] = self._of(case)
+            for one in slices:
+                one.waiting.append(case)
+        for one in self._slices.values():
+            one.count()
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+
+    def _of(self, case: CaseScore) -> list[_Slice]:
+        """Return the slices that a case belongs to."""
+        found = []
+        for facet, value in (("", ""), *_values(case, self._tags)):
+            key = (case[0], case[1], facet, value)
+            if key not in self._slices:
+                self._slices[key] = _Slice.empty(clustered=self._spread.clustered)
+            found.append(self._slices[key])
+        return found
+
+    def facets(self) -> list[Facet]:
+        """Return how each kind of case came out, with what stands out (STATS 8)."""
+        each = {key: one for key, one in self._slices.items() if key[0]}
+        every = {key: one for key, one in self._slices.items() if not key[0]}
+        overall = [(key[2:], one) for key, one in (every or each).items() if key[2]]
+        return [_facet(("", "", *kind), one) for kind, one in overall] + _compared(each)
+
+
 def facets_of(connection: sqlite3.Connection, run_id: str) -> list[Facet]:
     """Return how each kind of case came out, with what stands out (STATS 8)."""
-    slices = _sliced(connection, run_id, per_model=True)
-    single = len({key[:2] for key in slices}) == 1
-    found = _compared(slices)
-    if single:
-        overall = [_facet(("", "", *key[2:]), one) for key, one in slices.items() if key[2]]
-    else:
-        overall = [_facet(key, one) for key, one in _sliced(connection, run_id).items() if key[2]]
-    return overall + found
+    spread = spread_of(connection, run_id)
+    slices = Slices(connection, run_id, spread)
+    read_cases(connection, run_id, spread, slices)
+    return slices.facets()
 
 
-def _sliced(
-    connection: sqlite3.Connection, run_id: str, *, per_model: bool = False
-) -> dict[_Key, _Slice]:
-    known, clustered = _tags(connection, run_id), is_clustered(connection, run_id)
-    who = "c.prompt, c.model" if per_model else "'', ''"
-    rows = connection.execute(
-        f"select {who}, c.case_id, avg(c.composite), avg(c.passed), max(c.cluster), f.tags, "
-        "f.difficulty, f.kind, f.words from cell c "
-        "join run_case f on f.run_id = c.run_id and f.case_id = c.case_id "
-        f"where {_GRADED} group by {'c.prompt, c.model, ' if per_model else ''}c.case_id",
-        (run_id,),
-    )
-    slices: dict[_Key, _Slice] = {}
-    for prompt, model, case, composite, passed, cluster, *facts in rows:
-        group = f"cluster {cluster}" if cluster is not None else f"case {case}"
-        for facet, value in (("", ""), *_values(facts, known)):
-            key = (prompt, model, facet, value)
-            if key not in slices:
-                slices[key] = _Slice.empty(clustered=clustered)
-            slices[key].add(composite, passed, group)
-    return slices
-
-
-def _values(facts: list[str | int | None], known: set[str]) -> Iterator[tuple[str, str]]:
-    tags, difficulty, kind, words = facts
+def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
+    tags, difficulty, kind, words = case[6:]
     mine = json.loads(str(tags))
     for tag in mine or [NONE]:
         if tag in known or not mine:
@@ -101,14 +125,6 @@ def _tags(connection: sqlite3.Connection, run_id: str) -> set[str]:
         (run_id, MOST_TAGS),
     )
     return {tag for (tag,) in rows}
-
-
-def is_clustered(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Whether some cases of a run belong together."""
-    row = connection.execute(
-        "select 1 from cell where run_id = ? and cluster is not null limit 1", (run_id,)
-    ).fetchone()
-    return row is not None
 
 
 def _compared(slices: dict[_Key, _Slice]) -> list[Facet]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from edison_ci.execute.breakdown import is_clustered
+from edison_ci.execute.scores import spread_of
 from edison_ci.stats.draws import pass_all_k, pass_at_k
 from edison_ci.stats.slices import Scores
 from edison_ci.store.breakdown import Reliability
@@ -32,7 +32,7 @@ def reliability_of(connection: sqlite3.Connection, run_id: str) -> list[Reliabil
     if draws < 2:
         return []
     ks = [*(k for k in SOME if k < draws), draws]
-    clustered = is_clustered(connection, run_id)
+    clustered = spread_of(connection, run_id).clustered
     sums: defaultdict[_Key, tuple[Scores, Scores]] = defaultdict(
         lambda: (Scores.empty(clustered=clustered), Scores.empty(clustered=clustered))
     )

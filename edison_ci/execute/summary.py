@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from array import array
 from dataclasses import field, replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.execute.changes import material_of
+from edison_ci.execute.scores import Scored, scores_of
 from edison_ci.frozen import dataclass
 from edison_ci.plugins import later
-from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 from edison_ci.store.breakdown import Breakdown, breakdown_of
 from edison_ci.store.grades import held_to_people
-from edison_ci.store.rollups import typical
 from edison_ci.store.runs import Run, cell_statuses
+from edison_ci.store.side_sums import typical
 from edison_ci.store.spending import calls_of
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 
     from edison_ci.execute.comparing import Compared
     from edison_ci.execute.people import People
+    from edison_ci.stats.scores import Interval
 
 
 class Row(Protocol):
@@ -38,21 +37,7 @@ STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 # Loaded late: only a comparison needs more of the statistics than intervals.
 _compared = later("edison_ci.execute.comparing:compared")
 _people_of = later("edison_ci.execute.people:people_of")
-_clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
 LISTED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What a prompt with a model, or everything, is worth and costs."""
-
-    prompt: str
-    model: str
-    composite: Interval | None
-    pass_rate: Interval | None
-    cost_microusd: int = 0
-    p50_ms: int | None = None
-    p95_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,81 +130,6 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         against=_compared(connection, run.id) if run.base_commit else None,
         breakdown=breakdown_of(connection, run.id),
         people=_people_of(connection, run) if held_to_people(connection, run) else None,
-    )
-
-
-_GRADED = "run_id = ? and side = ? and status in ('ok', 'malformed', 'blocked')"
-_Case = tuple[str, float | None, float | None, str | None]
-
-
-@dataclass(slots=True)
-class _Sample:
-    """Scores and pass shares, case by case; the unit is the case, or a cluster of them."""
-
-    composites: array[float] = field(default_factory=lambda: array("d"))
-    passes: array[float] = field(default_factory=lambda: array("d"))
-    clusters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    """Of the composites and of the passes; empty unless some case has one."""
-
-    def add(self, case: _Case, clustered: bool) -> None:
-        """Take a case: id, mean composite, mean pass, cluster."""
-        case_id, composite, passed, cluster = case
-        group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"
-        for value, values, groups in (
-            (composite, self.composites, self.clusters[0]),
-            (passed, self.passes, self.clusters[1]),
-        ):
-            if value is not None:
-                values.append(value)
-                if clustered:
-                    groups.append(group)
-
-    def composite(self) -> Interval | None:
-        """Return the mean score with its interval."""
-        if self.clusters[0]:
-            return _clustered_interval(self.composites, self.clusters[0])  # type: ignore[no-any-return]  # loaded late
-        return mean_interval(self.composites)
-
-    def pass_rate(self) -> Interval | None:
-        """Return the pass rate with its interval."""
-        if self.clusters[1]:
-            return _clustered_interval(self.passes, self.clusters[1])  # type: ignore[no-any-return]  # loaded late
-        if all(share in (0.0, 1.0) for share in self.passes):
-            return pass_interval(int(sum(self.passes)), len(self.passes))
-        return mean_interval(self.passes)
-
-
-def _is_clustered(connection: sqlite3.Connection, run_id: str) -> bool:
-    row = connection.execute(
-        "select 1 from cell where run_id = ? and cluster is not null limit 1", (run_id,)
-    ).fetchone()
-    return row is not None
-
-
-def scores_of(connection: sqlite3.Connection, run_id: str) -> list[Scored]:
-    """Return the scores of a whole run, then those of each prompt with each model.
-
-    A case's score is the mean of its draws: with one model, or over all of them.
-    """
-    clustered = _is_clustered(connection, run_id)
-    found: dict[tuple[str, str], _Sample] = {}
-    for prompt, model, *case in _cases(connection, run_id, "prompt, model, case_id"):
-        found.setdefault((prompt, model), _Sample()).add(tuple(case), clustered)
-    if len(found) == 1:
-        (whole,) = found.values()
-    else:
-        whole = _Sample()
-        for _, _, *case in _cases(connection, run_id, "case_id"):
-            whole.add(tuple(case), clustered)
-    samples = [(("", ""), whole), *sorted(found.items(), key=itemgetter(0))]
-    return [Scored(*name, sample.composite(), sample.pass_rate()) for name, sample in samples]
-
-
-def _cases(connection: sqlite3.Connection, run_id: str, by: str) -> sqlite3.Cursor:
-    return connection.execute(
-        "select prompt, model, case_id, avg(composite), avg(passed), max(cluster) from cell "
-        f"where {_GRADED} group by {by}",
-        (run_id, "head"),
     )
 
 

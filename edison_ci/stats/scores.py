@@ -108,10 +108,12 @@ def _wilson(share: float, n: float, quantile: float) -> tuple[float, float]:
 
 
 def _checked(case_scores: Iterable[float]) -> list[float]:
-    scores = [float(score) for score in case_scores]
-    if not all(-_NOISE <= score <= 1 + _NOISE for score in scores):
-        raise ValueError("scores are numbers from 0 to 1, one a case")
-    return [min(max(score, 0.0), 1.0) for score in scores]
+    scores = list(map(float, case_scores))
+    if scores and (min(scores) < 0 or max(scores) > 1 or any(map(math.isnan, scores))):
+        if not all(-_NOISE <= score <= 1 + _NOISE for score in scores):
+            raise ValueError("scores are numbers from 0 to 1, one a case")
+        return [min(max(score, 0.0), 1.0) for score in scores]
+    return scores
 
 
 def require_counts(passes: int, n: int) -> None:

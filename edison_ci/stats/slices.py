@@ -21,12 +21,13 @@ from edison_ci.stats.scores import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 FEWEST = 10
 """Cases, or clusters of them, on either side below which nothing is said (STATS 8)."""
 METHOD = "part against rest, t with pooled variance"
 _NO_SPREAD = 1e-12
+_YES_OR_NO = frozenset((0.0, 1.0))
 
 
 @dataclass(slots=True)
@@ -42,8 +43,7 @@ class Moments:
     def of(cls, values: Iterable[float]) -> Moments:
         """Return the moments of these scores."""
         found = cls()
-        for value in values:
-            found.add(value)
+        found.extend(values)
         return found
 
     def add(self, value: float) -> None:
@@ -52,6 +52,16 @@ class Moments:
         step = value - self.mean
         self.mean += step / self.n
         self.squares += step * (value - self.mean)
+
+    def extend(self, values: Iterable[float]) -> None:
+        """Take scores, one by one."""
+        n, mean, squares = self.n, self.mean, self.squares
+        for value in values:
+            n += 1
+            step = value - mean
+            mean += step / n
+            squares += step * (value - mean)
+        self.n, self.mean, self.squares = n, mean, squares
 
     def merge(self, other: Moments) -> None:
         """Take all scores of another (Chan, Golub and LeVeque 1979)."""
@@ -151,6 +161,14 @@ class Scores:
         self.yes_or_no = self.yes_or_no and value in (0.0, 1.0)
         if self.grouped is not None:
             self.grouped.add(group, value)
+
+    def extend(self, values: Sequence[float], groups: Iterable[str]) -> None:
+        """Take the scores of cases, each with its cluster."""
+        self.moments.extend(values)
+        self.yes_or_no = self.yes_or_no and _YES_OR_NO.issuperset(values)
+        if self.grouped is not None:
+            for group, value in zip(groups, values, strict=True):
+                self.grouped.add(group, value)
 
     def interval(self) -> Interval | None:
         """Return the mean with its interval."""

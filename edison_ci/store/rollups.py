@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from edison_ci.frozen import dataclass
 from edison_ci.store.breakdown import write_bounds, write_facets, write_reliability
 from edison_ci.store.part_sums import write_parts
+from edison_ci.store.side_sums import write_sides
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from edison_ci.store.breakdown import Facet, Reliability
 
-P95_FROM = 60
-"""Answers below which a 95th percentile says nothing."""
 _CACHE_KIB = 4_096
 
 
@@ -67,54 +66,13 @@ def write_rollups(
 def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
     for table in ("run", "model", "case", "mark", "marked", "part", "spending"):
         connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
-    connection.execute("drop table if exists temp.used")
-    for statement in (_USED, _RUN, _MODEL, _CASE, _MARKS, _SPENDING):
+    write_sides(connection, run_id)
+    for statement in (_CASE, _MARKS, _SPENDING):
         connection.execute(statement, {"run": run_id})
     write_parts(connection, run_id)
     connection.execute(_MARKED, {"run": run_id})
-    _set_latencies(connection, run_id, "rollup_run", ("side",))
-    _set_latencies(connection, run_id, "rollup_model", ("side", "prompt", "model"))
-    connection.execute("drop table temp.used")
     for one in measured:
         _set_interval(connection, run_id, one)
-
-
-def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]:
-    """Return the median and the 95th percentile of values, given in order with their counts."""
-    count = sum(times for _, times in counted)
-    p95 = _ranked(counted, 95, count) if count >= P95_FROM else None
-    return _ranked(counted, 50, count), p95
-
-
-def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
-    """Return the smallest value that so many percent do not exceed."""
-    below = 0
-    for value, times in counted:
-        below += times
-        if below * 100 >= count * percent:
-            return value
-    return None
-
-
-def _set_latencies(
-    connection: sqlite3.Connection, run_id: str, table: str, keys: tuple[str, ...]
-) -> None:
-    """Write the percentiles; answers are counted by millisecond, as sorting them takes room."""
-    by = ", ".join(keys)
-    rows = connection.execute(
-        f"select {by}, latency_ms, count(*) from {_once(keys)} "
-        f"group by {by}, latency_ms order by {by}, latency_ms"
-    )
-    found: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    for *key, latency, times in rows:
-        found.setdefault(tuple(key), []).append((latency, times))
-    same = " and ".join(f"{key} = ?" for key in keys)
-    for key, counted in found.items():
-        connection.execute(
-            f"update {table} set latency_p50_ms = ?, latency_p95_ms = ? "
-            f"where run_id = ? and {same}",
-            (*typical(counted), run_id, *key),
-        )
 
 
 def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) -> None:
@@ -140,70 +98,6 @@ def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) ->
         },
     )
 
-
-# The answers that the cells of a run rest on: each once for every prompt and model that used it.
-_USED = """
-create temp table used as
-select distinct c.side, c.prompt, c.model, a.address, a.take, a.latency_ms, a.cost_microusd,
-  coalesce(a.tokens_in, 0) as tokens_in, coalesce(a.tokens_out, 0) as tokens_out,
-  t.run_id = :run as bought
-from cell c join answer a on a.address = c.address and a.take = c.take
-join attempt t on t.id = a.attempt
-where c.run_id = :run
-"""
-
-
-def _once(keys: tuple[str, ...]) -> str:
-    """Return those answers, each once for every value of the keys."""
-    if "model" in keys:
-        return "temp.used"
-    return (
-        f"(select distinct {', '.join(keys)}, address, take, latency_ms, cost_microusd, tokens_in, "
-        "tokens_out, bought from temp.used)"
-    )
-
-
-def _sums(table: str, keys: tuple[str, ...], *, version: bool) -> str:
-    """Return the statement that fills a table, one row for each value of the keys."""
-    by = ", ".join(keys)
-    same = " and ".join(f"{{0}}.{key} = counted.{key}" for key in keys)
-    extra = ", max(version) as version" if version else ""
-    return f"""
-with counted as (
-  select {by}{extra}, count(*) as cells, sum(status = 'ok') as ok,
-    sum(status = 'malformed') as malformed, sum(status = 'error') as error,
-    sum(status = 'blocked') as blocked, sum(status = 'skipped') as skipped
-  from cell where run_id = :run group by {by}
-), cases as (
-  select {by}, avg(composite) as composite, avg(passed) as passed
-  from cell where run_id = :run and status in ('ok', 'malformed', 'blocked')
-  group by side, prompt, model, case_id
-), scored as (
-  select {by}, avg(composite) as composite, count(composite) as composite_n,
-    avg(passed) as pass_rate, count(passed) as pass_n
-  from cases group by {by}
-), answered as (
-  select {by}, count(*) as answers, sum(bought) as bought,
-    sum(bought * cost_microusd) as cost_microusd,
-    sum((1 - bought) * cost_microusd) as saved_microusd,
-    sum(tokens_in) as tokens_in, sum(tokens_out) as tokens_out
-  from {_once(keys)} group by {by}
-)
-insert into {table} (run_id, {by}{", version" if version else ""}, cells, ok, malformed, error,
-  blocked, skipped, composite, composite_n, pass_rate, pass_n, answers, bought, cost_microusd,
-  saved_microusd, tokens_in, tokens_out)
-select :run, {", ".join(f"counted.{key}" for key in keys)}{", version" if version else ""}, cells,
-  ok, malformed, error, blocked, skipped, composite, coalesce(composite_n, 0), pass_rate,
-  coalesce(pass_n, 0), coalesce(answers, 0), coalesce(bought, 0), coalesce(cost_microusd, 0),
-  coalesce(saved_microusd, 0), coalesce(tokens_in, 0), coalesce(tokens_out, 0)
-from counted
-left join scored on {same.format("scored")}
-left join answered on {same.format("answered")}
-"""
-
-
-_RUN = _sums("rollup_run", ("side",), version=False)
-_MODEL = _sums("rollup_model", ("side", "prompt", "model"), version=True)
 
 _CASE = """
 insert into rollup_case (run_id, side, case_id, cells, ok, malformed, error, blocked, skipped,

@@ -49,6 +49,19 @@ def test_parts_add_up_and_are_taken_out_again() -> None:
     assert Moments.of([0.5]).sd is None
 
 
+@pytest.mark.parametrize("clustered", [False, True])
+def test_many_scores_at_once_are_the_same_as_one_by_one(clustered: bool) -> None:
+    values = [*scores(25, 4), 0.0, 1.0]
+    groups = [f"g{i % 9}" for i in range(len(values))]
+    single, many = (Scores.empty(clustered=clustered) for _ in range(2))
+    for value, group in zip(values, groups, strict=True):
+        single.add(value, group)
+    for at in range(0, len(values), 10):
+        many.extend(values[at : at + 10], groups[at : at + 10])
+    assert many == single, "to the last digit"
+    assert not many.yes_or_no
+
+
 def test_clusters_have_the_interval_of_the_arrays() -> None:
     values = scores(60, 2)
     groups = [f"g{i % 17}" for i in range(60)]

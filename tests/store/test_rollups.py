@@ -13,8 +13,9 @@ import pytest
 
 from docs.sample import Sample, build
 from edison_ci.store.database import open_database
-from edison_ci.store.rollups import P95_FROM, Measured, write_rollups
+from edison_ci.store.rollups import Measured, write_rollups
 from edison_ci.store.runs import CaseFacts, CellRow, Part
+from edison_ci.store.side_sums import P95_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
