@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from edison_ci.decide.pruning import Rival
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.runner import Progress
-    from edison_ci.execute.summary import PartScore, RunSummary, Scored
+    from edison_ci.execute.scores import Scored
+    from edison_ci.execute.summary import PartScore, RunSummary
     from edison_ci.store.runs import Run
 
 _BUDGET = "budget: "

@@ -18,9 +18,8 @@ from edison_ci.decide.operands import OWN_MATERIAL
 from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
-from edison_ci.store.absorbing import IMPORT
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import NO_TRIAL, find_run
+from edison_ci.store.runs import IMPORT, NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3

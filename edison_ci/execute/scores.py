@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
-_BATCH = 1_000
+_BATCH = 1000
 _GRADED = "c.side = 'head' and c.status in ('ok', 'malformed', 'blocked')"
 _YES_OR_NO = frozenset((0.0, 1.0))
 

@@ -7,13 +7,12 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci.execute.changes import material_of
-from edison_ci.execute.scores import Scored, scores_of
+from edison_ci.execute.rolled_up import STATUSES, sums_of
 from edison_ci.frozen import dataclass
 from edison_ci.plugins import later
 from edison_ci.store.breakdown import Breakdown, breakdown_of
 from edison_ci.store.grades import held_to_people
 from edison_ci.store.runs import Run, cell_statuses
-from edison_ci.store.side_sums import typical
 from edison_ci.store.spending import calls_of
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from edison_ci.execute.comparing import Compared
     from edison_ci.execute.people import People
+    from edison_ci.execute.scores import Scored
     from edison_ci.stats.scores import Interval
 
 
@@ -33,7 +33,6 @@ class Row(Protocol):
         ...
 
 
-STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 # Loaded late: only a comparison needs more of the statistics than intervals.
 _compared = later("edison_ci.execute.comparing:compared")
 _people_of = later("edison_ci.execute.people:people_of")
@@ -112,60 +111,32 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         "order by prompt",
         (run.id,),
     )
-    scores = tuple(_timed(connection, run.id, one, costs) for one in scores_of(connection, run.id))
+    sums = sums_of(connection, run, counted)
+    overall, *by_model = (_priced(one, costs) for one in sums.scores)
     return RunSummary(
         run=run,
         prompts=tuple(prompts.fetchall()),
         cells={"total": run.cells_planned, **{s: counted.get(s, 0) for s in STATUSES}},
-        overall=scores[0],
-        by_model=scores[1:],
-        parts=tuple(_parts(connection, run.id)),
+        overall=overall,
+        by_model=tuple(by_model),
+        parts=tuple(PartScore(*part) for part in sums.parts),
         calls=calls_of(connection, run),
         cost_microusd=sum(costs.values()),
         tokens_in=used[0],
         tokens_out=used[1],
-        error_kinds=_error_kinds(connection, run.id),
+        error_kinds=_error_kinds(connection, run.id) if counted.get("error") else {},
         worked_s=_worked_s(connection, run.id),
-        skips=_skips(connection, run.id),
+        skips=_skips(connection, run.id) if counted.get("skipped") else (),
         against=_compared(connection, run.id) if run.base_commit else None,
         breakdown=breakdown_of(connection, run.id),
         people=_people_of(connection, run) if held_to_people(connection, run) else None,
     )
 
 
-def _timed(
-    connection: sqlite3.Connection, run_id: str, one: Scored, costs: dict[str, int]
-) -> Scored:
-    """Return scores with what the answers cost and how long they took."""
+def _priced(one: Scored, costs: dict[str, int]) -> Scored:
+    """Return scores with what the answers cost."""
     cost = costs.get(f"{one.prompt}\0{one.model}", 0) if one.model else sum(costs.values())
-    p50, p95 = _latencies(connection, run_id, one.prompt, one.model)
-    return replace(one, cost_microusd=cost, p50_ms=p50, p95_ms=p95)
-
-
-def _latencies(
-    connection: sqlite3.Connection, run_id: str, prompt: str = "", model: str = ""
-) -> tuple[int | None, int | None]:
-    """Return the median and the 95th percentile of the answers' latency."""
-    where = "c.run_id = ? and c.side = 'head'"
-    where += " and c.prompt = ? and c.model = ?" if model else ""
-    values = (run_id, prompt, model) if model else (run_id,)
-    rows = connection.execute(
-        "select a.latency_ms, count(*) from cell c join answer a on a.address = c.address "
-        f"and a.take = c.take where {where} group by a.latency_ms order by a.latency_ms",
-        values,
-    )
-    return typical(rows.fetchall())
-
-
-def _parts(connection: sqlite3.Connection, run_id: str) -> list[PartScore]:
-    rows = connection.execute(
-        "select p.name, p.kind, count(p.score), coalesce(sum(p.passed), 0), avg(p.score), "
-        "sum(p.status = 'error'), sum(p.kind = 'safety' and c.status = 'blocked' "
-        "and p.reason <> 'flag') from cell c join part p on p.cell_id = c.id "
-        "where c.run_id = ? and c.side = 'head' group by p.name, p.kind order by min(c.rowid)",
-        (run_id,),
-    )
-    return [PartScore(*row) for row in rows]
+    return replace(one, cost_microusd=cost)
 
 
 def _costs(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.frozen import dataclass
 from edison_ci.store.naming import cell_id
 from edison_ci.store.pointers import pointing
+from edison_ci.store.runs import IMPORT
 from edison_ci.store.totals import add_to_totals
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _CONCLUDED = ("decision", "licence")
 """What is made of the cells of a run when it ends, like every table named rollup_..."""
-IMPORT = "import"
-"""What started a run that came in with a file, as far as we know."""
 IMPORTED = "imported"
 """How the cost of an answer is known that came in with a file: by what the file says."""
 _KNOWN_BY = (

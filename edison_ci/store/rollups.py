@@ -64,7 +64,7 @@ def write_rollups(
 
 
 def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
-    for table in ("run", "model", "case", "mark", "marked", "part", "spending"):
+    for table in ("run", "model", "case", "mark", "marked", "part", "part_total", "spending"):
         connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
     write_sides(connection, run_id)
     for statement in (_CASE, _MARKS, _SPENDING):

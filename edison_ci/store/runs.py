@@ -38,6 +38,8 @@ TRIAL = "refine"
 no commit: they are neither the latest run of an experiment nor a part of its history."""
 NO_TRIAL = f"trigger <> '{TRIAL}'"
 """In a query on `run`: only runs of what is written in the files."""
+IMPORT = "import"
+"""Trigger of runs that came in with a file: what started them, as far as we know."""
 RESTING = frozenset({"COMPLETED", "CANCELLED", "FAILED", "PAUSED"})
 """Statuses in which no process works on a run."""
 

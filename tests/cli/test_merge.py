@@ -126,6 +126,7 @@ _NUMBERS = {
     "rollup_mark": "*",
     "rollup_marked": "*",
     "rollup_part": "*",
+    "rollup_part_total": "*",
     "rollup_reliability": "*",
     "rollup_facet": "*",
     "rollup_spending": "*",

@@ -495,6 +495,20 @@ create table rollup_part (                  -- a check, criterion or grader with
   primary key (run_id, side, prompt, model, kind, name)
 ) strict, without rowid;
 
+create table rollup_part_total (            -- a check, criterion or grader over all of a side
+  run_id  text not null references run (id),
+  side    text not null,
+  name    text not null,
+  kind    text not null,
+  place   integer not null,                 -- the order in which parts first came in
+  n       integer not null,                 -- cells with a score
+  passed  integer not null,
+  mean    real,
+  errors  integer not null,
+  blocked integer not null,                 -- answers that a safety screen kept back
+  primary key (run_id, side, kind, name)
+) strict, without rowid;
+
 create table rollup_reliability (           -- how often k draws of a case all pass, or any does
   run_id        text not null references run (id),
   side          text not null,

@@ -1,0 +1,259 @@
+"""A run that has ended is told from its sums, and these say what its cells say."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs.sample import Sample
+from edison_ci.execute.aggregating import rollups_of
+from edison_ci.execute.rolled_up import sums_from_cells, sums_of
+from edison_ci.execute.summary import RunSummary, summarize
+from edison_ci.store.database import open_database
+from edison_ci.store.runs import (
+    CaseFacts,
+    CellRow,
+    Judgment,
+    NewRun,
+    Part,
+    cell_statuses,
+    find_run,
+    move_run,
+    start_run,
+)
+from edison_ci.store.spending import reused_answers
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RUN, TIME = "20261114T090000-aaaaaa", "2026-11-14T09:00:00Z"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A run to write."""
+
+    cases: int = 70
+    """Enough for a 95th percentile."""
+    sides: tuple[str, ...] = ("head",)
+    prompts: tuple[str, ...] = ("p",)
+    models: tuple[str, ...] = ("small",)
+    draws: int = 1
+    judged: bool = False
+    screened: bool = False
+    clustered: bool = False
+    errors: bool = False
+    skips: bool = False
+    shared: bool = False
+    """Two cases each have the same answer, in both sides and with all prompts."""
+    reused: bool = False
+    """Half of the answers were bought before."""
+    retried: bool = False
+    priced: bool = True
+    graded: bool = True
+    status: str = "COMPLETED"
+
+
+PLOTS = {
+    "one model": Plot(),
+    "several models and prompts": Plot(models=("small", "large"), prompts=("p", "q")),
+    "against a base": Plot(sides=("head", "base"), models=("small", "large")),
+    "draws": Plot(draws=3, models=("small", "large")),
+    "judges": Plot(judged=True),
+    "screens": Plot(screened=True),
+    "clusters": Plot(clustered=True),
+    "errors": Plot(errors=True, models=("small", "large")),
+    "skipped": Plot(skips=True),
+    "answers that cells share": Plot(shared=True, sides=("head", "base"), prompts=("p", "q")),
+    "reused answers": Plot(reused=True, judged=True),
+    "retries": Plot(retried=True, judged=True),
+    "no price": Plot(priced=False),
+    "nothing graded": Plot(cases=3, graded=False),
+    "no cells": Plot(cases=0),
+    "one case": Plot(cases=1, models=("small", "large")),
+    "failed": Plot(errors=True, status="FAILED"),
+    "everything": Plot(
+        sides=("head", "base"), prompts=("p", "q"), models=("small", "large"), draws=2,
+        judged=True, screened=True, errors=True, skips=True, reused=True, retried=True,
+    ),
+}  # fmt: skip
+
+
+class Writing:
+    """Writes a run, cell by cell."""
+
+    def __init__(self, connection: sqlite3.Connection, plot: Plot) -> None:
+        self.sample, self.plot, self.connection = Sample(connection), plot, connection
+
+    def run(self) -> None:
+        """Write all of it, and its sums."""
+        plot = self.plot
+        against = {"base_ref": "main", "base_commit": "b" * 40} if "base" in plot.sides else {}
+        start_run(
+            NewRun(
+                RUN, "support-reply", "cli", "h", "{}", {}, 0, simulated=False, partial=False,
+                owner="1-sample", now=TIME, **against,
+            )
+        )(self.connection)  # fmt: skip
+        self._move("EXECUTING")
+        for case in range(plot.cases):
+            for side in plot.sides:
+                for prompt in plot.prompts:
+                    for model in plot.models:
+                        for draw in range(plot.draws):
+                            self._cell(case, side, prompt, model, draw)
+        rollups_of(self.connection, RUN)(self.connection)
+        reused = reused_answers(self.connection, RUN)
+        steps = ["JUDGING", "AGGREGATING"] if plot.status == "COMPLETED" else []
+        for status in (*steps, plot.status):
+            self._move(status, reused=reused)
+
+    def _move(self, status: str, **changes: object) -> None:
+        move_run(RUN, status, TIME, **changes)(self.connection)
+
+    def _bought(self, call: str, model: str, phase: str) -> tuple[str, int]:
+        plot = self.plot
+        booking = replace(self.sample.booking(RUN, call, model, TIME), phase=phase)
+        if plot.reused and booking.address < "8":
+            booking = replace(booking, run_id="earlier")
+        if plot.retried and booking.address[-1] in "0123":
+            self.sample.failed(booking, charged=booking.address[-1] in "01")
+        if not plot.priced:
+            booking = replace(booking, est_microusd=0)
+        return booking.address, self.sample.bought(booking, "word " * (1 + len(call) % 7))
+
+    def _cell(self, case: int, side: str, prompt: str, model: str, draw: int) -> None:
+        plot, name = self.plot, f"{side}{prompt}{model}{case}{draw}"
+        digest = hashlib.sha256(name.encode())
+        status = "ok" if plot.graded else "error"
+        if plot.errors and case % 7 == 3:
+            status = "error"
+        elif plot.skips and case % 5 == 2:
+            status = "skipped"
+        elif case % 11 == 4:
+            status = "malformed"
+        elif plot.screened and case % 6 == 1:
+            status = "blocked"
+        call = f"{model}{case // 2}{draw}" if plot.shared else name
+        answered = status in ("ok", "malformed", "blocked")
+        address, take = self._bought(call, model, "generate") if answered else ("e" * 64, None)
+        score = digest.digest()[0] / 255 if status in ("ok", "malformed") else None
+        judgments: tuple[Judgment, ...] = ()
+        if plot.judged and status == "ok":
+            judgments = (Judgment("large", *self._bought(f"judge {call}", "large", "judge")),)
+        self.sample.finish(
+            CellRow(
+                id=digest.hexdigest()[:24],
+                run_id=RUN,
+                side=side,
+                prompt=prompt,
+                version=f"{prompt}{side}",
+                model=model,
+                case_id=f"case-{(case * 37) % 101:03d}",
+                draw=draw,
+                address=address,
+                take=take,
+                status=status,
+                composite=score,
+                passed=None if score is None else score >= 0.3,
+                error="TIMEOUT" if status == "error" else None,
+                reason="too long" if status == "skipped" else None,
+                cluster=f"g{case % 9}" if plot.clustered and case % 2 else None,
+                facts=CaseFacts('["a"]' if case % 3 else "[]", case % 5 + 1, "golden", case),
+                parts=self._parts(case, score, status),
+                judgments=judgments,
+            )
+        )
+
+    def _parts(self, case: int, score: float | None, status: str) -> tuple[Part, ...]:
+        parts = [] if score is None else [Part("polite", "check", score, score > 0.3, 1.0, "ok")]
+        if self.plot.judged and score is not None:
+            lost = case % 13 == 5
+            given = (None, None, 1.0, "error") if lost else (score / 3, None, 1.0, "ok")
+            parts += [Part("Empathy", "criterion", *given), Part("tone", "rubric", *given)]
+        if status == "blocked":
+            parts.append(Part("pii", "safety", 0.0, False, 1.0, "ok", "block"))
+        elif self.plot.screened and case % 4 == 0:
+            parts.append(Part("pii", "safety", 0.0, False, 1.0, "ok", "flag"))
+        return tuple(parts)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = open_database(tmp_path / "results.db")
+    connection.execute("begin")
+    yield connection
+    connection.close()
+
+
+def told(db: sqlite3.Connection, **changes: str) -> RunSummary:
+    return summarize(db, replace(find_run(db, RUN), **changes))  # type: ignore[arg-type]  # texts
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_the_sums_of_a_run_say_what_its_cells_say(db: sqlite3.Connection, name: str) -> None:
+    Writing(db, PLOTS[name]).run()
+    ended = told(db)
+    run = replace(ended.run, status="EXECUTING", reused=ended.run.reused)
+    assert replace(summarize(db, run), run=ended.run) == ended, "to the last digit"
+    counted = cell_statuses(db, RUN)
+    assert sums_of(db, ended.run, counted) == sums_from_cells(db, RUN)
+
+
+def test_a_run_that_has_ended_is_told_from_its_sums(db: sqlite3.Connection) -> None:
+    Writing(db, Plot(models=("small", "large"))).run()
+    db.execute("update rollup_run set composite = 0.125")
+    db.execute("update rollup_model set pass_rate = 0.25, latency_p50_ms = 7")
+    db.execute("update rollup_part_total set mean = 0.5")
+    found = told(db)
+    assert found.overall.composite is not None and found.overall.composite.estimate == 0.125
+    assert [one.p50_ms for one in found.by_model] == [7, 7]
+    assert [one.pass_rate and one.pass_rate.estimate for one in found.by_model] == [0.25, 0.25]
+    assert [part.mean for part in found.parts] == [0.5]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": "EXECUTING"}, {"status": "PAUSED"}, {"trigger": "import"}],
+    ids=["goes on", "was stopped", "came from elsewhere"],
+)
+def test_sums_of_an_earlier_end_or_of_a_stranger_are_not_believed(
+    db: sqlite3.Connection, changes: dict[str, str]
+) -> None:
+    Writing(db, Plot()).run()
+    before = told(db)
+    for table in ("rollup_run", "rollup_model"):
+        db.execute(f"update {table} set composite = 0.125, pass_rate = 0.125, latency_p50_ms = 7")
+    db.execute("update rollup_part_total set mean = 0.125")
+    found = told(db, **changes)
+    assert (found.overall, found.by_model, found.parts) == (
+        before.overall,
+        before.by_model,
+        before.parts,
+    )
+
+
+@pytest.mark.parametrize("table", ["rollup_run", "rollup_model", "rollup_part_total"])
+def test_a_run_whose_sums_are_missing_is_added_up(db: sqlite3.Connection, table: str) -> None:
+    Writing(db, Plot(models=("small", "large"), judged=True)).run()
+    before = told(db)
+    db.execute(f"delete from {table}")
+    found = told(db)
+    assert (found.overall, found.by_model, found.parts) == (
+        before.overall,
+        before.by_model,
+        before.parts,
+    )
+
+
+def test_sums_that_are_not_of_these_cells_are_not_believed(db: sqlite3.Connection) -> None:
+    writing = Writing(db, Plot())
+    writing.run()
+    writing._cell(999, "head", "p", "small", 0)
+    found = told(db)
+    assert found.overall.composite is not None and found.overall.composite.n == 71
