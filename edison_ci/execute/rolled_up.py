@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.execute.scores import Scored, scores_of
 from edison_ci.stats.scores import Interval
+from edison_ci.store.call_sums import CallSums, call_sums, stored_call_sums
 from edison_ci.store.part_sums import PartTotal, part_totals, stored_part_totals
 from edison_ci.store.runs import IMPORT
 from edison_ci.store.side_sums import typical
@@ -29,11 +30,12 @@ _ENDED = frozenset({"COMPLETED", "FAILED", "REFINING", "REVIEWING"})
 
 
 class Sums(NamedTuple):
-    """What the cells of a run's head come to."""
+    """What the cells of a run's head come to, and all of its calls."""
 
     scores: Sequence[Scored]
     """Of all of it, then of each prompt with each model; with latencies, without costs."""
     parts: Sequence[PartTotal]
+    calls: CallSums
 
 
 def sums_of(connection: sqlite3.Connection, run: Run, counted: Mapping[str, int]) -> Sums:
@@ -44,14 +46,18 @@ def sums_of(connection: sqlite3.Connection, run: Run, counted: Mapping[str, int]
     scores = scores_of(connection, run.id) if stored is None else stored
     if stored is None or not _are_apart(connection, run.id):
         scores = [_timed(connection, run.id, one) for one in scores]
-    parts = stored_part_totals(connection, run.id, HEAD)
-    return Sums(scores, parts or part_totals(connection, run.id, HEAD))
+    return Sums(
+        scores,
+        stored_part_totals(connection, run.id, HEAD) or part_totals(connection, run.id, HEAD),
+        stored_call_sums(connection, run.id) or call_sums(connection, run.id),
+    )
 
 
 def sums_from_cells(connection: sqlite3.Connection, run_id: str) -> Sums:
     """Return the sums of a run, added up anew."""
     scores = [_timed(connection, run_id, one) for one in scores_of(connection, run_id)]
-    return Sums(scores, part_totals(connection, run_id, HEAD))
+    parts = part_totals(connection, run_id, HEAD)
+    return Sums(scores, parts, call_sums(connection, run_id))
 
 
 def _is_summed(connection: sqlite3.Connection, run: Run, counted: Mapping[str, int]) -> bool:

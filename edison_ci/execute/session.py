@@ -48,6 +48,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
+from edison_ci.store.call_sums import stored_reuse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim, spent
 from edison_ci.store.owners import Owner, only_one
@@ -355,7 +356,8 @@ class Session:
         for step in steps(find_run(held.reader, held.run_id).status, status):
             change: dict[str, Any] = {}
             if step == status:
-                if status in ("COMPLETED", "FAILED"):
+                summed = status in ("COMPLETED", "FAILED")
+                if summed:
                     await held.writer.write(rollups_of(held.reader, held.run_id))
                 verdict = verdict_without_gates(status, progress)
                 if status == "COMPLETED":
@@ -369,7 +371,8 @@ class Session:
                     verdict = verdict or "skipped"
                 change |= {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
                 change["verdict"] = verdict
-                change["reused"] = reused_answers(held.reader, held.run_id)
+                reused = stored_reuse if summed else reused_answers
+                change["reused"] = reused(held.reader, held.run_id)
             if step == "COMPLETED" and held.options.refines:
                 step = "REFINING"  # whoever runs the loop completes it
             await held.writer.write(move_run(held.run_id, step, self._now(), **change))

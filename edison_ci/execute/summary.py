@@ -98,21 +98,14 @@ class RunSummary:
 def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
     """Return the numbers of a run from what is stored."""
     counted = cell_statuses(connection, run.id)
-    costs = _costs(connection, run.id)
-    used = connection.execute(
-        "select coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) from answer a join ("
-        "select address, take from cell where run_id = ?1 and take is not null union "
-        "select j.address, j.take from judgment j join cell c on c.id = j.cell_id "
-        "where c.run_id = ?1) u on u.address = a.address and u.take = a.take",
-        (run.id,),
-    ).fetchone()
     prompts = connection.execute(
         "select distinct prompt, version from cell where run_id = ? and side = 'head' "
         "order by prompt",
         (run.id,),
     )
     sums = sums_of(connection, run, counted)
-    overall, *by_model = (_priced(one, costs) for one in sums.scores)
+    calls = sums.calls
+    overall, *by_model = (_priced(one, calls.costs) for one in sums.scores)
     return RunSummary(
         run=run,
         prompts=tuple(prompts.fetchall()),
@@ -120,10 +113,10 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         overall=overall,
         by_model=tuple(by_model),
         parts=tuple(PartScore(*part) for part in sums.parts),
-        calls=calls_of(connection, run),
-        cost_microusd=sum(costs.values()),
-        tokens_in=used[0],
-        tokens_out=used[1],
+        calls=calls_of(connection, run, calls),
+        cost_microusd=sum(calls.costs.values()),
+        tokens_in=calls.tokens_in,
+        tokens_out=calls.tokens_out,
         error_kinds=_error_kinds(connection, run.id) if counted.get("error") else {},
         worked_s=_worked_s(connection, run.id),
         skips=_skips(connection, run.id) if counted.get("skipped") else (),
@@ -133,23 +126,10 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
     )
 
 
-def _priced(one: Scored, costs: dict[str, int]) -> Scored:
+def _priced(one: Scored, costs: dict[tuple[str, str], int]) -> Scored:
     """Return scores with what the answers cost."""
-    cost = costs.get(f"{one.prompt}\0{one.model}", 0) if one.model else sum(costs.values())
+    cost = costs.get((one.prompt, one.model), 0) if one.model else sum(costs.values())
     return replace(one, cost_microusd=cost)
-
-
-def _costs(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
-    """Return what the attempts of a run cost, by prompt and model; '' is everybody else's."""
-    rows = connection.execute(
-        "select coalesce(c.prompt || char(0) || c.model, ''), "
-        "sum(coalesce(t.cost_microusd, t.est_microusd)) from attempt t left join "
-        "(select address, min(prompt) as prompt, min(model) as model from cell "
-        "where run_id = ?1 group by address) c on c.address = t.address "
-        "where t.run_id = ?1 and t.state <> 'released' group by 1",
-        (run_id,),
-    )
-    return dict(rows.fetchall())
 
 
 def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edison_ci.frozen import dataclass
 from edison_ci.store.breakdown import write_bounds, write_facets, write_reliability
+from edison_ci.store.call_sums import write_calls
 from edison_ci.store.part_sums import write_parts
 from edison_ci.store.side_sums import write_sides
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from edison_ci.store.breakdown import Facet, Reliability
 
 _CACHE_KIB = 4_096
+_TABLES = (
+    "run", "model", "case", "mark", "marked", "part", "part_total", "spending", "calls", "paid",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,15 @@ def write_rollups(
 
 
 def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
-    for table in ("run", "model", "case", "mark", "marked", "part", "part_total", "spending"):
+    for table in _TABLES:
         connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
+    connection.execute("drop table if exists temp.used")
+    connection.execute(_USED)
+    connection.execute(_USE, {"run": run_id})
     write_sides(connection, run_id)
-    for statement in (_CASE, _MARKS, _SPENDING):
+    write_calls(connection, run_id)
+    connection.execute("drop table temp.used")
+    for statement in (_CASE, _MARKS):
         connection.execute(statement, {"run": run_id})
     write_parts(connection, run_id)
     connection.execute(_MARKED, {"run": run_id})
@@ -98,6 +107,27 @@ def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) ->
         },
     )
 
+
+# The answers that the cells of a run rest on: each once for every prompt and model that used it.
+# `own` are those that it bought, `paid` is what that cost.
+_USED = """
+create temp table used (
+  side text, prompt text, model text, attempt integer, take integer, latency_ms integer,
+  cost_microusd integer, tokens_in integer, tokens_out integer, bought integer, own integer,
+  paid integer, primary key (side, prompt, model, attempt)
+) without rowid
+"""
+_USE = """
+insert or ignore into temp.used
+select c.side, c.prompt, c.model, a.attempt, a.take, a.latency_ms, a.cost_microusd,
+  coalesce(a.tokens_in, 0), coalesce(a.tokens_out, 0), t.run_id = :run,
+  t.run_id = :run and t.state = 'settled' and t.phase <> 'replay',
+  case when t.run_id = :run and t.state <> 'released' and t.phase in ('generate', 'replay')
+    then coalesce(t.cost_microusd, t.est_microusd) end
+from cell c join answer a on a.address = c.address and a.take = c.take
+join attempt t on t.id = a.attempt
+where c.run_id = :run
+"""
 
 _CASE = """
 insert into rollup_case (run_id, side, case_id, cells, ok, malformed, error, blocked, skipped,
@@ -130,16 +160,4 @@ insert into rollup_marked (run_id, side, kind, value, cases)
 select run_id, side, kind, value, count(*) from rollup_mark where run_id = :run group by 2, 3, 4
 union all
 select run_id, side, 'all', '', count(*) from rollup_case where run_id = :run group by 2
-"""
-
-_SPENDING = """
-insert into rollup_spending (run_id, day, model, phase, calls, released, unknown, cost_microusd,
-  tokens_in, tokens_out)
-select :run, substr(t.sent_at, 1, 10), t.model, t.phase, sum(t.state = 'settled'),
-  sum(t.state = 'released'), sum(t.state in ('unknown', 'reserved')),
-  sum(case t.state when 'settled' then t.cost_microusd when 'released' then 0
-      else t.est_microusd end),
-  coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0)
-from attempt t left join answer a on a.attempt = t.id
-where t.run_id = :run group by 2, 3, 4
 """

@@ -19,25 +19,6 @@ _Key = tuple[str, ...]
 """Side, prompt and model, or a side alone."""
 _Sums = dict[_Key, tuple[Any, ...]]
 
-# The answers that the cells of a run rest on: each once for every prompt and model that used it.
-_USED = (
-    "drop table if exists temp.used",
-    """
-create temp table used (
-  side text, prompt text, model text, attempt integer, latency_ms integer, cost_microusd integer,
-  tokens_in integer, tokens_out integer, bought integer,
-  primary key (side, prompt, model, attempt)
-) without rowid
-""",
-    """
-insert or ignore into temp.used
-select c.side, c.prompt, c.model, a.attempt, a.latency_ms, a.cost_microusd,
-  coalesce(a.tokens_in, 0), coalesce(a.tokens_out, 0), t.run_id = :run
-from cell c join answer a on a.address = c.address and a.take = c.take
-join attempt t on t.id = a.attempt
-where c.run_id = :run
-""",
-)
 _COUNTED = """
 select side, prompt, model, max(version), count(*), sum(status = 'ok'), sum(status = 'malformed'),
   sum(status = 'error'), sum(status = 'blocked'), sum(status = 'skipped')
@@ -60,9 +41,7 @@ _NO_ANSWERS = (0, 0, 0, 0, 0, 0, None, None)
 
 
 def write_sides(connection: sqlite3.Connection, run_id: str) -> None:
-    """Write the sums of each side, and of each prompt with a model."""
-    for statement in _USED:
-        connection.execute(statement, {"run": run_id} if ":run" in statement else ())
+    """Write the sums of each side, and of each prompt with a model, from the answers at hand."""
     sides: defaultdict[str, dict[_Key, tuple[Any, ...]]] = defaultdict(dict)
     for side, prompt, model, *counts in connection.execute(_COUNTED, (run_id,)):
         sides[side][side, prompt, model] = tuple(counts)
@@ -76,7 +55,6 @@ def write_sides(connection: sqlite3.Connection, run_id: str) -> None:
         cells = [sum(column) for column in list(zip(*counted.values(), strict=True))[1:]]
         row = (run_id, side, *cells, *scored[side,], *answered[side,])
         _insert(connection, "rollup_run", "side", row)
-    connection.execute("drop table temp.used")
 
 
 def _insert(connection: sqlite3.Connection, table: str, key: str, row: Sequence[Any]) -> None:

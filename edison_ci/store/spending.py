@@ -16,6 +16,7 @@ from edison_ci.store.runs import NO_TRIAL
 if TYPE_CHECKING:
     import sqlite3
 
+    from edison_ci.store.call_sums import CallSums
     from edison_ci.store.runs import Run
 
 By: TypeAlias = Literal["day", "experiment", "model", "phase"]
@@ -128,12 +129,8 @@ def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def calls_of(connection: sqlite3.Connection, run: Run) -> dict[str, int]:
-    """Return how the calls of a run went.
-
-    What a later session asks again is no retry. `estimated` are answers whose provider did not
-    count their tokens.
-    """
+def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[str, int]:
+    """Return how the calls of a run went."""
     states = dict(
         connection.execute(
             "select state, count(*) from attempt where run_id = ? and phase <> 'replay' "
@@ -141,18 +138,12 @@ def calls_of(connection: sqlite3.Connection, run: Run) -> dict[str, int]:
             (run.id,),
         ).fetchall()
     )
-    (attempts, asked, estimated) = connection.execute(
-        "select count(*), count(distinct t.address || t.owner), coalesce(sum(a.cost_kind = "
-        "'estimated'), 0) from attempt t left join answer a on a.address = t.address "
-        "and a.attempt = t.id where t.run_id = ?",
-        (run.id,),
-    ).fetchone()
     return {
         "made": states.get("settled", 0),
         "reused": run.reused,
-        "retried": attempts - asked,
+        "retried": sums.retried,
         "unknown": states.get("unknown", 0),
-        "estimated": estimated,
+        "estimated": sums.estimated,
     }
 
 

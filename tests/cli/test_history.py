@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.documents.yaml_edit import scalar
+from edison_ci.execute.aggregating import rollups_of
 from edison_ci.store.suggestions import Status
 from tests.planted import Planted, plant
 from tests.suggested import keep, suggestion_for, version_of
@@ -143,6 +144,7 @@ def test_the_interval_of_a_version_allows_for_clusters(edison: Edison, told: Fol
     before = versions(edison, told)[1]["composite"]
     with sqlite3.connect(told.path / ".edison/results.db") as connection:
         connection.execute("update cell set cluster = 'k' || (substr(case_id, 2) / 5)")
+        rollups_of(connection, "r2")(connection)
     after = versions(edison, told)[1]["composite"]
     assert after["estimate"] == pytest.approx(before["estimate"])
     assert after["low"] != before["low"]

@@ -130,6 +130,8 @@ _NUMBERS = {
     "rollup_reliability": "*",
     "rollup_facet": "*",
     "rollup_spending": "*",
+    "rollup_calls": "*",
+    "rollup_paid": "*",
     "decision": "metric, prompt, model, verdict, sentence, estimate, low, high, n, p, p_holm",
     "booked": "scope, microusd, tokens",
     "run_case": "case_id, tags, difficulty, kind, words",

@@ -12,6 +12,8 @@ from docs.sample import Sample
 from edison_ci.execute.aggregating import rollups_of
 from edison_ci.execute.rolled_up import sums_from_cells, sums_of
 from edison_ci.execute.summary import RunSummary, summarize
+from edison_ci.store.breakdown import Breakdown
+from edison_ci.store.call_sums import stored_reuse
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import (
     CaseFacts,
@@ -108,7 +110,8 @@ class Writing:
                         for draw in range(plot.draws):
                             self._cell(case, side, prompt, model, draw)
         rollups_of(self.connection, RUN)(self.connection)
-        reused = reused_answers(self.connection, RUN)
+        reused = stored_reuse(self.connection, RUN)
+        assert reused == reused_answers(self.connection, RUN)
         steps = ["JUDGING", "AGGREGATING"] if plot.status == "COMPLETED" else []
         for status in (*steps, plot.status):
             self._move(status, reused=reused)
@@ -195,6 +198,11 @@ def told(db: sqlite3.Connection, **changes: str) -> RunSummary:
     return summarize(db, replace(find_run(db, RUN), **changes))  # type: ignore[arg-type]  # texts
 
 
+def without_run(summary: RunSummary) -> RunSummary:
+    """Return all that a summary says but for its run, and what only sums know."""
+    return replace(summary, run=None, breakdown=Breakdown())  # type: ignore[arg-type]  # left out
+
+
 @pytest.mark.parametrize("name", PLOTS)
 def test_the_sums_of_a_run_say_what_its_cells_say(db: sqlite3.Connection, name: str) -> None:
     Writing(db, PLOTS[name]).run()
@@ -210,11 +218,14 @@ def test_a_run_that_has_ended_is_told_from_its_sums(db: sqlite3.Connection) -> N
     db.execute("update rollup_run set composite = 0.125")
     db.execute("update rollup_model set pass_rate = 0.25, latency_p50_ms = 7")
     db.execute("update rollup_part_total set mean = 0.5")
+    db.execute("update rollup_calls set retried = 11, tokens_in = 12")
+    db.execute("update rollup_paid set cost_microusd = 13")
     found = told(db)
     assert found.overall.composite is not None and found.overall.composite.estimate == 0.125
     assert [one.p50_ms for one in found.by_model] == [7, 7]
     assert [one.pass_rate and one.pass_rate.estimate for one in found.by_model] == [0.25, 0.25]
     assert [part.mean for part in found.parts] == [0.5]
+    assert (found.calls["retried"], found.tokens_in, found.cost_microusd) == (11, 12, 2 * 13)
 
 
 @pytest.mark.parametrize(
@@ -230,25 +241,28 @@ def test_sums_of_an_earlier_end_or_of_a_stranger_are_not_believed(
     for table in ("rollup_run", "rollup_model"):
         db.execute(f"update {table} set composite = 0.125, pass_rate = 0.125, latency_p50_ms = 7")
     db.execute("update rollup_part_total set mean = 0.125")
-    found = told(db, **changes)
-    assert (found.overall, found.by_model, found.parts) == (
-        before.overall,
-        before.by_model,
-        before.parts,
-    )
+    db.execute("update rollup_calls set retried = 11, tokens_in = 12")
+    db.execute("update rollup_paid set cost_microusd = 13")
+    assert without_run(told(db, **changes)) == without_run(before)
 
 
-@pytest.mark.parametrize("table", ["rollup_run", "rollup_model", "rollup_part_total"])
+@pytest.mark.parametrize("table", ["run", "model", "part_total", "calls"])
 def test_a_run_whose_sums_are_missing_is_added_up(db: sqlite3.Connection, table: str) -> None:
     Writing(db, Plot(models=("small", "large"), judged=True)).run()
     before = told(db)
-    db.execute(f"delete from {table}")
+    db.execute(f"delete from rollup_{table}")
+    assert without_run(told(db)) == without_run(before)
+
+
+def test_calls_since_the_end_of_a_run_are_counted(db: sqlite3.Connection) -> None:
+    writing = Writing(db, Plot())
+    writing.run()
+    before = told(db)
+    late = writing.sample.booking(RUN, "late", "small", TIME)
+    writing.sample.failed(late, charged=True)
     found = told(db)
-    assert (found.overall, found.by_model, found.parts) == (
-        before.overall,
-        before.by_model,
-        before.parts,
-    )
+    assert found.cost_microusd == before.cost_microusd + late.est_microusd
+    assert found.calls["unknown"] == 1
 
 
 def test_sums_that_are_not_of_these_cells_are_not_believed(db: sqlite3.Connection) -> None:

@@ -566,6 +566,24 @@ create table rollup_spending (              -- what a run spent, its judges and 
   primary key (run_id, day, model, phase)
 ) strict, without rowid;
 
+create table rollup_calls (                 -- the calls of a run, and the answers that it rests on
+  run_id     text primary key references run (id),
+  attempts   integer not null,              -- at all calls
+  retried    integer not null,              -- of these, at a call that the process had tried before
+  estimated  integer not null,              -- answers whose provider did not count their tokens
+  reused     integer not null,              -- answers, judges' too, that it did not buy
+  tokens_in  integer not null,              -- of all answers that it rests on, each once
+  tokens_out integer not null
+) strict, without rowid;
+
+create table rollup_paid (                  -- what the calls of a run cost, by what they were for
+  run_id        text not null references run (id),
+  prompt        text not null,              -- empty, like model, for judges and graders
+  model         text not null,
+  cost_microusd integer not null,           -- retries and calls of unknown fate included
+  primary key (run_id, prompt, model)
+) strict, without rowid;
+
 -- Views for people who ask with SQL. Columns are added, not renamed.
 
 create view results as                      -- one row for each cell, with its answer
