@@ -59,7 +59,8 @@ def prose(text: str, *, most: int = MOST_PROSE) -> str:
 def _word(word: str) -> str:
     if not word or (_PLAIN.fullmatch(word) and not _LINKED.search(word)):
         return word
-    return code(word)
+    bare = word.rstrip(".,;:?")  # what ends a sentence, or a part of it, is ours
+    return code(bare) + word[len(bare) :] if bare else code(word)
 
 
 def shortened(text: str, most: int) -> str:

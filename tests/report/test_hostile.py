@@ -183,7 +183,10 @@ def test_prose_keeps_a_sentence_of_ours_as_it_is() -> None:
         "Get one with `edison run --against REF`, such as main."
     )
     assert prose("the base has no reply with big[t=0.2].") == (
-        "the base has no reply with `big[t=0.2].`"
+        "the base has no reply with `big[t=0.2]`."
+    )
+    assert prose("run 20261115T185428-cd7442, of main at 19aaaf9a, is simulated") == (
+        "run `20261115T185428-cd7442`, of main at `19aaaf9a`, is simulated"
     )
 
 
