@@ -129,7 +129,7 @@ REPORTS = {
 }
 """Functions and classes whose first literal text is the code of a problem."""
 INTERNAL = {"nested", "expected"}
-READING = ("config", "checks", "documents", "shape.py", "templating.py")
+READING = ("config", "checks", "documents", "shape.py", "templating.py", "template_syntax.py")
 
 
 def codes_in_use() -> set[str]:
