@@ -146,7 +146,8 @@ def dollars(microusd: float) -> str:
     """Return an amount of money; small ones with all their digits."""
     if microusd == 0:
         return "$0"
-    return f"${microusd / 1e6:,.2f}" if microusd >= 100_000 else f"${microusd / 1e6:.4f}"
+    digits = 2 if microusd >= 100_000 else 4 if microusd >= 100 else 6
+    return f"${microusd / 1e6:,.{digits}f}"
 
 
 def span(seconds: float) -> str:

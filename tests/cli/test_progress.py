@@ -12,7 +12,7 @@ import pytest
 
 from edison_ci.cli.logs import configure_logging
 from edison_ci.cli.options import State
-from edison_ci.cli.progress import Display
+from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.terminal import Terminal
 from edison_ci.execute.runner import Progress
 from edison_ci.providers.lane import Tally
@@ -88,3 +88,19 @@ def test_being_stopped_is_acknowledged_in_place_of_the_bar() -> None:
 
     said = "stopping: finishing 3 calls in flight; press Ctrl-C again to give up on it\n"
     assert last(stop) == said
+
+
+@pytest.mark.parametrize(
+    ("microusd", "said"),
+    [
+        (0, "$0"),
+        (1, "$0.000001"),
+        (99, "$0.000099"),
+        (100, "$0.0001"),
+        (99_999, "$0.1000"),
+        (100_000, "$0.10"),
+        (12_345_678_900, "$12,345.68"),
+    ],
+)
+def test_no_amount_of_money_is_shown_as_nothing(microusd: int, said: str) -> None:
+    assert dollars(microusd) == said
