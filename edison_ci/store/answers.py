@@ -106,7 +106,7 @@ def text_hash(text: str, tool_calls: str | None) -> str:
     return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
 
 
-_INSERT = "insert into answer select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+_VALUES = "?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
 
 
 def insert_answer(
@@ -127,13 +127,18 @@ def insert_answer(
         completion.served_model,
         settlement.now,
     )
-    # Nearly always it is the first answer, and then nobody has to ask for the last take.
-    first = f"{_INSERT} where not exists (select 1 from answer where address = ?1)"
+    # Nearly always it is the first, and nobody has to ask for the last take. If it is not, its row
+    # gets no address, and is ignored for that.
     take = 0
-    if connection.execute(first, (address, take, *values)).rowcount != 1:
-        last = connection.execute("select max(take) from answer where address = ?", (address,))
-        take = int(last.fetchone()[0]) + 1
-        connection.execute(_INSERT, (address, take, *values))
+    done = connection.execute(
+        "insert or ignore into answer values "
+        f"(iif(exists (select 1 from answer where address = ?1), null, ?1), {_VALUES})",
+        (address, take, *values),
+    )
+    if done.rowcount != 1:
+        following = "select coalesce(max(take) + 1, 0) from answer where address = ?"
+        (take,) = connection.execute(following, (address,)).fetchone()
+        connection.execute(f"insert into answer values (?1, {_VALUES})", (address, take, *values))
     connection.execute(
         "insert into answer_text values (?, ?, ?, ?, ?)",
         (address, take, completion.text, tools, text_hash(completion.text, tools)),

@@ -64,15 +64,12 @@ class Booking:
     @property
     def experiment(self) -> str | None:
         """The experiment whose budget it counts against, if it counts against one."""
-        return self._named("experiment:")
+        return _named(self.scopes, "experiment:")
 
     @property
     def loop(self) -> str | None:
         """The loop whose budget it counts against, if it is made in one."""
-        return self._named("loop:")
-
-    def _named(self, kind: str) -> str | None:
-        return next((s.removeprefix(kind) for s in self.scopes if s.startswith(kind)), None)
+        return _named(self.scopes, "loop:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,33 +260,33 @@ def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tu
     return tuple(owner for (owner,) in rows)
 
 
-_ATTEMPT = (
-    "insert into attempt (address, run_id, experiment, loop, model, phase, state, est_microusd, "
-    "est_tokens, owner, sent_at) select ?1, ?2, ?3, ?4, ?5, ?6, 'reserved', ?7, ?8, ?9, ?10"
+_COLUMNS = (
+    "attempt (address, run_id, experiment, loop, model, phase, state, est_microusd, est_tokens, "
+    "owner, sent_at)"
 )
-_IF_NEW = (
-    f"{_ATTEMPT} where not exists (select 1 from attempt where address = ?1 and state = 'reserved')"
-)
-_IF_UNANSWERED = (
-    f"{_IF_NEW} and not exists (select 1 from answer where address = ?1 and created_at >= ?11 "
-    f"and {REUSABLE})"
-)
+_VALUES = "?2, ?3, ?4, ?5, ?6, 'reserved', ?7, ?8, ?9, ?10"
+_OPEN = "exists (select 1 from attempt where address = ?1 and state = 'reserved')"
+_ANSWERED = f"exists (select 1 from answer where address = ?1 and created_at >= ?11 and {REUSABLE})"
 
 
 def _book(connection: sqlite3.Connection, booking: Booking) -> int:
     """Note an attempt as under way; its money is for the caller to add."""
-    return int(connection.execute(_ATTEMPT, _attempt(booking)).lastrowid or 0)
+    done = connection.execute(f"insert into {_COLUMNS} values (?1, {_VALUES})", _attempt(booking))
+    return int(done.lastrowid or 0)
 
 
 def _book_what_is_new(connection: sqlite3.Connection, booking: Booking) -> int | None:
     """Note an attempt, unless `_known` may have something to say of the call.
 
-    Nearly always it has not, and one statement that looks and books costs half of two.
+    Nearly always it has not, and then one statement looks and books. If it has, the row gets no
+    address, and is ignored for that; `insert ... select ... where` would fill a table of its own.
     """
-    sql, values = _IF_NEW, _attempt(booking)
+    known, values = _OPEN, _attempt(booking)
     if booking.newer_than is not None:
-        sql, values = _IF_UNANSWERED, (*values, booking.newer_than)
-    done = connection.execute(sql, values)
+        known, values = f"{_OPEN} or {_ANSWERED}", (*values, booking.newer_than)
+    done = connection.execute(
+        f"insert or ignore into {_COLUMNS} values (iif({known}, null, ?1), {_VALUES})", values
+    )
     return int(done.lastrowid or 0) if done.rowcount == 1 else None
 
 
@@ -310,8 +307,7 @@ def _attempt(booking: Booking) -> tuple[Any, ...]:
 
 def _adjust(totals: Totals, booking: Booking, microusd: int, tokens: int) -> None:
     """Change the totals of every scope, on the day the call was booked."""
-    for scope in booking.scopes:
-        totals.add(scope, booking.now[:10], microusd, tokens)
+    totals.add(booking.scopes, booking.now[:10], microusd, tokens)
 
 
 def _close(
@@ -322,6 +318,14 @@ def _close(
     )
     if done.rowcount != 1:
         raise StoreError(f"attempt {attempt} was settled already", hint="run: edison db check")
+
+
+# The same few scopes and days are asked about for every call.
+
+
+@lru_cache(maxsize=64)
+def _named(scopes: tuple[str, ...], kind: str) -> str | None:
+    return next((s.removeprefix(kind) for s in scopes if s.startswith(kind)), None)
 
 
 @lru_cache(maxsize=64)

@@ -48,7 +48,7 @@ class Totals:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._read: dict[tuple[str, str], tuple[int, int]] = {}
-        self._added: dict[str, dict[str, tuple[int, int]]] = {}
+        self._added: dict[tuple[tuple[str, ...], str], tuple[int, int]] = {}
 
     def since(self, scope: str, first: str) -> tuple[int, int]:
         """Return the micro-dollars and tokens booked in a scope since a day."""
@@ -56,16 +56,15 @@ class Totals:
         if total is None:
             total = self._read[scope, first] = read_total(self._connection, scope, first)
         microusd, tokens = total
-        for day, (more_microusd, more_tokens) in self._added.get(scope, {}).items():
-            if day >= first or day == "":
-                microusd, tokens = microusd + more_microusd, tokens + more_tokens
+        for (scopes, day), more in self._added.items():
+            if scope in scopes and (day >= first or day == ""):
+                microusd, tokens = microusd + more[0], tokens + more[1]
         return microusd, tokens
 
-    def add(self, scope: str, day: str, microusd: int, tokens: int) -> None:
-        """Add to what is booked in a scope on a day."""
-        days = self._added.setdefault(scope, {})
-        before = days.get(day, (0, 0))
-        days[day] = (before[0] + microusd, before[1] + tokens)
+    def add(self, scopes: tuple[str, ...], day: str, microusd: int, tokens: int) -> None:
+        """Add to what is booked in each of some scopes on a day."""
+        before = self._added.get((scopes, day), (0, 0))
+        self._added[scopes, day] = (before[0] + microusd, before[1] + tokens)
 
     def write(self) -> None:
         """Bring the table up to date, and forget what was read from it."""
@@ -73,11 +72,7 @@ class Totals:
         if added:
             add_to_totals(
                 self._connection,
-                [
-                    (scope, day, *more)
-                    for scope, days in added.items()
-                    for day, more in days.items()
-                ],
+                [(scope, day, *more) for (scopes, day), more in added.items() for scope in scopes],
             )
 
 

@@ -37,6 +37,12 @@ MAX_BATCH = 200
 PATIENCE = 3
 """How many times the busy time-out is waited for a file that another program holds."""
 
+LOG_PAGES = 4_000
+"""How long the log grows before it goes into the file. A page that many calls change goes there
+once. Readers find up to 4,062 pages of a log in one step."""
+CACHE_KIB = 8_000
+"""Calls lie by their hashes all over the file; pages that stay in memory are not read again."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -198,6 +204,8 @@ class Writer:
     def _work(self) -> None:
         try:
             connection = open_database(self._path)
+            connection.execute(f"pragma wal_autocheckpoint = {LOG_PAGES}")
+            connection.execute(f"pragma cache_size = -{CACHE_KIB}")
         except BaseException as error:
             self._opened.set_exception(error)
             return

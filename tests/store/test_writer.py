@@ -59,6 +59,19 @@ def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
     assert count(tmp_path / "results.db") == 150
 
 
+def test_a_page_that_many_change_stays_in_the_log_for_long(tmp_path: Path) -> None:
+    def change(letter: str) -> Callable[[sqlite3.Connection], object]:
+        return lambda connection: connection.execute("update event set data = ?", (letter * 4_000,))
+
+    path = tmp_path / "results.db"
+    with Writer(path) as writer:
+        writer.submit(lambda connection: [insert("x")(connection) for _ in range(100)]).result()
+        for letter in "abcdefghijklmnopqrst":
+            writer.submit(change(letter)).result()
+        pages = path.with_name("results.db-wal").stat().st_size // 4_096
+    assert 2_000 < pages < 4_100
+
+
 LONG = 3600.0
 
 

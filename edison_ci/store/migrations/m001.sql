@@ -149,7 +149,7 @@ create table attempt (                      -- one try at a call, booked before 
   error         text
 ) strict;
 create index attempt_open on attempt (address) where state = 'reserved';
-create index attempt_by_run on attempt (run_id, state);
+create index attempt_by_run on attempt (run_id);
 create index attempt_by_loop on attempt (loop) where loop is not null;
 
 create table answer (                       -- append-only: nothing paid for is overwritten
@@ -175,7 +175,7 @@ create table answer_text (                  -- what an answer said; gone after a
   tool_calls text,                          -- JSON
   sha256     text not null,                 -- of text and tool calls
   primary key (address, take)
-) strict, without rowid;
+) strict;
 
 create trigger answer_is_kept before update on answer
 begin select raise(abort, 'answers are append-only'); end;
