@@ -60,12 +60,15 @@ class ProjectFiles:
     def sound_project(self) -> ProjectFile | None:
         """Return edison.yaml without what is wrong in it, so that other files can be looked at.
 
-        None if what is wrong says where other files are or what they need not say themselves.
+        None if it names no project, or if what is wrong says where other files are or what they
+        need not say themselves.
         """
         document = self.documents.get(PROJECT)
         if document is None or not isinstance(document.value, dict):
             return None
-        value = {"version": 1, "project": "project", **document.value}
+        value = document.value
+        if "project" not in value:
+            return None
         try:
             ProjectFile.model_validate(value)
         except ValidationError as error:

@@ -91,7 +91,7 @@ def test_an_invalid_file_has_its_reports_too(edison: Edison, mini: Folder) -> No
     junit, markdown, sarif = checked(mini)
     (suite,) = JUnitXml.fromstring(junit.encode())
     assert (suite.name, suite.errors) == ("edison", 1), "the older report is gone"
-    assert "edison: error\n\n`edison.yaml:1:10:` " in markdown
+    assert "edison: error\n\n`edison.yaml:1:10`: version is 7" in markdown
     assert json.loads(sarif)["runs"][0]["invocations"][0]["executionSuccessful"] is False
 
 
