@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from edison_ci.decide.rows import GateRow
     from edison_ci.execute.runner import Progress
     from edison_ci.execute.scores import Scored
-    from edison_ci.execute.summary import PartScore, RunSummary
+    from edison_ci.execute.summary import RunSummary
+    from edison_ci.store.part_sums import PartTotal
     from edison_ci.store.runs import Run
 
 _BUDGET = "budget: "
@@ -214,7 +215,7 @@ def _parts(terminal: Terminal, summary: RunSummary) -> None:
         terminal.result("    " + row)
 
 
-def _part_row(part: PartScore) -> tuple[str, ...]:
+def _part_row(part: PartTotal) -> tuple[str, ...]:
     failed = f"{part.graded - part.passed:,} of {part.graded:,} fail" if part.graded else "-"
     if part.kind in ("safety", "flag"):
         flagged = part.graded - part.blocked
@@ -223,7 +224,7 @@ def _part_row(part: PartScore) -> tuple[str, ...]:
     return (f"{part.kind} {part.name}", failed, "", _errors(part))
 
 
-def _errors(part: PartScore) -> str:
+def _errors(part: PartTotal) -> str:
     return f"{part.errors:,} could not be graded" if part.errors else ""
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.people import People
     from edison_ci.execute.scores import Scored
     from edison_ci.stats.scores import Interval
+    from edison_ci.store.part_sums import PartTotal
 
 
 class Row(Protocol):
@@ -40,21 +41,6 @@ LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class PartScore:
-    """How one check, criterion or grader went."""
-
-    name: str
-    kind: str
-    graded: int
-    """Answers it gave a score to."""
-    passed: int
-    mean: float | None
-    errors: int
-    blocked: int = 0
-    """Answers that a screen kept back."""
-
-
-@dataclass(frozen=True, slots=True)
 class RunSummary:
     """A run as reports show it."""
 
@@ -64,7 +50,7 @@ class RunSummary:
     cells: dict[str, int]
     overall: Scored
     by_model: tuple[Scored, ...]
-    parts: tuple[PartScore, ...]
+    parts: tuple[PartTotal, ...]
     calls: dict[str, int]
     cost_microusd: int
     tokens_in: int
@@ -112,7 +98,7 @@ def summarize(connection: sqlite3.Connection, run: Run) -> RunSummary:
         cells={"total": run.cells_planned, **{s: counted.get(s, 0) for s in STATUSES}},
         overall=overall,
         by_model=tuple(by_model),
-        parts=tuple(PartScore(*part) for part in sums.parts),
+        parts=tuple(sums.parts),
         calls=calls_of(connection, run, calls),
         cost_microusd=sum(calls.costs.values()),
         tokens_in=calls.tokens_in,

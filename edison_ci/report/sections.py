@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from edison_ci.decide.comparison import Moved
     from edison_ci.decide.measured import Standing as Measured
-    from edison_ci.execute.summary import PartScore
     from edison_ci.report.view import Change, Report, RunView
     from edison_ci.store.breakdown import Facet
+    from edison_ci.store.part_sums import PartTotal
 
 ICONS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "⚠️", "skipped": "⏭️"}
 WORDS = {
@@ -250,11 +250,11 @@ def _kind(facet: Facet) -> tuple[str, ...]:
     )
 
 
-def _tells(part: PartScore) -> bool:
+def _tells(part: PartTotal) -> bool:
     return part.kind not in ("safety", "flag") and bool(part.graded or part.errors)
 
 
-def _part(part: PartScore) -> tuple[str, ...]:
+def _part(part: PartTotal) -> tuple[str, ...]:
     fails = NOTHING
     if part.kind != "criterion":
         fails = f"{part.graded - part.passed:,} of {part.graded:,}"

@@ -251,7 +251,7 @@ def _poisoned(view: RunView, text: str) -> RunView:
     summary = replace(
         view.summary,
         run=replace(view.run, experiment=text, base_ref=text, stopped_by=text),
-        parts=tuple(replace(part, name=text) for part in view.summary.parts),
+        parts=tuple(part._replace(name=text) for part in view.summary.parts),
         prompts=((text, "b7c1e290"),),
         breakdown=replace(view.summary.breakdown, facets=(_facet(text),)),
     )

@@ -15,10 +15,10 @@ from edison_ci.report.markup import Html, element
 from edison_ci.report.numbers import NOTHING, dollars, score
 
 if TYPE_CHECKING:
-    from edison_ci.execute.summary import PartScore
     from edison_ci.report.closeup import CloseUp
     from edison_ci.report.view import RunView
     from edison_ci.store.breakdown import Facet
+    from edison_ci.store.part_sums import PartTotal
 
 _WIDTH = 460
 """Of a chart that shares a row with another."""
@@ -59,7 +59,7 @@ def spreads(view: RunView, near: CloseUp) -> Html | None:
     return section(title, element("div", wrapped, drawn, class_="stack"))
 
 
-def _part(part: PartScore) -> tuple[str, ...]:
+def _part(part: PartTotal) -> tuple[str, ...]:
     fails = NOTHING if part.kind == "criterion" else f"{part.graded - part.passed:,}"
     counts = (f"{part.graded:,}", f"{part.errors:,}")
     return (part.name, part.kind, score(part.mean), fails, *counts)
