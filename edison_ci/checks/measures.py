@@ -10,16 +10,16 @@ import re
 import string
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.distance import Levenshtein as Edits
 
+from edison_ci.checks.embeddings import cosine
 from edison_ci.checks.evaluation import EvaluationError, missing_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _MOST_PAIRS = 2_000_000_000
 """Of characters or words to compare: some tenths of a second."""
@@ -139,24 +139,12 @@ def sacrebleu_score(name: str, answer: str, reference: str) -> tuple[float, str]
     return min(max(score, 0.0), 1.0), str(metric.get_signature())
 
 
-@cache
-def _embedder() -> Callable[[str, str], float]:
-    try:
-        import wordllama  # an extra that carries its own weights
-    except ImportError:
-        raise missing_extra("similar", "embeddings") from None
-    folder = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-    return model.similarity  # type: ignore[no-any-return]  # a library without types
-
-
-def cosine(answer: str, reference: str) -> float:
-    """Return the cosine of the embeddings of two texts."""
-    similarity = _embedder()
+def similarity(answer: str, reference: str) -> float:
+    """Return the cosine of the embeddings of two texts; an empty one is like no other."""
     _refuse_long(answer, reference, _LONGEST_FOR_LIBRARIES)
     if not answer.strip() or not reference.strip():
         return 0.0
-    return float(similarity(_whole(answer), _whole(reference)))
+    return cosine(_whole(answer), _whole(reference))
 
 
 def _whole(text: str) -> str:

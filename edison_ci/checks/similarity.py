@@ -98,7 +98,7 @@ class Similar(_Similarity):
 
     def _score(self, answer: str, reference: str) -> float:
         """Return the cosine of the embeddings; below 0 counts as 0."""
-        return min(max(measures.cosine(answer, reference), 0.0), 1.0)
+        return min(max(measures.similarity(answer, reference), 0.0), 1.0)
 
 
 class Overlap(_Similarity):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.checks import measures
+from edison_ci.checks import embeddings, measures
 from edison_ci.checks.evaluation import EvaluationError
 from tests.checks.answers import graded, score, within
 
@@ -133,7 +134,7 @@ def test_a_missing_library_is_an_error_that_names_the_extra(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     measures._sacrebleu.cache_clear()
-    measures._embedder.cache_clear()
+    embeddings._model.cache_clear()
     with pytest.raises(EvaluationError, match=rf"pip install 'edison-ci\[{extra}\]'"):
         graded(line, "hello there", expected="hello")
 
@@ -177,33 +178,29 @@ def test_sacrebleu_is_asked_for_sentences_and_its_signature(
     assert asked == [{"effective_order": True}, ("a", ["b"]), {}, ("c", ["d"])]
 
 
-@pytest.mark.parametrize(("cosine", "expected"), [(0.5, 0.5), (-0.2, 0.0), (1.0000001, 1.0)])
-def test_similar_is_the_cosine_of_a_model_that_is_never_downloaded(
-    cosine: float, expected: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[dict[str, Any]] = []
+def test_similar_is_the_same_to_the_last_digit_on_every_machine() -> None:
+    assert score("similar:", "the cat sat down", expected="a cat was sitting") == 0.7994883842793518
+    assert (
+        score("similar:", "Zürich is in 東京, no?", expected="😀 not") == 0.14961603567842416
+    )
+    assert score("similar:", "hi there", expected="hi there") == 1
 
-    class WordLlama:
-        @classmethod
-        def load(cls, **options: Any) -> WordLlama:
-            loaded.append(options)
-            return cls()
 
-        def similarity(self, one: str, other: str) -> float:
-            return cosine
+def test_similar_is_nothing_below_a_right_angle_and_for_an_empty_text() -> None:
+    assert embeddings.cosine("a", "b") == -0.12003381296482367
+    assert score("similar:", "a", expected="b") == 0
+    assert score("similar:", " ", expected="b") == 0
 
-    module = ModuleType("wordllama")
-    module.__file__ = "/somewhere/wordllama/__init__.py"
-    module.WordLlama = WordLlama  # type: ignore[attr-defined]  # a stand-in
-    monkeypatch.setitem(sys.modules, "wordllama", module)
-    measures._embedder.cache_clear()
-    try:
-        assert score("similar:", "a", expected="b") == expected
-        assert score("similar:", "", expected="b") == 0
-    finally:
-        measures._embedder.cache_clear()
-    assert [str(options.pop("cache_dir")) for options in loaded] == ["/somewhere/wordllama"]
-    assert loaded == [{"disable_download": True}]
+
+def test_similar_reads_the_weights_of_a_package_whose_code_is_not_run() -> None:
+    code = (
+        "import sys\n"
+        "from edison_ci.checks.embeddings import cosine\n"
+        "cosine('a', 'b')\n"
+        "assert 'tokenizers' in sys.modules\n"
+        "assert 'wordllama' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_similar_finds_a_paraphrase_nearer_than_another_subject() -> None:
