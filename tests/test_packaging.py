@@ -1,11 +1,14 @@
 """What the repository promises about its own files."""
 
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENT_FILES = sorted((ROOT / "requirements").glob("*.txt"))
@@ -78,8 +81,51 @@ def test_ci_runs_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
     assert script.stat().st_mode & 0o111
+
+
+def ci_jobs() -> dict[str, Any]:
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    assert "run: make test\n" in workflow
+    jobs: dict[str, Any] = yaml.safe_load(workflow)["jobs"]
+    return jobs
+
+
+def test_the_machines_and_pythons_that_are_promised_are_those_of_ci() -> None:
+    jobs = ci_jobs()
+    machines = {name: job["strategy"]["matrix"] for name, job in jobs.items()}
+    assert {name: job["steps"][-1]["run"] for name, job in jobs.items()} == {
+        "test": "make test",
+        "check": "make check",
+    }
+    assert machines["test"]["machine"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
+    assert machines["check"]["machine"] == ["macos-15", "macos-15-intel"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    classified = [c.rpartition(" :: ")[2] for c in project["classifiers"] if ":: 3." in c]
+    assert machines["test"]["python"] == classified
+    assert set(machines["check"]["python"]) <= set(classified)
+    systems = {c for c in project["classifiers"] if c.startswith("Operating System")}
+    assert systems == {"Operating System :: MacOS", "Operating System :: POSIX :: Linux"}
+
+    lock = (ROOT / "requirements" / "lock.sh").read_text(encoding="utf-8")
+    assert f"readonly PYTHONS=({' '.join(classified)})\n" in lock
+    platforms = re.search(r"readonly PLATFORMS=\((.+)\)\n", lock)
+    assert platforms is not None
+    assert [name.split("-")[:2] for name in platforms[1].split()] == [
+        ["x86_64", "manylinux_2_28"],
+        ["aarch64", "manylinux_2_28"],
+        ["aarch64", "apple"],
+        ["x86_64", "apple"],
+    ]
+    named = re.search(r"readonly LOCKS=\((.+)\)\n", lock)
+    assert named is not None
+    assert sorted(named[1].split()) == [path.name for path in REQUIREMENT_FILES]
+
+
+def test_the_wheel_that_the_readme_installs_is_the_one_that_make_builds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"dist/[\w.-]+\.whl", readme))
+    assert named == {f"dist/edison_ci-{project['version']}-py3-none-any.whl"}
+    assert project["scripts"].keys() == {"edison", project["name"]}, "uvx runs the latter by itself"
 
 
 def test_licence_is_apache_2() -> None:
@@ -91,3 +137,17 @@ def test_licence_is_apache_2() -> None:
     assert "Version 2.0, January 2004" in text
     for name in others:
         assert "Permission is hereby granted" in (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_hooks_before_a_commit_are_the_quick_steps_of_make_lint() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    (local,) = yaml.safe_load(text)["repos"]
+    entries = {hook["id"]: hook["entry"].split() for hook in local["hooks"]}
+    for entry in entries.values():
+        assert (ROOT / entry[0]).is_file() or entry[0] == "bash"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for tool in (entries["ruff-format"][:2], entries["ruff-check"][:2], entries["mypy"][:1]):
+        assert " ".join(tool).replace(".venv/bin", "$(BIN)") in makefile
+    command = shlex.split(" ".join(entries["edison-validate"]))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("ok: 1 experiment")) == (0, 4), done
