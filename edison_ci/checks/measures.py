@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.distance import Levenshtein as Edits
 
-from edison_ci.checks.evaluation import EvaluationError, missing_extra
+from edison_ci.checks.evaluation import EvaluationError, using
+from edison_ci.extras import SACREBLEU, WORDLLAMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,11 +124,9 @@ def overlap(answer: str, reference: str) -> float:
 
 @cache
 def _sacrebleu(name: str) -> Any:
-    try:
+    with using(SACREBLEU):
         from sacrebleu.metrics.bleu import BLEU  # an extra, and 0.3 s
         from sacrebleu.metrics.chrf import CHRF
-    except ImportError:
-        raise missing_extra(name, "metrics") from None
     return BLEU(effective_order=True) if name == "bleu" else CHRF()
 
 
@@ -141,12 +140,11 @@ def sacrebleu_score(name: str, answer: str, reference: str) -> tuple[float, str]
 
 @cache
 def _embedder() -> Callable[[str, str], float]:
-    try:
+    with using(WORDLLAMA):
         import wordllama  # an extra that carries its own weights
-    except ImportError:
-        raise missing_extra("similar", "embeddings") from None
-    folder = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+        folder = Path(wordllama.__file__).parent
+        model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
     return model.similarity  # type: ignore[no-any-return]  # a library without types
 
 
