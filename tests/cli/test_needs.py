@@ -462,3 +462,30 @@ def test_a_pdf_without_a_browser_is_refused_before_anything_is_called_or_written
     assert not (project.path / "report.pdf").exists()
     assert not (project.path / ".edison/loops").exists()
     assert (len(loopback.requests), booked(project)) == (asked, calls)
+
+
+# --- present but broken ---------------------------------------------------------------------------
+
+
+def test_a_run_that_a_broken_library_keeps_from_grading_is_not_measured(
+    project: Folder, loopback: LoopbackServer
+) -> None:
+    add_checks(project, "bleu: {threshold: 0}")
+    project.write("../broken/sacrebleu/__init__.py", "raise RuntimeError('half installed')\n")
+    broken = {"PYTHONPATH": str(project.path.parent / "broken")}
+    assert project.edison("validate", env=broken).code == 0, "it is there"
+    done = project.edison("run", "--json", env=broken)
+    told = json.loads(done.out)
+    assert (done.code, told["verdict"], told["exit_code"]) == (3, "error", 3)
+    (run,) = told["runs"]
+    assert (run["status"], run["cells"]["ok"], run["composite"]) == ("FAILED", 2, None)
+    why = (
+        "check bleu: sacrebleu is installed but cannot be used, install it again: "
+        "RuntimeError: half installed"
+    )
+    assert run["lanes"]["stopped"] == {"the run": f"no answer could be graded; {why}"}
+    assert len(loopback.requests) == 2
+    done = project.edison("resume", "--json")
+    (run,) = json.loads(done.out)["runs"]
+    assert (done.code, run["status"], run["composite"]["n"]) == (0, "COMPLETED", 2)
+    assert len(loopback.requests) == 2, "the answers are graded, and not bought again"
