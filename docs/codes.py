@@ -70,7 +70,15 @@ CODES: dict[str, tuple[str, str]] = {
     "no-effect": ("something is written where it does nothing", "remove it"),
     "no-value": ("a key has no value", "give it one, or remove the key"),
     "not-a-file": ("a path is a folder, FIFO or device", "name a regular file"),
+    "not-available": (
+        "a model has `provider: local`, which does not work in this version",
+        "serve it with ollama or llama.cpp, and use `provider: ollama` or `openai_compatible`",
+    ),
     "not-found": ("a file does not exist", "the nearest name is in the hint"),
+    "not-installed": (
+        "a check or model needs a library or program that is not installed here",
+        "the command that installs it is in the hint",
+    ),
     "nul-byte": ("a file holds a NUL byte", "save it as plain text"),
     "number": ("a number is too large, or NaN or infinite", "write a finite number"),
     "options": ("the provider takes no options, or not these", "see the table of options"),

@@ -25,6 +25,7 @@ from edison_ci.cli.app import COMMANDS, all_commands, edison
 from edison_ci.config.model_entry import OPTIONS
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
+from edison_ci.extras import EXTRAS, LIBRARIES
 from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
@@ -363,6 +364,18 @@ def codes() -> str:
     return table(("code", "what is wrong", "how to mend it"), rows)
 
 
+# --- optional libraries ---------------------------------------------------------------------------
+
+
+def extras() -> str:
+    """Return the extras with their libraries and what each is for."""
+    rows = [
+        (code(name), ", ".join(code(one.module) for one in LIBRARIES if one.extra == name), what)
+        for name, what in EXTRAS.items()
+    ]
+    return table(("extra", "libraries", "for"), rows)
+
+
 __all__ = [
     "CODES",
     "KINDS",
@@ -370,6 +383,7 @@ __all__ = [
     "codes",
     "commands",
     "exit_codes",
+    "extras",
     "help_pages",
     "homes",
     "keys",

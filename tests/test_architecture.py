@@ -18,7 +18,7 @@ PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
     {"frozen"},
-    {"errors", "records", "hosted", "names", "shipped", "times"},
+    {"errors", "extras", "records", "hosted", "names", "shipped", "times"},
     {"documents"},
     {
         "shape",

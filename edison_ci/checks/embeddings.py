@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.checks.evaluation import missing_extra
+from edison_ci.checks.evaluation import using
+from edison_ci.extras import SAFETENSORS, TOKENIZERS, WORDLLAMA
 
 if TYPE_CHECKING:
     from numpy import float16, float64
@@ -40,17 +39,14 @@ class _Model(NamedTuple):
 
 @cache
 def _model() -> _Model:
-    package = find_spec("wordllama")
-    try:
-        from safetensors.numpy import load_file  # an extra, as is the tokenizer
+    with using(SAFETENSORS):
+        from safetensors.numpy import load_file
+    with using(TOKENIZERS):
         from tokenizers import Tokenizer
-    except ImportError:
-        package = None
-    if package is None or not package.submodule_search_locations:
-        raise missing_extra("similar", "embeddings")
-    folder = Path(package.submodule_search_locations[0])
-    tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-    return _Model(tokenizer, load_file(folder / _WEIGHTS)["embedding.weight"])
+    with using(WORDLLAMA):
+        folder = WORDLLAMA.folder()
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        return _Model(tokenizer, load_file(folder / _WEIGHTS)["embedding.weight"])
 
 
 def cosine(one: str, other: str) -> float:

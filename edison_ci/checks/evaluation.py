@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.extras import install_command
 from edison_ci.frozen import dataclass
 from edison_ci.templating import MissingValueError, RenderError, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from edison_ci.extras import Library
     from edison_ci.records import Case, Completion, Json
     from edison_ci.templating import Template
 
@@ -133,6 +136,15 @@ def too_long(answered: Answered, check: str, longest: int) -> None:
         )
 
 
-def missing_extra(check: str, extra: str) -> EvaluationError:
-    """Return the error of a check whose library is not installed."""
-    return EvaluationError(f"{check} needs an extra: pip install 'edison-ci[{extra}]'")
+@contextmanager
+def using(library: Library) -> Iterator[None]:
+    """Turn whatever goes wrong while a library is loaded into an error that says what to do."""
+    try:
+        yield
+    except Exception as error:  # a broken library may raise anything
+        fault, said = library.fault(), f"{type(error).__name__}: {error}"
+        if fault:
+            told = f"{library.module} {fault}: {install_command(library.extra)}"
+        else:
+            told = f"{library.module} is installed but cannot be used, install it again: {said}"
+        raise EvaluationError(told) from error

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from edison_ci.checks.evaluation import EvaluationError, Grade, missing_extra, quote
+from edison_ci.checks.evaluation import EvaluationError, Grade, quote, using
 from edison_ci.checks.limits import Range
 from edison_ci.checks.options import Check, written
 from edison_ci.checks.prose import flesch
+from edison_ci.extras import PY3LANGID, Library
 from edison_ci.records import FinishReason
 from edison_ci.shape import Written
 
@@ -68,6 +69,7 @@ class Language(Check):
     """The answer is written in this language."""
 
     check: ClassVar[str] = "language"
+    needs: ClassVar[tuple[Library, ...]] = (PY3LANGID,)
     example: ClassVar[str] = "language: de"
     value: _CODE = Field(description="ISO 639 code, such as en or de.")
 
@@ -92,10 +94,8 @@ class _Identifier(NamedTuple):
 
 @cache
 def _identifier() -> _Identifier:
-    try:
+    with using(PY3LANGID):
         import py3langid  # an extra, and 0.2 s
-    except ImportError:
-        raise missing_extra("language", "metrics") from None
     labels = frozenset(str(label) for label, _ in py3langid.rank("language"))
     return _Identifier(py3langid.classify, labels)
 

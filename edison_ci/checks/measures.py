@@ -16,7 +16,8 @@ from rapidfuzz.distance import LCSseq
 from rapidfuzz.distance import Levenshtein as Edits
 
 from edison_ci.checks.embeddings import cosine
-from edison_ci.checks.evaluation import EvaluationError, missing_extra
+from edison_ci.checks.evaluation import EvaluationError, using
+from edison_ci.extras import SACREBLEU
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,11 +124,9 @@ def overlap(answer: str, reference: str) -> float:
 
 @cache
 def _sacrebleu(name: str) -> Any:
-    try:
+    with using(SACREBLEU):
         from sacrebleu.metrics.bleu import BLEU  # an extra, and 0.3 s
         from sacrebleu.metrics.chrf import CHRF
-    except ImportError:
-        raise missing_extra(name, "metrics") from None
     return BLEU(effective_order=True) if name == "bleu" else CHRF()
 
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Wi
 
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.errors import UsageError
+from edison_ci.extras import Library
 from edison_ci.names import did_you_mean
 from edison_ci.shape import Name, Shape, Written, details, report, short, wrong
 from edison_ci.templating import Template, TemplateFaults, as_text, compile_template
@@ -34,6 +35,8 @@ class Check(Shape):
     """Whether the score has values between 0 and 1 (default threshold 0.5 instead of 1)."""
     example: ClassVar[str]
     """A line of YAML that shows the check at work."""
+    needs: ClassVar[tuple[Library, ...]] = ()
+    """Libraries of an extra that evaluating it takes."""
 
     name: Name | None = Field(None, description="Name in reports; the check's own by default.")
     weight: float | None = Field(

@@ -9,6 +9,7 @@ from pydantic import Field
 from edison_ci.checks import measures
 from edison_ci.checks.evaluation import Grade
 from edison_ci.checks.options import Check, TemplateText, expected_output
+from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import Answered
@@ -59,6 +60,8 @@ class RougeN(_Similarity):
 
 
 class _Sacrebleu(_Similarity):
+    needs: ClassVar[tuple[Library, ...]] = (SACREBLEU,)
+
     def evaluate(self, answered: Answered) -> Grade:
         """Return sacrebleu's score, with the signature that makes it comparable."""
         reference = answered.render(self.value)
@@ -94,6 +97,7 @@ class Similar(_Similarity):
     """Cosine similarity of embeddings, made on this machine (extra `embeddings`)."""
 
     check: ClassVar[str] = "similar"
+    needs: ClassVar[tuple[Library, ...]] = (SAFETENSORS, TOKENIZERS, WORDLLAMA)
     example: ClassVar[str] = "similar: {threshold: 0.8}"
 
     def _score(self, answer: str, reference: str) -> float:

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import ODD, Ink
+from edison_ci.config import needs
 from edison_ci.execute.orders import Against
 from edison_ci.execute.work import BASE, HEAD
 from edison_ci.frozen import dataclass
@@ -17,10 +18,13 @@ from edison_ci.names import commit_names
 from edison_ci.plan.baseline import Base, base_of, readable, with_material_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.needs import Phase
+    from edison_ci.errors import Location, Problem
+    from edison_ci.plan.selection import Selection
 
 _LISTED = 5
 
@@ -55,6 +59,32 @@ def matches(
         )
         yield match_on(project, experiment, base, BASE)
     yield match_on(project, experiment, base, HEAD)  # last, so that it is the latest
+
+
+def refuse_missing(
+    found: Sequence[Match], selection: Selection, calls: Collection[Phase] = needs.RUN
+) -> None:
+    """Refuse runs that need what is not installed here, before the first of them starts."""
+    problems: dict[tuple[Location, str], Problem] = {}
+    for match in reversed(found):  # what both sides lack is told of the working tree
+        for problem, ref in _missing(match, selection, calls):
+            told = f"{problem.message} (at {ref})" if ref else problem.message
+            key = (problem.where, problem.message)
+            problems.setdefault(key, dataclasses.replace(problem, message=told))
+    needs.refuse(problems.values())
+
+
+def _missing(
+    match: Match, selection: Selection, calls: Collection[Phase]
+) -> Iterator[tuple[Problem, str]]:
+    """Yield what one run lacks, each with the ref whose files need it; '' for the working tree."""
+    against = match.against
+    ref = against.ref if against is not None and against.material == BASE else ""
+    chosen = selection.narrow(match.experiment)
+    yield from ((each, ref) for each in needs.missing(match.project, chosen, calls=calls))
+    if against is not None and against.subject is not None and "generate" in calls:
+        models = (model for _, model, _ in selection.narrow(against.subject).models)
+        yield from ((each, against.ref) for each in needs.missing_for_models(models))
 
 
 def match_on(project: Project, experiment: Experiment, base: Base, material: str) -> Match:

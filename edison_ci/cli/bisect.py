@@ -14,6 +14,7 @@ from edison_ci.cli.choosing import case_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
+from edison_ci.config import needs
 from edison_ci.config.cases import STATIC
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
@@ -63,6 +64,7 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
         raise UsageError("this project is not in a Git repository", hint=hint)
     require(project, "bisect")
     only = Selection(given["models"], (case.id,))
+    needs.refuse(needs.missing(project, only.narrow(chosen), calls=needs.RUN))
     simulated = bare_plan(project, chosen, selection=only).simulated
     search = Search(
         project,

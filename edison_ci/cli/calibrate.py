@@ -11,6 +11,7 @@ import click
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
 from edison_ci.cli.tools import tools_for
+from edison_ci.config import needs
 from edison_ci.config.licences import LICENCES, Licence
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import CallFailed, UsageError
@@ -92,6 +93,9 @@ def calibrate(state: State, name: str | None, ask: bool, dry_run: bool) -> None:
     site = Site(project.root, project.file)
     if ask or not dry_run:
         site.require(Role.EDITOR, "calibrate")
+    if ask:
+        models = [model for experiment in experiments for model in experiment.judges]
+        needs.refuse(needs.missing_for_models(models))
     if not site.results.exists() and ask:
         open_database(site.results).close()
     reports = []

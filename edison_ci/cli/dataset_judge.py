@@ -16,6 +16,7 @@ from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
+from edison_ci.config import needs
 from edison_ci.decide.question_quality import QuestionQuality, quality_of
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
 from edison_ci.execute.content import content_hash
@@ -71,6 +72,7 @@ def judge(state: State, /, experiment: str | None, **given: Any) -> None:
     judges = _judges(project, chosen, given["judges"], given["rubric"])
     picked = Selection((), given["cases"], given["tags"], given["limit"])
     require(project, "dataset judge")
+    needs.refuse(needs.missing_for_models(project.models[each.judge.name] for each in judges))
     _ask_first(terminal, project, judges, _picked(project, chosen, picked), yes=given["yes"])
     age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
     budget = given["budget"]

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,30 +18,20 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
+from edison_ci.config.needs import missing_in
 from edison_ci.config.project_files import only_errors
 from edison_ci.config.schema import file_name, text_of
 from edison_ci.documents.files import WorkingTree
-from edison_ci.errors import ExitCode, ProjectNotFound
+from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
+from edison_ci.extras import EXTRAS, LITELLM, faults_of, install_command
 from edison_ci.frozen import dataclass
+from edison_ci.report.pdf import find_browser
 from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Verdict = Literal["ok", "warn", "fail"]
-EXTRAS = {
-    "litellm": "litellm",
-    "local": "xllamacpp",
-    "embeddings": "wordllama",
-    "metrics": "sacrebleu",
-    "pii": "phonenumbers",
-    "speed": "orjson",
-    "otel": "opentelemetry.sdk",
-    "pdf": "weasyprint",
-    "github": "nacl",
-    "watch": "watchfiles",
-}
-_STOLEN = ("1.82.7", "1.82.8")
 _MIN_FREE_BYTES = 200_000_000
 _MIN_SQLITE = (3, 37)
 
@@ -87,22 +76,24 @@ def _machine(state: State) -> Iterator[Finding]:
     yield _git()
     yield _sqlite(state.folder)
     yield _disk(state.folder)
-    installed = [name for name, module in EXTRAS.items() if _has(module)]
-    missing = [name for name in EXTRAS if name not in installed]
-    yield Finding(
-        "ok",
-        "extras",
-        f"installed: {', '.join(installed) or 'none'}; not: {', '.join(missing) or 'none'}",
-    )
+    yield from map(_extra, EXTRAS)
     yield from _litellm()
+    yield _browser()
     yield from _startup_files()
 
 
-def _has(module: str) -> bool:
+def _extra(name: str) -> Finding:
+    """Say whether an extra is installed; that the project needs it is said of the project."""
+    faults = faults_of(name)
+    said = f"{', '.join(faults)}; for {EXTRAS[name]}: {install_command(name)}"
+    return Finding("ok", "extra", f"{name}: {said if faults else 'installed'}")
+
+
+def _browser() -> Finding:
     try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+        return Finding("ok", "browser", find_browser())
+    except UsageError as error:
+        return Finding("ok", "browser", f"{error.message}; {error.hint}")
 
 
 def _git() -> Finding:
@@ -147,23 +138,12 @@ def _disk(folder: Path) -> Finding:
 
 def _litellm() -> Iterator[Finding]:
     """Look at the version that is installed, without importing what may be malicious."""
-    if not _has("litellm"):
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version("litellm")
-    except PackageNotFoundError:
+    fault, version = LITELLM.fault(), LITELLM.version()
+    if version:
+        verdict: Verdict = "fail" if version in LITELLM.stolen else "warn" if fault else "ok"
+        yield Finding(verdict, "litellm", fault or version)
+    elif not fault:
         yield Finding("warn", "litellm", "installed, but its version is not known")
-        return
-    if found in _STOLEN:
-        yield Finding(
-            "fail",
-            "litellm",
-            f"{found} carries a credential stealer: uninstall it and change your keys",
-        )
-    else:
-        yield Finding("ok", "litellm", found)
 
 
 def _startup_files() -> Iterator[Finding]:
@@ -193,6 +173,7 @@ def _project(state: State) -> Iterator[Finding]:
     if project is not None:
         for experiment in project.experiments.values():
             problems += DataCheck(project, experiment).run().problems
+        yield from _missing(project)
     errors = len(only_errors(problems))
     if project is None or errors:
         yield Finding("fail", "project", f"{counted(errors, 'error')}; see edison validate")
@@ -203,6 +184,12 @@ def _project(state: State) -> Iterator[Finding]:
         yield from _keys(project)
         yield _prices(project)
     yield _schemas(root)
+
+
+def _missing(project: Project) -> Iterator[Finding]:
+    """Say what the experiments here need and this installation lacks."""
+    for problem in sorted_problems(missing_in(project)):
+        yield Finding("fail", "needed", f"{problem.where}: {problem.message} ({problem.hint})")
 
 
 def _keys(project: Project) -> Iterator[Finding]:

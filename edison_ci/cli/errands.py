@@ -9,6 +9,7 @@ import click
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import ODD, Ink, counted
 from edison_ci.cli.trusting import on_terms_of_base
+from edison_ci.config import needs
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
@@ -62,6 +63,7 @@ def errand_of(state: State, action: str, experiment: str, prompt: str | None) ->
     model = _refiner(project, chosen)
     site = Site(project.root, project.file)
     actor = site.require(Role.EDITOR, action, chosen.id)
+    needs.refuse(needs.missing(project, chosen, calls=needs.REFINEMENT))
     return Errand(action, project, subject, model, site, actor)
 
 

@@ -128,6 +128,7 @@ HINTS = {
     "MODEL_NOT_FOUND": "the provider does not know this model: look at model",
     "RATE_LIMIT": "too many requests: lower limits.concurrency or set limits.rpm",
     "NO_KEY": "set the variable",
+    "NOT_INSTALLED": "a library is missing; edison doctor lists them all",
     "NOT_THERE": "nothing is wrong with your files; it cannot be asked by itself yet",
 }
 """What to do about a failure."""

@@ -8,6 +8,7 @@ import click
 
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import ODD, Ink, Terminal, aligned, counted
+from edison_ci.config import needs
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import UsageError
 from edison_ci.plan.document import as_json, matrix
@@ -64,6 +65,8 @@ def plan(
     if changed_since:
         impact = impact_since(project, changed_since, offline=state.offline)
         chosen = [e for e in chosen if e.id in impact.affected]
+    calls = needs.REFINEMENT if loop else needs.RUN
+    needs.refuse(problem for e in chosen for problem in needs.missing(project, e, calls=calls))
     if shards and len(chosen) > 1:
         hint = f"name one: {', '.join(e.id for e in chosen)}"
         raise UsageError("--shards splits one experiment", hint=hint)

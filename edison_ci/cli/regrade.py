@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli import spending
-from edison_ci.cli.against import match_again
+from edison_ci.cli.against import match_again, refuse_missing
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.sessions import Table
@@ -16,6 +16,7 @@ from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.told import document, told_of
 from edison_ci.cli.tools import require
+from edison_ci.config import needs
 from edison_ci.config.load import Project, find_root, load_project
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.regrading import regrading
@@ -68,6 +69,7 @@ def regrade(state: State, /, wanted: str, **given: Any) -> None:
     if against:
         against = {**against, "material": HEAD}
     match = match_again(project, experiment, against)
+    refuse_missing([match], options.selection, calls=needs.GRADING)
     asking = Asking(terminal, yes=given["yes"])
     with Table(state, asking).session(match) as session:
         ended = session.run(options)

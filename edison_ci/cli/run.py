@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli import spending
-from edison_ci.cli.against import match_again, matches
+from edison_ci.cli.against import match_again, matches, refuse_missing
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.rounds import stamps, wait_for_a_change
@@ -19,6 +19,7 @@ from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import Terminal, counted
 from edison_ci.cli.told import Told, document, told_of
 from edison_ci.cli.tools import require
+from edison_ci.config import needs
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.changes import kept_snapshot
@@ -194,8 +195,11 @@ def evaluated(state: State, terminal: Terminal, project: Project, order: Order) 
     )
     table = Table(state, asking, order.recording)
     ended: list[Ended] = []
-    for experiment in order.experiments:
-        for match in matches(terminal, project, experiment, given["against"]):
+    agenda = [[*matches(terminal, project, e, given["against"])] for e in order.experiments]
+    calls = () if order.recording is not None else needs.RUN
+    refuse_missing([match for each in agenda for match in each], options.selection, calls)
+    for found in agenda:
+        for match in found:
             ended += table.runs(match, _within(project, options, ended))
             if given["record"] and ended:
                 _record(terminal, project, ended[-1].run_id, given["record"])
@@ -257,6 +261,7 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
     if budget is not None:
         options = dataclasses.replace(options, budget_microusd=spending.microusd(budget))
     match = match_again(project, experiment, kept_snapshot(stored)["command line"].get("against"))
+    refuse_missing([match], options.selection)
     with Table(state, Asking(terminal)).session(match) as session:
         ended = session.resume(stored, options)
     finish(terminal, project, [ended])

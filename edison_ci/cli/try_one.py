@@ -13,6 +13,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.cli.tools import require, tools_for
+from edison_ci.config import needs
 from edison_ci.config.load import find_root, load_project
 from edison_ci.contracts import CallError
 from edison_ci.documents.secret_text import redacted
@@ -116,6 +117,8 @@ def _tried(
     state: State, project: Project, experiment: Experiment, task: Task, *, newer_than: str
 ) -> Tried:
     require(project, "try")
+    models = needs.missing_for_models([task.configuration.model])
+    needs.refuse([*needs.missing(project, experiment, calls=needs.GRADING), *models])
     try:
         return try_once(project, task, experiment, tools_for(state, project), newer_than=newer_than)
     except (MissingValueError, RenderError) as error:

@@ -12,6 +12,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, Ink, Terminal, as_json, counted
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import Project, find_root, inspect_project
+from edison_ci.config.needs import missing_in
 from edison_ci.config.unclaimed import unclaimed_data
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
@@ -87,6 +88,7 @@ def _inspect(root: Path, names: set[str]) -> _Report:
             problems += check.problems
             cases += check.cases
         problems += unclaimed_data(project)
+        problems += missing_in(project)
     return _Report(root, project, cases, _selected(problems, project, names))
 
 

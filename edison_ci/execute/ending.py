@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ExitCode
-from edison_ci.execute.judged import last_error_of_judges, no_judge_answered
+from edison_ci.execute.judged import (
+    last_error_of_judges,
+    no_judge_answered,
+    why_nothing_is_graded,
+)
 from edison_ci.execute.runner import THE_RUN
 
 if TYPE_CHECKING:
@@ -33,6 +37,9 @@ def ending(
     if no_judge_answered(reader, run_id):
         why = last_error_of_judges(reader, run_id)
         progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
+        return "FAILED", ExitCode.NOT_MEASURED
+    if why := why_nothing_is_graded(reader, run_id):
+        progress.closed[THE_RUN] = f"no answer could be graded; {why}"
         return "FAILED", ExitCode.NOT_MEASURED
     return "COMPLETED", ExitCode.DONE
 

@@ -1,4 +1,4 @@
-"""Did any judge or grader answer in a run, and if none did, why?"""
+"""Whether the answers of a run were graded at all, and what kept them from it if none was."""
 
 from __future__ import annotations
 
@@ -36,3 +36,24 @@ def last_error_of_judges(connection: sqlite3.Connection, run_id: str) -> str:
         (run_id,),
     ).fetchone()
     return str(found[0]) if found else ""
+
+
+def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return the first error of a run in which every answer has one; empty if one was graded.
+
+    A component in error leaves an answer without a grade, whatever the others say of it.
+    """
+    graded = connection.execute(
+        "select 1 from cell where run_id = ? and status = 'ok' "
+        "and (composite is not null or passed is not null) limit 1",
+        (run_id,),
+    ).fetchone()
+    if graded is not None:
+        return ""
+    found = connection.execute(
+        "select p.kind, p.name, p.reason from cell c join part p on p.cell_id = c.id "
+        "where c.run_id = ? and c.status = 'ok' and p.status = 'error' "
+        "and p.kind in ('check', 'rubric', 'grader') order by c.rowid limit 1",
+        (run_id,),
+    ).fetchone()
+    return f"{found[0]} {found[1]}: {found[2]}" if found else ""

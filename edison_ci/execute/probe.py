@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from edison_ci import times
+from edison_ci.config.needs import missing_for_models
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.desk import desk
@@ -51,6 +52,9 @@ def probe(project: Project, models: Sequence[Model], tools: Tools) -> list[Trial
 
 
 async def _tried(lanes: Lanes, model: Model) -> Trial:
+    for problem in missing_for_models([model]):
+        kind = "NOT_INSTALLED" if problem.code == "not-installed" else "NOT_THERE"
+        return Trial(model, kind, f"{problem.message} ({problem.hint})")
     request = Request(
         provider=model.provider,
         endpoint=model.endpoint,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from edison_ci.config import needs
 from edison_ci.config.model_rules import OFFLINE
 from edison_ci.config.registry_rules import service_of
 from edison_ci.config.trust import TrustFile, origin
@@ -63,6 +63,7 @@ def provider_for(
     without, those that go to an address from the environment, which no validation has seen, have
     to be a known vendor's.
     """
+    needs.refuse(needs.missing_for_models([model]))
     if model.provider in OFFLINE:
         return _offline(model, tree)
     reading = _Reading(model, environ, trust)
@@ -223,11 +224,6 @@ def _anthropic(asked: _Asked) -> Provider:
 
 
 def _bridge(asked: _Asked, prefix: str = "") -> Provider:
-    if find_spec("litellm") is None:
-        raise UsageError(
-            f"model {asked.model.name!r} needs litellm, which is not installed",
-            hint='install it: pip install "edison-ci[litellm]"',
-        )
     model, options = asked.model, arguments_of(asked.model.options)
     arguments: dict[str, Any]
     if model.provider == "bedrock":

@@ -291,11 +291,11 @@ def _load() -> Any:
         import litellm
         from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
         from litellm.llms.openai.common_utils import BaseOpenAILLM
-    except ImportError as error:
+    except Exception as error:  # a broken library may raise anything
         raise UsageError(
-            f"litellm cannot be imported: {type(error).__name__}",
-            hint='install it: pip install "edison-ci[litellm]"',
-        ) from None
+            f"litellm is installed but cannot be used: {type(error).__name__}: {error}",
+            hint="install it again",
+        ) from error
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     litellm.num_retries = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,12 +16,15 @@ from edison_ci.checks.evaluation import (
     brief,
     quote,
     unfenced,
+    using,
 )
 from edison_ci.checks.options import Check, check_class, parse_check
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.documents.marks import Fault
+from edison_ci.extras import SACREBLEU, install_command
 from edison_ci.records import Case, CaseId, Completion
 from edison_ci.templating import MissingValueError, RenderError
+from tests.bare import lacking
 from tests.checks.answers import HOSTILE, answered, graded, within
 from tests.checks.entries import check
 
@@ -173,3 +178,16 @@ def test_which_checks_may_wait() -> None:
     assert check("any_of: [{contains: a}, {is_sql: {}}]").blocking
     assert not check("regex: '(?i)as an (ai|assistant)'").blocking
     assert not parse_check({"json_schema": {"value": {"type": "object"}}}).blocking
+
+
+@pytest.mark.parametrize("error", [RuntimeError("half installed"), ImportError("no module y")])
+def test_a_library_that_is_there_and_breaks_is_an_error_of_the_check(error: Exception) -> None:
+    said = f"sacrebleu is installed but cannot be used, install it again: {type(error).__name__}: "
+    with pytest.raises(EvaluationError, match=re.escape(f"{said}{error}")), using(SACREBLEU):
+        raise error
+
+
+def test_a_library_that_is_gone_since_is_an_error_that_says_how_to_install_it() -> None:
+    told = re.escape(f"sacrebleu is not installed: {install_command('metrics')}")
+    with lacking("sacrebleu"), pytest.raises(EvaluationError, match=told), using(SACREBLEU):
+        import sacrebleu  # noqa: F401  # it cannot be found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.documents.yaml_text import read_yaml
+from tests.bare import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,6 +272,24 @@ def test_few_labels_say_what_to_do(edison: Edison, project: Folder) -> None:
     assert "12 labels say little of a judge: 20 are needed to correct a score, 25 for a" in shown
     assert "Go on with: edison grade hello --limit 13" in shown
     assert "ADVISORY  12 labels, 25 are needed" in shown
+
+
+def test_no_judge_is_asked_while_the_library_of_another_one_is_missing(
+    edison: Edison, licensed: Folder
+) -> None:
+    model = "{provider: vertex, model: m, options: {project: p, location: l}, price: free}"
+    licensed.write("models.yaml", licensed.read("models.yaml") + f"far: {model}\n")
+    change_rubric(licensed)
+    text = licensed.read("experiments/hello.yaml").replace("experiment: hello", "experiment: other")
+    licensed.write("experiments/other.yaml", text.replace("[judge]", "[far]"))
+    before = calls(licensed)
+    with lacking("litellm"):
+        done = edison(licensed, "calibrate", "--ask")
+        assert (done.code, "'far' cannot be called: litellm is not" in done.err) == (2, True)
+        assert calls(licensed) == before
+        assert edison(licensed, "calibrate", "--dry-run").code == 0, "nothing is asked"
+        assert edison(licensed, "calibrate", "hello", "--ask").code == 0
+    assert calls(licensed) == before + CASES
 
 
 def test_only_what_judges_never_said_is_bought_and_only_when_asked(

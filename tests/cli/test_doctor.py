@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,8 +25,8 @@ def test_a_healthy_machine_and_project(edison: Edison, support: Folder) -> None:
     assert done.code == 0
     words = [line.split() for line in done.out.splitlines()]
     named = [word[1] for word in words]
-    assert named[:6] == ["edison", "python", "git", "sqlite", "disk", "extras"]
-    assert {"project", "prices", "schemas"} <= set(named)
+    assert named[:9] == ["edison", "python", "git", "sqlite", "disk", *["extra"] * 4]
+    assert {"browser", "project", "prices", "schemas"} <= set(named)
     assert {word[0] for word in words if word[1] not in ("startup", "schemas")} == {"ok"}
     assert "customer-support: 1 experiment\n" in done.out
 
@@ -74,22 +71,27 @@ def test_a_stolen_litellm_is_a_blocker_and_is_not_imported(mini: Folder, version
 
 
 def test_a_litellm_without_metadata_is_no_bug(mini: Folder) -> None:
-    mini.write("site/litellm/__init__.py", "")
-    code = (
-        "import sys, importlib.metadata as m; sys.argv = ['edison', 'doctor', '--json'];"
-        "m.version = lambda name: (_ for _ in ()).throw(m.PackageNotFoundError(name));"
-        "from edison_ci.__main__ import main; main()"
+    mini.write("site/litellm/__init__.py", "raise SystemExit('it was imported')\n")
+    done = mini.edison("doctor", "--json", env={"PYTHONPATH": str(mini.path / "site")})
+    assert done.code == 0, done.err
+    assert findings(done.out)["litellm"] == ("warn", "installed, but its version is not known")
+
+
+def test_an_old_litellm_is_a_blocker_only_where_a_model_needs_it(mini: Folder) -> None:
+    mini.write("site/litellm/__init__.py", "raise SystemExit('it was imported')\n")
+    mini.write("site/litellm-1.99.0.dist-info/METADATA", "")
+    site = {"PYTHONPATH": str(mini.path / "site")}
+    done = mini.edison("doctor", "--json", env=site)
+    said = "1.99.0 is too old; 1.100 or newer is needed"
+    assert (done.code, findings(done.out)["litellm"]) == (0, ("warn", said))
+    options = "options: {project: p, location: l}, price: free"
+    mini.edit(
+        "models.yaml", "provider: sim, model: small", f"provider: vertex, model: m, {options}"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        cwd=mini.path,
-        env={**os.environ, "PYTHONPATH": str(mini.path / "site")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert findings(done.stdout)["litellm"] == ("warn", "installed, but its version is not known")
+    done = mini.edison("doctor", "--json", env=site)
+    verdict, detail = findings(done.out)["needed"]
+    assert (done.code, verdict) == (2, "fail")
+    assert f"models.yaml:1:1: model 'small' cannot be called: litellm {said}" in detail
 
 
 def test_schemas_that_are_old_or_missing_are_named(edison: Edison, mini: Folder) -> None:

@@ -173,7 +173,7 @@ def test_console_blocks_name_what_is_there() -> None:
     shown = list(commands_shown())
     assert shown
     for word, *args in shown:
-        assert word in ("edison", "make", "cd")
+        assert word in ("edison", "make", "cd", "pipx", "uv", "uvx")
         if word == "edison":
             assert args[0] in COMMANDS
         elif word == "make":

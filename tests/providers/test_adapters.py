@@ -9,7 +9,7 @@ import pytest
 from edison_ci.config.trust import TrustFile
 from edison_ci.contracts import CallError
 from edison_ci.documents.files import WorkingTree
-from edison_ci.errors import UsageError
+from edison_ci.errors import ConfigError, UsageError
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.anthropic import Anthropic
 from edison_ci.providers.litellm_bridge import NO_KEY, LitellmBridge
@@ -93,7 +93,7 @@ async def test_the_refiner_and_the_assistant_answer_as_any_model_does(name: str)
 
 
 def test_a_model_that_cannot_answer_yet_says_so() -> None:
-    with pytest.raises(UsageError, match="cannot be had yet"):
+    with pytest.raises(ConfigError, match="provider local does not work in this version"):
         provider_for(model("{provider: local, model: models/x.gguf}"))
 
 

@@ -16,6 +16,7 @@ from edison_ci.safety.numbers import (
     is_ssn,
     luhn,
 )
+from tests.bare import lacking
 
 # Numbers that card schemes publish for tests.
 CARDS = [
@@ -162,3 +163,23 @@ def test_the_real_library_fits() -> None:
     numbers._phonenumbers.cache_clear()
     assert is_international("14155552671")
     assert not is_international("999123456789")
+
+
+def test_without_the_extra_only_very_short_numbers_of_the_world_are_missed() -> None:
+    import phonenumbers
+
+    given = [
+        phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)[1:]
+        for region in phonenumbers.SUPPORTED_REGIONS
+        for kind in phonenumbers.PhoneNumberType.values()
+        if (number := phonenumbers.example_number_for_type(region, kind)) is not None
+    ]
+    assert len(given) > 1_000
+    numbers._phonenumbers.cache_clear()
+    try:
+        with lacking("phonenumbers"):
+            missed = [digits for digits in given if not is_international(digits)]
+    finally:
+        numbers._phonenumbers.cache_clear()
+    assert {len(digits) for digits in missed} <= {6, 7, 8}
+    assert [digits for digits in missed if len(digits) == 8] == ["13101234"], "a Canadian service"

@@ -1,0 +1,128 @@
+"""Optional libraries: the extra that brings each, whether it works here, and how to install it.
+
+Nothing is imported to find out: a library may take seconds to load, and a stolen release runs its
+code on import.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from edison_ci.frozen import dataclass
+
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library that an extra installs; on the index it has the name of its module."""
+
+    module: str
+    extra: str
+    requirement: str
+    """What to install, as pyproject.toml says it."""
+    at_least: str = ""
+    """The oldest version that works, where an older one may be around."""
+    stolen: tuple[str, ...] = ()
+    """Versions that carry malicious code."""
+
+    def fault(self) -> str:
+        """Return why the library cannot be used, after its name; empty if it can."""
+        if self._origin() is None:
+            return "is not installed"
+        if not self.at_least:
+            return ""
+        version = self.version()
+        if version in self.stolen:
+            return f"{version} carries a credential stealer: uninstall it and change your keys"
+        if version and _release(version) < _release(self.at_least):
+            return f"{version} is too old; {self.at_least} or newer is needed"
+        return ""
+
+    def version(self) -> str:
+        """Return the version that is installed; empty if nothing tells."""
+        # By the name of a folder: importlib.metadata takes longer to load than a validation.
+        origin = self._origin()
+        found = [] if origin is None else origin.parent.parent.glob(f"{self.module}-*.dist-info")
+        names = [path.name.removesuffix(".dist-info") for path in found]
+        return names[0].removeprefix(f"{self.module}-") if names else ""
+
+    def folder(self) -> Path:
+        """Return the folder of the files that the library carries.
+
+        Raises:
+            FileNotFoundError: it is not installed.
+        """
+        origin = self._origin()
+        if origin is None:
+            raise FileNotFoundError(f"{self.module} is not installed")
+        return origin.parent
+
+    def _origin(self) -> Path | None:
+        """Return the file that would be imported; None if there is none."""
+        spec = find_spec(self.module)
+        # A folder of this name in the working directory has a spec too, without an origin.
+        return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+_STOLEN = ("1.82.7", "1.82.8")
+LITELLM = Library(
+    "litellm", "litellm", "litellm>=1.100,!=1.82.7,!=1.82.8,<2", at_least="1.100", stolen=_STOLEN
+)
+SAFETENSORS = Library("safetensors", "embeddings", "safetensors>=0.5")
+TOKENIZERS = Library("tokenizers", "embeddings", "tokenizers>=0.20")
+WORDLLAMA = Library("wordllama", "embeddings", "wordllama==0.2.2.post0")
+PY3LANGID = Library("py3langid", "metrics", "py3langid>=0.4")
+SACREBLEU = Library("sacrebleu", "metrics", "sacrebleu>=2.6")
+PHONENUMBERS = Library("phonenumbers", "pii", "phonenumbers>=9")
+
+LIBRARIES = (
+    LITELLM, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID, SACREBLEU, PHONENUMBERS,
+)  # fmt: skip
+EXTRAS = {
+    "litellm": "models of vertex, bedrock and litellm",
+    "embeddings": "the check similar",
+    "metrics": "the checks bleu, chrf and language",
+    "pii": "telephone numbers by the plan of each country in safety.pii, else by length",
+}
+"""The extras of pyproject.toml, and what each is for."""
+
+
+def faults_of(extra: str) -> list[str]:
+    """Return what keeps the libraries of an extra from being used, one text for each."""
+    libraries = [library for library in LIBRARIES if library.extra == extra]
+    return [f"{each.module} {fault}" for each in libraries if (fault := each.fault())]
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra where edison runs, as far as files there tell.
+
+    It names the libraries and not the extra: that would have edison itself looked for on the index,
+    where it is not yet, and anybody could put something of that name.
+    """
+    libraries = (library for library in LIBRARIES if library.extra == extra)
+    words = shlex.join(library.requirement for library in libraries)
+    here = Path(sys.prefix)
+    if (here / "pipx_metadata.json").is_file():
+        return f"pipx inject edison-ci {words}"
+    if (here / "uv-receipt.toml").is_file():
+        return f"uv pip install --python {shlex.quote(str(here))} {words}"
+    return f"{'uv ' if _made_by_uv(here) else ''}pip install {words}"
+
+
+def _made_by_uv(environment: Path) -> bool:
+    """Whether uv made the environment, which then has no pip of its own."""
+    settings = environment / "pyvenv.cfg"
+    if not settings.is_file():
+        return False
+    return any(line.startswith("uv =") for line in settings.read_text("utf-8").splitlines())
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers at the front of a version, which is all that is compared."""
+    found = _RELEASE.match(version)
+    return tuple(map(int, found[0].split("."))) if found else ()
