@@ -24,6 +24,7 @@ from edison_ci.config.schema import file_name, text_of
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed
 from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _sqlite(folder: Path) -> Finding:
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "ok" if free > _MIN_FREE_BYTES else "warn"
-    return Finding(verdict, "disk", f"{free / 1e9:.1f} GB free")
+    return Finding(verdict, "disk", f"{fixed(free / 1e9, 1)} GB free")
 
 
 def _litellm() -> Iterator[Finding]:
