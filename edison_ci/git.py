@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import UsageError
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +98,7 @@ def run_git(
         return _finish(process, stdin, timeout_s=timeout_s)
     except subprocess.TimeoutExpired as late:
         raise UsageError(
-            f"git {args[0]} did not finish within {timeout_s:.0f} seconds",
+            f"git {args[0]} did not finish within {fixed(timeout_s)} seconds",
             hint="try the same command by hand; the disk or the remote may be slow",
         ) from late
 

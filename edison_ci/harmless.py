@@ -13,12 +13,15 @@ import re
 from typing import Any
 
 from edison_ci.documents.secret_text import redacted
+from edison_ci.rounding import snap
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _SHORTENED = re.compile(r"[\w+/=-]{4}[\w.+/=-]*\.{3}[\w.+/=-]{8,}")
+_WRITTEN = frozenset({"input", "inputs", "expected", "metadata", "params", "tool_calls"})
+"""Keys below which numbers are those of people and models, with all their digits."""
 _COMMAND = re.compile(r"(?m)^(\s*)(?=::)|(?<=#)(?=#\[)")
 
 
@@ -46,7 +49,10 @@ def without_pieces(text: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:
-    """Return JSON without secrets, which no terminal or workflow obeys; other texts stay exact."""
+    """Return JSON without secrets, which no terminal or workflow obeys; other texts stay exact.
+
+    Numbers that were computed are without the digits that differ from machine to machine.
+    """
     text = json.dumps(_redacted(value), indent=indent, ensure_ascii=ascii_only, default=str)
     text = _UNSAFE.sub(lambda found: json.dumps(found.group())[1:-1], text)
     return text.replace("##[", "#\\u0023[")
@@ -56,14 +62,17 @@ def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -
 _key = functools.lru_cache(maxsize=1_000)(redacted)
 
 
-def _redacted(value: Any) -> Any:
+def _redacted(value: Any, *, written: bool = False) -> Any:
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, dict):
-        return {_key(str(key)): _redacted(item) for key, item in value.items()}
+        return {
+            _key(str(key)): _redacted(item, written=written or key in _WRITTEN)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_redacted(item) for item in value]
-    return value
+        return [_redacted(item, written=written) for item in value]
+    return snap(value) if isinstance(value, float) and not written else value
 
 
 def in_actions() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -18,7 +19,7 @@ PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
     {"frozen"},
-    {"errors", "extras", "records", "hosted", "names", "shipped", "times"},
+    {"errors", "extras", "records", "hosted", "names", "rounding", "shipped", "times"},
     {"documents"},
     {
         "shape",
@@ -190,6 +191,39 @@ def test_own_modules_are_imported_at_the_top() -> None:
         if each.local and is_own(each.module) and place(path) not in lazy
     ]
     assert inside == []
+
+
+WITH_DIGITS = re.compile(r"^[^%]*([.]|%$)")
+"""A format that rounds: `.1f`, `,.0f`, `.{digits}f`, `%`, but not that of a time."""
+PERCENT_FORMAT = re.compile(r"%[+ #-]?\d*[.]\d+[efg]")
+
+
+def rounding_formats(path: Path) -> Iterator[int]:
+    """Yield the lines that round a number by a format of their own."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
+            fixed = (v.value for v in node.format_spec.values if isinstance(v, ast.Constant))
+            if WITH_DIGITS.search("".join(map(str, fixed))):
+                yield node.lineno
+        elif isinstance(node, ast.Constant) and PERCENT_FORMAT.search(str(node.value)):
+            yield node.lineno
+
+
+def test_numbers_are_rounded_in_one_place() -> None:
+    """A format rounds a sum up on one machine and down on another: `rounding` does not."""
+    own = [
+        f"{place(path)}:{line}"
+        for path in MODULES
+        if place(path) != "rounding.py"
+        for line in rounding_formats(path)
+    ]
+    assert own == []
+    templates = [
+        path.name
+        for path in PACKAGE.rglob("*.html")
+        if PERCENT_FORMAT.search(text := path.read_text(encoding="utf-8")) or "|round" in text
+    ]
+    assert templates == []
 
 
 def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:

@@ -14,6 +14,7 @@ from edison_ci.checks.options import Check, written
 from edison_ci.checks.prose import flesch
 from edison_ci.extras import PY3LANGID, Library
 from edison_ci.records import FinishReason
+from edison_ci.rounding import fixed
 from edison_ci.shape import Written
 
 if TYPE_CHECKING:
@@ -116,4 +117,4 @@ class Readability(Range):
         ease = flesch(answered.text[:_READ])
         if ease is None:
             return Grade(0.0, "the answer has no words")
-        return self._within(ease, f"the reading ease is {ease:.1f}")
+        return self._within(ease, f"the reading ease is {fixed(ease, 1)}")

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from edison_ci.checks.evaluation import Grade, quote, too_long
 from edison_ci.checks.options import Check
 from edison_ci.checks.prose import LONGEST_PROSE, count_sentences, count_words
+from edison_ci.rounding import fixed
 from edison_ci.shape import some_of_keys, wrong
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Cost(Check):
 
     def evaluate(self, answered: Answered) -> Grade:
         """Return 1 if the call cost no more."""
-        cost = f"${answered.cost_microusd / 1e6:.6f}"
+        cost = f"${fixed(answered.cost_microusd / 1e6, 6)}"
         if answered.cost_microusd <= round(self.max_usd * 1e6):
             return Grade(1.0, f"the answer cost {cost}")
         return Grade(0.0, f"the answer cost {cost}; at most ${self.max_usd:g} allowed")

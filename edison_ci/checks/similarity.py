@@ -10,6 +10,7 @@ from edison_ci.checks import measures
 from edison_ci.checks.evaluation import Grade
 from edison_ci.checks.options import Check, TemplateText, expected_output
 from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import Answered
@@ -22,7 +23,7 @@ class _Similarity(Check):
     def evaluate(self, answered: Answered) -> Grade:
         """Return how near the answer is to the reference."""
         score = self._score(answered.text, answered.render(self.value))
-        return Grade(score, f"{self.check} is {score:.3f}")
+        return Grade(score, f"{self.check} is {fixed(score, 3)}")
 
     def _score(self, answer: str, reference: str) -> float:
         raise NotImplementedError
@@ -66,7 +67,7 @@ class _Sacrebleu(_Similarity):
         """Return sacrebleu's score, with the signature that makes it comparable."""
         reference = answered.render(self.value)
         score, signature = measures.sacrebleu_score(self.check, answered.text, reference)
-        return Grade(score, f"{self.check} is {score:.3f} ({signature})")
+        return Grade(score, f"{self.check} is {fixed(score, 3)} ({signature})")
 
 
 class Bleu(_Sacrebleu):

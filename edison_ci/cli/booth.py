@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.documents.secret_text import redacted
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
@@ -36,7 +37,7 @@ def show_cell(
     else:
         _text(terminal, seen.output.text if not seen.output.malformed else seen.output.raw)
     if reveal:
-        score = "no score" if cell.composite is None else f"score {100 * cell.composite:.1f}"
+        score = "no score" if cell.composite is None else f"score {fixed(100 * cell.composite, 1)}"
         passed = {1: "pass", 0: "fail", None: "neither pass nor fail"}[cell.passed]
         side = "" if cell.side == "head" else f" ({cell.side})"
         terminal.result(Ink(f"--- {cell.model}{side}: {score}, {passed}", ODD))

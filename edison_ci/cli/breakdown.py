@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from edison_ci.cli.terminal import BAD, ODD, Ink, counted
 from edison_ci.config.facets import SIZES
 from edison_ci.execute.changes import kept_snapshot
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def _bounds(terminal: Terminal, found: Bounds, *, several: bool) -> None:
         return
     said = (
         f"without {counted(found.missing, 'score')}{who}, for errors: the whole is between "
-        f"{100 * found.composite_worst:.1f} and {100 * found.composite_best:.1f}"
+        f"{fixed(100 * found.composite_worst, 1)} and {fixed(100 * found.composite_best, 1)}"
     )
     terminal.result("  ", Ink(said, ODD))
 
@@ -74,8 +75,8 @@ def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> No
 
 def _percent(estimate: float, low: float | None, high: float | None) -> str:
     if low is None or high is None:
-        return f"{100 * estimate:.0f}%"
-    return f"{100 * estimate:.0f}% ({100 * low:.0f} to {100 * high:.0f})"
+        return f"{fixed(100 * estimate)}%"
+    return f"{fixed(100 * estimate)}% ({fixed(100 * low)} to {fixed(100 * high)})"
 
 
 def _outstanding(
@@ -89,8 +90,8 @@ def _outstanding(
         terminal.result(
             "  weak",
             Ink(f"  {facet.facet} {facet.value}", BAD),
-            f"{who}: {_points(facet.composite)}, {-100 * (facet.difference or 0):.1f} points below "
-            f"the other cases ({counted(facet.cases, 'case')})",
+            f"{who}: {_points(facet.composite)}, {fixed(-100 * (facet.difference or 0), 1)} points "
+            f"below the other cases ({counted(facet.cases, 'case')})",
         )
     if out:
         terminal.note(f"  {_allowed(out, out[0].family)}: edison status {run_id} --facets")
@@ -106,7 +107,7 @@ def _allowed(out: Sequence[Facet], family: int) -> str:
 
 
 def _points(found: Shown) -> str:
-    return "-" if found.estimate is None else f"{100 * found.estimate:.1f}"
+    return "-" if found.estimate is None else fixed(100 * found.estimate, 1)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -147,9 +148,9 @@ def _row(facet: Facet) -> tuple[str, ...]:
     composite, rate = facet.composite, facet.pass_rate
     score = _points(composite)
     if composite.low is not None and composite.high is not None:
-        score += f" ({100 * composite.low:.1f} to {100 * composite.high:.1f})"
+        score += f" ({fixed(100 * composite.low, 1)} to {fixed(100 * composite.high, 1)})"
     passed = "-" if rate.estimate is None else _percent(rate.estimate, rate.low, rate.high)
-    rest = "" if facet.difference is None else f"{100 * facet.difference:+.1f}"
+    rest = "" if facet.difference is None else fixed(100 * facet.difference, 1, signed=True)
     word = "stands out" if facet.stands_out else "" if facet.p is not None else "not compared"
     return (facet.facet, facet.value, f"{facet.cases:,}", score, passed, rest, word)
 
@@ -162,5 +163,5 @@ def spread_of(parts: Sequence[PartSpread], name: str, kind: str) -> str:
     if not lows or not highs:
         return ""
     sds = [part.sd for part in same]
-    sd = f", sd {100 * sds[0]:.0f}" if len(sds) == 1 and sds[0] is not None else ""
-    return f"from {100 * min(lows):.0f} to {100 * max(highs):.0f}{sd}"
+    sd = f", sd {fixed(100 * sds[0])}" if len(sds) == 1 and sds[0] is not None else ""
+    return f"from {fixed(100 * min(lows))} to {fixed(100 * max(highs))}{sd}"

@@ -24,6 +24,7 @@ from edison_ci.judges.licensing import standing_of, terms_of
 from edison_ci.operate.actors import Role
 from edison_ci.operate.licences import write_licence
 from edison_ci.operate.site import Site
+from edison_ci.rounding import TOLERANCE, fixed, rounded
 from edison_ci.stats.judge_check import Graded, check_criteria, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.database import open_database, open_reader
@@ -191,9 +192,9 @@ def _licence(project: Project, report: _Report, day: str) -> Licence:
     measured: dict[str, Any] = {}
     if kappa is not None:
         # Rounded down: what is not quite the floor must not become it.
-        measured["kappa"] = math.floor(kappa * 10_000) / 10_000
+        measured["kappa"] = math.floor(kappa * 10_000 + TOLERANCE) / 10_000
     if found.bias is not None:
-        measured["bias"] = round(found.bias, 4)
+        measured["bias"] = rounded(found.bias, 4)
     return Licence(
         rubric=report.panel.rubric.rubric,
         judges=report.standing.judges,
@@ -312,20 +313,20 @@ def _show(terminal: Terminal, report: _Report) -> None:
 def _row(name: str, found: JudgeCheck) -> tuple[str, ...]:
     bias = "-"
     if found.bias is not None:
-        bias = f"{100 * found.bias:+.1f} points"
+        bias = f"{fixed(100 * found.bias, 1, signed=True)} points"
         if found.bias_interval is not None:
-            low, high = (f"{100 * end:+.1f}" for end in found.bias_interval)
+            low, high = (fixed(100 * end, 1, signed=True) for end in found.bias_interval)
             bias += f" ({low} to {high})"
-    kappa = "-" if found.kappa.value is None else f"{found.kappa.value:.2f}"
+    kappa = "-" if found.kappa.value is None else fixed(found.kappa.value, 2)
     if found.kappa.interval is not None:
-        kappa += f" ({found.kappa.interval.low:.2f} to {found.kappa.interval.high:.2f})"
+        kappa += f" ({fixed(found.kappa.interval.low, 2)} to {fixed(found.kappa.interval.high, 2)})"
     counts = found.counts
     return (
         name or "together",
         kappa,
         bias,
-        "-" if found.close is None else f"{100 * found.close:.0f}%",
-        "-" if found.correlation is None else f"{found.correlation:.2f}",
+        "-" if found.close is None else f"{fixed(100 * found.close)}%",
+        "-" if found.correlation is None else fixed(found.correlation, 2),
         f"{counts.true_passes} of {counts.passes} found" if counts.passes else "-",
         f"{counts.true_fails} of {counts.fails} found" if counts.fails else "-",
     )
@@ -333,10 +334,11 @@ def _row(name: str, found: JudgeCheck) -> tuple[str, ...]:
 
 def _criteria(terminal: Terminal, report: _Report) -> None:
     for name, trust in list(report.criteria.items())[:_LISTED]:
-        close = "" if trust.agreement is None else f"close on {100 * trust.agreement:.0f}%, "
+        close = "" if trust.agreement is None else f"close on {fixed(100 * trust.agreement)}%, "
         bias = 0.0 if trust.value is None else trust.value
         terminal.result(
-            f"    criterion {name}: {close}{100 * bias:+.1f} points ({counted(trust.n, 'label')})"
+            f"    criterion {name}: {close}{fixed(100 * bias, 1, signed=True)} points "
+            f"({counted(trust.n, 'label')})"
         )
 
 
@@ -374,8 +376,8 @@ def _tell_standing(terminal: Terminal, report: _Report) -> None:
 
 def _kept(standing: Standing) -> str:
     licence = standing.licence
-    assert licence is not None  # it is licensed
+    assert licence is not None and licence.kappa is not None  # it is licensed
     return (
-        f"agreement with people is {licence.kappa:.2f} on {counted(licence.n, 'answer')}, "
+        f"agreement with people is {fixed(licence.kappa, 2)} on {counted(licence.n, 'answer')}, "
         f"the floor is {standing.asked.min_kappa:g}"
     )

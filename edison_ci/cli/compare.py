@@ -20,6 +20,7 @@ from edison_ci.decide.operands import Operands
 from edison_ci.decide.verdict import Background, decide
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.licence import RunLicence
+from edison_ci.rounding import fixed
 from edison_ci.stats.ab import BROKEN
 from edison_ci.stats.arrays import TIE
 from edison_ci.store.database import open_reader
@@ -234,7 +235,7 @@ def _tell(terminal: Terminal, found: Standing) -> None:
         return
     mark = (Ink("  simulated", ODD),) if found.a.run.simulated or found.b.run.simulated else ()
     rows = [
-        (name, _chosen(choice), "-" if score is None else f"{100 * score:.1f}")
+        (name, _chosen(choice), "-" if score is None else fixed(100 * score, 1))
         for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)
     ]
     for row in aligned(rows, right=frozenset({2})):
@@ -266,4 +267,4 @@ def _moved(moved: Moved, word: str) -> str:
     said = ""
     if gain < BROKEN - TIE:
         said = " (passes now)" if word == "fixed" else " (fails now)"
-    return f"{moved.case} {100 * moved.a:.0f} to {100 * moved.b:.0f}{said}"
+    return f"{moved.case} {fixed(100 * moved.a)} to {fixed(100 * moved.b)}{said}"

@@ -14,6 +14,7 @@ from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import readable_at, results_of, simulated_mark, sparkline
 from edison_ci.cli.terminal import BAD, ODD, Ink, Terminal, counted
 from edison_ci.execute.money import caps_of
+from edison_ci.rounding import fixed
 from edison_ci.store.ledger import booked
 from edison_ci.store.spending import By, Spent, last_run_of, spending_by
 
@@ -192,13 +193,13 @@ def _show_limits(terminal: Terminal, limits: Sequence[Limit]) -> None:
         say = dollars if limit.unit == "microusd" else _tokens
         color = BAD if limit.used >= 1 else ODD if limit.used >= _NEARLY else None
         terminal.result(
-            Ink(f"{100 * limit.used:4.0f}%", color),
+            Ink(f"{fixed(100 * limit.used):>4}%", color),
             f"  {say(limit.spent)} of {say(limit.limit)}: {limit.of} ({limit.name})",
         )
 
 
 def _tokens(count: float) -> str:
-    return f"{count:,.0f} tokens"
+    return f"{fixed(count, grouped=True)} tokens"
 
 
 def _spent(row: Spent) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from edison_ci.decide.question_quality import quality_of
 from edison_ci.execute.content import content_hash
 from edison_ci.frozen import dataclass
 from edison_ci.records import CaseKind, canonical_json
+from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def _tell(terminal: Terminal, name: str, counts: Counts) -> None:
     more = [f"{counts.expected:,} with an expected output", f"{counts.holdout:,} held out"]
     if counts.clustered:
         more.append(f"{counts.clustered:,} in {counted(len(counts.clusters), 'cluster')}")
-    more.append(f"{counts.words / counts.cases:,.0f} words on average")
+    more.append(f"{fixed(counts.words / counts.cases, grouped=True)} words on average")
     terminal.result(f"  {', '.join(more)}")
     rows = []
     for about, counter, order in (
@@ -285,7 +286,7 @@ def _bars(
     if order is not None:
         pairs = [(name, counter[name]) for name in order if counter[name]]
     return [
-        (about, name, f"{n:,}", f"{100 * n / cases:.0f}%", "#" * round(20 * n / cases))
+        (about, name, f"{n:,}", f"{fixed(100 * n / cases)}%", "#" * round(20 * n / cases))
         for name, n in pairs
     ]
 

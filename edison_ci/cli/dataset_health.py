@@ -16,6 +16,7 @@ from edison_ci.decide.flaky import Flakiness, flakiness_of
 from edison_ci.decide.health import SUBJECTS, examine, weigh
 from edison_ci.decide.question_quality import QuestionQuality, quality_of
 from edison_ci.execute.content import content_hash
+from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _diagnose(terminal: Terminal, experiment: Experiment, found: Health) -> None
 def _list(terminal: Terminal, measured: int, listed: Listed, word: str) -> None:
     share = 100 * listed.count / measured
     about = Ink(f"{counted(listed.count, 'case')} {word}", ODD if share >= 50 else GOOD)
-    terminal.result("  ", about, f" ({share:.0f}% of {measured:,} measured)")
+    terminal.result("  ", about, f" ({fixed(share)}% of {measured:,} measured)")
     if listed.count:
         names = ", ".join(tested.case for tested in listed.cases[:_LISTED])
         more = f" and {listed.count - _LISTED:,} more" if listed.count > _LISTED else ""

@@ -28,6 +28,7 @@ from edison_ci.names import did_you_mean
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.tokens import estimate_tokens
+from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
 if TYPE_CHECKING:
@@ -249,15 +250,17 @@ def tell_weak(terminal: Terminal, found: QuestionQuality) -> None:
 
 def _criterion_row(one: CriterionQuality) -> tuple[str, ...]:
     interval = one.interval
-    mean = f"{one.on_scale(interval.estimate):.1f}"
+    mean = fixed(one.on_scale(interval.estimate), 1)
     if interval.low is not None and interval.high is not None:
-        mean += f" ({one.on_scale(interval.low):.1f} to {one.on_scale(interval.high):.1f})"
+        mean += (
+            f" ({fixed(one.on_scale(interval.low), 1)} to {fixed(one.on_scale(interval.high), 1)})"
+        )
     scale = f"{one.low:g} to {one.high:g}"
-    return (f"  {one.name}", mean, f"{one.lowest:.1f}", f"{one.highest:.1f}", scale)
+    return (f"  {one.name}", mean, fixed(one.lowest, 1), fixed(one.highest, 1), scale)
 
 
 def _overall(question: JudgedQuestion) -> str:
-    return ", ".join(f"{name} {score:.1f}" for name, score in question.scores.items())
+    return ", ".join(f"{name} {fixed(score, 1)}" for name, score in question.scores.items())
 
 
 def _why(question: JudgedQuestion) -> str:
@@ -278,8 +281,8 @@ def in_short(question: JudgedQuestion | None) -> str:
     if question is None or question.share is None:
         return "-"
     if OVERALL in question.scores:
-        return f"{question.scores[OVERALL]:.1f}"
-    return f"{100 * question.share:.0f}%"
+        return fixed(question.scores[OVERALL], 1)
+    return f"{fixed(100 * question.share)}%"
 
 
 def quality_json(found: QuestionQuality) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_probl
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, install_command
 from edison_ci.frozen import dataclass
 from edison_ci.report.pdf import find_browser
+from edison_ci.rounding import fixed
 from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _sqlite(folder: Path) -> Finding:
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "ok" if free > _MIN_FREE_BYTES else "warn"
-    return Finding(verdict, "disk", f"{free / 1e9:.1f} GB free")
+    return Finding(verdict, "disk", f"{fixed(free / 1e9, 1)} GB free")
 
 
 def _litellm() -> Iterator[Finding]:

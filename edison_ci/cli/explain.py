@@ -16,6 +16,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, count
 from edison_ci.documents.secret_text import redacted
 from edison_ci.execute.explaining import Explained, Rival, Said, Take, explain
 from edison_ci.plugins import later
+from edison_ci.rounding import fixed
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
@@ -293,8 +294,8 @@ def _row(found: Explained, part: Part) -> tuple[str, ...]:
     return (
         word if part.status == "ok" else part.status,
         f"{part.kind} {part.name}",
-        "-" if part.score is None else f"{100 * part.score:.1f}",
-        "-" if needs is None else f"{100 * needs:.0f}",
+        "-" if part.score is None else fixed(100 * part.score, 1),
+        "-" if needs is None else fixed(100 * needs),
         f"{part.weight:g}",
         redacted(part.reason),
     )
@@ -328,7 +329,7 @@ def _people(terminal: Terminal, found: Explained) -> None:
     if found.people:
         terminal.result(Ink("--- people", bold=True))
     for grade in found.people:
-        said = "no grade" if grade.score is None else f"{100 * grade.score:.0f}"
+        said = "no grade" if grade.score is None else fixed(100 * grade.score)
         flag = ", flagged for a second look" if grade.flagged else ""
         note = f": {redacted(grade.note)}" if grade.note else ""
         terminal.result(f"{grade.actor}  {said}{flag}{note}")

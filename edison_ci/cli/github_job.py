@@ -20,6 +20,7 @@ from edison_ci.report.summary import report_of
 from edison_ci.report.view import Report
 from edison_ci.report.workflow import outputs
 from edison_ci.report.writing import Sources
+from edison_ci.rounding import fixed
 from edison_ci.stamps import State as Stage
 from edison_ci.store.copies import copy_whole
 
@@ -165,9 +166,9 @@ def output_values(report: Report | None) -> dict[str, str]:
     change = first.against.estimate if first is not None and first.against is not None else None
     return {
         "verdict": verdict or "",
-        "composite": "" if composite is None else f"{composite.estimate:.4f}",
-        "delta": "" if change is None else f"{change:.4f}",
-        "cost-usd": f"{report.cost_microusd / 1e6:.6f}",
+        "composite": "" if composite is None else fixed(composite.estimate, 4),
+        "delta": "" if change is None else fixed(change, 4),
+        "cost-usd": fixed(report.cost_microusd / 1e6, 6),
         "cells": str(sum(view.summary.cells["total"] for view in report.runs)),
         "regressions": str(report.regressions),
     }

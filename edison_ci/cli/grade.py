@@ -20,6 +20,7 @@ from edison_ci.names import did_you_mean
 from edison_ci.operate.gradebook import Given, GradeBook
 from edison_ci.operate.site import Site
 from edison_ci.review.booth import Booth, criterion_score, labels_of
+from edison_ci.rounding import fixed
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -207,7 +208,7 @@ def _grade_one(
         return
     score = "flagged for a second look" if entered.flagged else "no longer flagged"
     if entered.score is not None:
-        score = f"{100 * entered.score:.0f} out of 100{', flagged' if entered.flagged else ''}"
+        score = f"{fixed(100 * entered.score)} out of 100{', flagged' if entered.flagged else ''}"
     mark = (Ink("  simulated", ODD),) if booth.run.simulated else ()
     terminal.result(f"{cell.case_id}  {cell.id[:12]}: {score}", *mark)
     terminal.note(_sampled(sample))

@@ -12,6 +12,7 @@ from edison_ci.cli.keys import Keys
 from edison_ci.cli.terminal import GOOD, ODD, Ink, counted
 from edison_ci.config.labels import ALLOWED, fits
 from edison_ci.operate.gradebook import Given
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ class Walk:
         self._note, self._criteria = "", {}
         before = self._booth.mine.get(cell.key)
         if before is not None and before.score is not None:
-            self._terminal.result(f"you gave it {100 * before.score:.0f} out of 100")
+            self._terminal.result(f"you gave it {fixed(100 * before.score)} out of 100")
         while True:
             key = self._key()
             grades = _GRADES[self._scale]

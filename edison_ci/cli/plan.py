@@ -18,6 +18,7 @@ from edison_ci.plan.plan import Plan
 from edison_ci.plan.plan import plan as make_plan
 from edison_ci.plan.shards import MAX_SHARDS
 from edison_ci.plugins import later
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -192,7 +193,7 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
     else:
         points = 100 * plan.smallest_effect
         terminal.result(
-            f"  With {cases} you can detect changes of about {points:.1f} points or more"
+            f"  With {cases} you can detect changes of about {fixed(points, 1)} points or more"
         )
         terminal.result("  (if differences vary by 25 points from case to case, as is typical).")
     if plan.margin is not None and plan.cases_for_margin is not None:
@@ -209,8 +210,8 @@ def _thousands(span: Span, *, exact: bool = False) -> str:
     if high == 0:
         return "0"
     if high < 10_000:
-        return f"{mark}{low:,.0f}-{high:,.0f}"
-    return f"{mark}{low / 1000:,.0f}k-{high / 1000:,.0f}k"
+        return f"{mark}{fixed(low, grouped=True)}-{fixed(high, grouped=True)}"
+    return f"{mark}{fixed(low / 1000, grouped=True)}k-{fixed(high / 1000, grouped=True)}k"
 
 
 def _dollars(span: Span | None) -> str:
@@ -219,12 +220,12 @@ def _dollars(span: Span | None) -> str:
     if span.high == 0:
         return "free"
     digits = 4 if span.high < 100_000 else 2
-    return f"${span.low / 1e6:.{digits}f}-{span.high / 1e6:.{digits}f}"
+    return f"${fixed(span.low / 1e6, digits)}-{fixed(span.high / 1e6, digits)}"
 
 
 def _time(span: Span) -> str:
     if span.high < 1:
         return "<1 s"
     if span.high < 120:
-        return f"{span.low:.0f}-{span.high:.0f} s"
-    return f"{span.low / 60:.1f}-{span.high / 60:.1f} min"
+        return f"{fixed(span.low)}-{fixed(span.high)} s"
+    return f"{fixed(span.low / 60, 1)}-{fixed(span.high / 60, 1)} min"

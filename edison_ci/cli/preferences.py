@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.plan.versions import short
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,14 +43,14 @@ def _row(placed: Placed, names: dict[str, str], baseline: str) -> tuple[str, ...
     best, worst = placed.best_rank, placed.worst_rank
     likely = ""
     if placed.interval is not None:
-        likely = f" (likely {placed.interval.low:.0f} to {placed.interval.high:.0f})"
+        likely = f" (likely {fixed(placed.interval.low)} to {fixed(placed.interval.high)})"
     chance = "-"
     if placed.beats_baseline is not None and placed.system != baseline:
-        chance = f"{100 * placed.beats_baseline:.0f}%"
+        chance = f"{fixed(100 * placed.beats_baseline)}%"
     return (
         str(best) if best == worst else f"{best}-{worst}",
         names[placed.system],
-        f"{placed.value:.0f}{likely}",
+        f"{fixed(placed.value)}{likely}",
         chance,
     )
 

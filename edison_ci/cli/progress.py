@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.logs import ERASED, is_live
 from edison_ci.cli.terminal import ODD, Ink, counted
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
@@ -61,7 +62,7 @@ class Display:
     def alert(self, budget: str, used: float) -> None:
         """Say that a budget is nearly used up."""
         self.clear()
-        self._terminal.note(Ink("budget:", ODD), f" {100 * used:.0f}% of {budget} is booked")
+        self._terminal.note(Ink("budget:", ODD), f" {fixed(100 * used)}% of {budget} is booked")
 
     def look(self, look: Look, more: bool) -> None:
         """Say that the gates are not clear yet, and that more is asked for."""
@@ -93,7 +94,7 @@ class Display:
         full = round(_WIDTH * share)
         bar = "#" * full + "-" * (_WIDTH - full)
         left = self._left(progress, now)
-        text = f"  [{bar}] {100 * share:3.0f}%  {_told(progress)}{left}"
+        text = f"  [{bar}] {fixed(100 * share):>3}%  {_told(progress)}{left}"
         width = shutil.get_terminal_size().columns
         each = _each(progress)
         if len(text) + len(each) < width:
@@ -147,13 +148,13 @@ def dollars(microusd: float) -> str:
     if microusd == 0:
         return "$0"
     digits = 2 if microusd >= 100_000 else 4 if microusd >= 100 else 6
-    return f"${microusd / 1e6:,.{digits}f}"
+    return f"${fixed(microusd / 1e6, digits, grouped=True)}"
 
 
 def span(seconds: float) -> str:
     """Return a length of time in the unit that suits it."""
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return f"{fixed(seconds)} s"
     if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+        return f"{fixed(seconds / 60)} min"
+    return f"{fixed(seconds / 3600, 1)} h"

@@ -17,6 +17,7 @@ from edison_ci.config.load import find_root
 from edison_ci.decide.flaky import FEWEST, RULE, SHARE, flakiness_of
 from edison_ci.operate.quarantining import DAYS, set_aside, take_back
 from edison_ci.operate.site import site_at
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
@@ -209,7 +210,7 @@ def _said(flaky: Flaky) -> str:
     judges = f", {flaky.regraded:,} graded both ways" if flaky.regraded else ""
     return (
         f"{flaky.case}  with {flaky.model}: {flaky.passed:,} of {flaky.answers:,} pass, "
-        f"scores {low:.0f} to {high:.0f}{judges}"
+        f"scores {fixed(low)} to {fixed(high)}{judges}"
     )
 
 

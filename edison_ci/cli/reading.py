@@ -16,6 +16,7 @@ from edison_ci.decide.complete import measured_experiments
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
+from edison_ci.rounding import fixed, whole
 from edison_ci.store.database import open_reader
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def sparkline(values: Sequence[float | None], *, from_zero: bool = False) -> str
         return "".join(" " if value is None else bars[3 if high else 0] for value in values)
     top = len(bars) - 1
     return "".join(
-        " " if value is None else bars[round(top * (value - low) / width)] for value in values
+        " " if value is None else bars[whole(top * (value - low) / width)] for value in values
     )
 
 
@@ -107,7 +108,7 @@ def price(microusd: float | None) -> str:
         return "-"
     if microusd == 0:
         return "$0"
-    return f"${microusd / 1e6:,.6f}" if microusd < 10_000 else f"${microusd / 1e6:,.4f}"
+    return f"${fixed(microusd / 1e6, 6 if microusd < 10_000 else 4, grouped=True)}"
 
 
 def simulated_mark(simulated: int, of: int) -> str:

@@ -20,6 +20,7 @@ from edison_ci.decide.recommending import FEW, Wishes, advise
 from edison_ci.decide.roll import roll_of
 from edison_ci.plan.versions import short
 from edison_ci.report.numbers import milliseconds, points
+from edison_ci.rounding import fixed
 from edison_ci.stats.search_sentences import value_sentence
 from edison_ci.stats.sentences import signed
 
@@ -151,7 +152,7 @@ def sentences(advice: Advice) -> list[str]:
             advice.rows[found.value].cost_microusd or 0.0
         )
         said.append(
-            f"It scores {100 * found.loss:.1f} points less and saves {price(1000 * saved)} "
+            f"It scores {fixed(100 * found.loss, 1)} points less and saves {price(1000 * saved)} "
             "in 1,000 answers."
         )
     if not any(row.cost_microusd for row in advice.rows.values()):
@@ -209,9 +210,9 @@ def _models(terminal: Terminal, advice: Advice) -> None:
 
 def _score(model: Valued) -> str:
     if model.interval is None:
-        return f"{100 * model.value:.1f}"
+        return fixed(100 * model.value, 1)
     low, high = model.interval
-    return f"{100 * model.value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    return f"{fixed(100 * model.value, 1)} ({fixed(100 * low, 1)} to {fixed(100 * high, 1)})"
 
 
 def _marks(model: Valued, best: str) -> list[tuple[str, bool]]:

@@ -13,7 +13,8 @@ from edison_ci.decide.rows import stopped_sentence
 from edison_ci.execute.changes import kept_snapshot, material_of
 from edison_ci.execute.gatekeeping import UNDECIDED
 from edison_ci.names import commit_names
-from edison_ci.report.numbers import milliseconds, points, rate
+from edison_ci.report.numbers import milliseconds, points, rate, signed_span
+from edison_ci.rounding import fixed, snap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _BUDGET = "budget: "
 _CENT = 10_000
+_ODD_STATUSES = ("malformed", "blocked", "error")
 STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
 
 
@@ -91,7 +93,7 @@ def how_to_go_on(summary: RunSummary) -> str:
     if budget == "--budget":
         chosen = kept_snapshot(run).get("command line", {}).get("budget_microusd") or 0
         more = 2 * max(chosen, summary.cost_microusd, _CENT)
-        return f"Go on with a larger budget: {resume} --budget {more / 1e6:.2f}"
+        return f"Go on with a larger budget: {resume} --budget {fixed(more / 1e6, 2)}"
     if budget == "stop.daily_budget_usd":
         return f"Go on tomorrow (UTC) with: {resume}; or raise {budget}, then: {anew}"
     if budget.startswith("settings."):
@@ -147,11 +149,11 @@ def _change(terminal: Terminal, summary: RunSummary) -> None:
     if found.estimate is None:
         terminal.result(f"  nothing to compare with at {at}")
         return
-    change = f"{100 * found.estimate:+.1f} points"
-    if found.estimate == 0 and found.p == 1:
+    change = f"{fixed(100 * found.estimate, 1, signed=True)} points"
+    if snap(found.estimate) == 0 and found.p == 1:
         change = "no difference on any case"
     elif found.low is not None and found.high is not None:
-        change += f" ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+        change += f" ({signed_span(found.low, found.high)})"
     terminal.result(
         f"  {change} against {at}, which has {points(found.composite)}; "
         f"{counted(found.n, 'case')} in common"
@@ -205,7 +207,7 @@ def _parts(terminal: Terminal, summary: RunSummary) -> None:
     rows += [
         (
             f"criterion {p.name}",
-            "-" if p.mean is None else f"mean {100 * p.mean:.1f}",
+            "-" if p.mean is None else f"mean {fixed(100 * p.mean, 1)}",
             spread_of(summary.breakdown.parts, p.name, p.kind),
             _errors(p),
         )
@@ -233,7 +235,7 @@ def _counts(terminal: Terminal, summary: RunSummary) -> None:
     asked = sum(done.values()) - done.get("skipped", 0)
     counts = ", ".join(
         f"{count:,} {name}"
-        + (f" ({100 * count / asked:.1f}%)" if name in ("malformed", "blocked", "error") else "")
+        + (f" ({fixed(100 * count / asked, 1)}%)" if name in _ODD_STATUSES else "")
         for name, count in done.items()
     )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.error_kinds.items())

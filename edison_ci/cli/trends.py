@@ -22,6 +22,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.decide.series import Drift, Point, drift_of, points_of, told_apart
 from edison_ci.execute.summary import interval_json
 from edison_ci.report.numbers import milliseconds, points, rate
+from edison_ci.rounding import fixed
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _lines(series: Sequence[Point]) -> list[tuple[str, ...]]:
     costs = [p.answer_cost_microusd for p in series]
     speeds = [None if p.p50_ms is None else float(p.p50_ms) for p in series]
     return [
-        ("score", sparkline(scores), _ends(scores, lambda value: f"{value:.1f}")),
+        ("score", sparkline(scores), _ends(scores, lambda value: fixed(value, 1))),
         ("cost/answer", sparkline(costs), _ends(costs, price)),
         ("latency", sparkline(speeds), _ends(speeds, milliseconds)),
     ]

@@ -21,6 +21,7 @@ from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.desk import NotAnswered, Tried, try_once
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.report.numbers import score
+from edison_ci.rounding import fixed
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -214,7 +215,7 @@ def _verdicts(
         color = {True: GOOD, False: BAD, None: ODD}[part.passed]
         terminal.result(Ink(row, color if part.kind != "criterion" else None))
     if composite is not None:
-        terminal.result(f"score {100 * composite:.1f}, {_WORDS[passed]}")
+        terminal.result(f"score {fixed(100 * composite, 1)}, {_WORDS[passed]}")
 
 
 def _word(part: Part) -> str:

@@ -20,6 +20,7 @@ from edison_ci.errors import Location, Problem, Severity
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.records import canonical_json
+from edison_ci.rounding import reaches
 from edison_ci.shape import Name, Shape, Written, short, some_of_keys, wrong
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Label(Shape):
         """Whether the person would let it pass: a thumb says so itself."""
         if self.scale == "thumbs":
             return self.grade == 1
-        return self.score >= (HALF if pass_at is None else pass_at) - 1e-9
+        return reaches(self.score, HALF if pass_at is None else pass_at)
 
 
 class Placed(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from edison_ci.config.project import Version
+from edison_ci.rounding import exceeds, significant
 from edison_ci.shape import PATH_PATTERN, FilePath, Name, Or, Shape, items, report, short, wrong
 
 if TYPE_CHECKING:
@@ -151,17 +153,19 @@ class RubricFile(Shape):
                 )
 
     def _wrong_weights(self) -> Iterator[Exception]:
-        total = sum(criterion.weight for criterion in self.criteria)
-        if not self.normalize and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
-            shares = ", ".join(f"{c.name} {c.weight / total:.3g}" for c in self.criteria)
+        total = math.fsum(criterion.weight for criterion in self.criteria)
+        if not self.normalize and exceeds(abs(total - 1), WEIGHT_TOLERANCE):
+            shares = ", ".join(
+                f"{c.name} {significant(c.weight / total, 3)}" for c in self.criteria
+            )
             yield wrong(
                 "weights",
-                f"weights sum to {total:.4g}, not to 1",
+                f"weights sum to {significant(total, 4)}, not to 1",
                 f"normalised: {shares}; or add normalize: true",
                 at=("criteria",),
             )
 
     def weights(self) -> dict[str, float]:
         """Return the weights, summing to 1, by criterion."""
-        total = sum(criterion.weight for criterion in self.criteria)
+        total = math.fsum(criterion.weight for criterion in self.criteria)
         return {criterion.name: criterion.weight / total for criterion in self.criteria}

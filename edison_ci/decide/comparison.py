@@ -17,9 +17,10 @@ from edison_ci.decide.metrics import metric_of
 from edison_ci.decide.passing import flips, marks, passing
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
-from edison_ci.stats.arrays import generator_for
+from edison_ci.stats.arrays import generator_for, mean_of
 from edison_ci.stats.other_metrics import points_margin
 from edison_ci.stats.paired import Pairs, unpaired_difference
 from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
@@ -175,7 +176,7 @@ def _paired(
     same = bool(found.cases) and found.same_answers
     outcome = Outcome.SAME if same else compared.outcome
     notes = [*compared.notes, *_doubts(*choices), *_notes(found, lineup)]
-    if found.missing > MOST_MISSING * (pairs.n + found.missing):
+    if exceeds(found.missing, MOST_MISSING * (pairs.n + found.missing)):
         outcome = Outcome.UNCLEAR
     base, head = pairs.means("base"), pairs.means("head")
 
@@ -194,7 +195,7 @@ def _paired(
         verdict=_VERDICTS[outcome],
         sentence=_same_answers(pairs.n) if same else _sentence(outcome, compared),
         margin=rule.margin,
-        scores=(float(base.mean()), float(head.mean())) if pairs.n else (None, None),
+        scores=(mean_of(base), mean_of(head)) if pairs.n else (None, None),
         fixed=moved(compared.fixed),
         broken=moved(compared.broken),
         n_more=compared.n_more if outcome is Outcome.UNCLEAR else None,
@@ -231,7 +232,7 @@ def _doubts(*choices: Choice) -> list[str]:
 def _notes(found: Paired, lineup: Lineup) -> list[str]:
     notes, matching = [], lineup.matching
     total = len(found.cases) + found.missing
-    if found.missing > WARN_MISSING * total:
+    if exceeds(found.missing, WARN_MISSING * total):
         notes.append(f"{found.missing:,} of {cases(total)} are missing on one side")
     if 0 < len(found.cases) < _FEW:
         notes.append("very few cases")
@@ -285,16 +286,12 @@ def _unpaired(
         verdict=verdict,
         sentence=said,
         margin=GateRule().margin,
-        scores=(_mean(base.values), _mean(head.values)),
+        scores=(mean_or_none(base.values), mean_or_none(head.values)),
         notes=(
             told,
             *([f"only one of the two has {_listed(lineup.alone)}"] if lineup.alone else []),
         ),
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 # --- in words -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci.decide.same_criteria import same_criteria
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import mean, snap
 from edison_ci.stats.arrays import TOLERANCE
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Evidence:
             if not base or not head:
                 found.missing += 1
                 if base:
-                    found.base_only.append(math.fsum(d.value for d in base) / len(base))
+                    found.base_only.append(mean([draw.value for draw in base]))
                 continue
             found.same_answers = found.same_answers and base == head
             found.cases.append(case)
@@ -305,7 +306,7 @@ class _Totals:
                 found.missing += 1
                 continue
             found.cases.append(case)
-            found.values.append(self._sums[index] / count)
+            found.values.append(snap(self._sums[index] / count))
             found.single = found.single and count == 1
         return found
 

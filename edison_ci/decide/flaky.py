@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from edison_ci.decide.comparable import yardstick
 from edison_ci.decide.complete import MOST_RUNS, complete_runs
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed, reaches, snap
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,8 +26,8 @@ SHARE = 0.2
 APART = 0.5
 """So far apart are scores that disagree (STATS 3)."""
 RULE = (
-    f"at least {FEWEST} answers to the same question, and at least {SHARE:.0%} of them come out "
-    f"otherwise than the rest, or two are {100 * APART:.0f} or more points apart"
+    f"at least {FEWEST} answers to the same question, and at least {fixed(100 * SHARE)}% of them "
+    f"come out otherwise than the rest, or two are {fixed(100 * APART)} or more points apart"
 )
 
 
@@ -61,7 +62,7 @@ class Flaky:
         """Whether the rule holds."""
         if self.answers < FEWEST:
             return False
-        return self.disagreeing >= SHARE - 1e-9 or self.spread >= APART - 1e-9
+        return reaches(self.disagreeing, SHARE) or reaches(self.spread, APART)
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ def flakiness_of(connection: sqlite3.Connection, experiment: str) -> Flakiness:
         result.questions += 1
         if flaky.is_flaky:
             result.found.append(flaky)
-    result.found.sort(key=lambda f: (-f.disagreeing, -f.spread, f.case, f.model))
+    result.found.sort(key=lambda f: (-f.disagreeing, -snap(f.spread), f.case, f.model))
     return result
 
 

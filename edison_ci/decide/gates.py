@@ -14,7 +14,8 @@ from edison_ci.decide import wording
 from edison_ci.decide.evidence import SIDES
 from edison_ci.decide.human import electorate, human_metric
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, generator_for, seed_of
+from edison_ci.rounding import TOLERANCE, exceeds, mean_or_none
+from edison_ci.stats.arrays import generator_for, seed_of
 from edison_ci.stats.gates import decide, identical_outputs
 from edison_ci.stats.levels import Limit, decide_as_is, decide_pass_level, decide_score_level
 from edison_ci.stats.other_metrics import (
@@ -226,7 +227,7 @@ def _shares(question: Question) -> Finding:
         decision, value = decide_as_is(None, 0, Limit(margin.value, "at_most")), None
     else:
         allowed = margin.value * base.value if margin.relative else margin.value
-        limit = Limit(base.value + allowed + TIE, "at_most")
+        limit = Limit(base.value + allowed, "at_most")
         decision, value = decide_as_is(head.value, head.of, limit), head.value - base.value
     decision = replace(decision, kind="change", value=value, margin=margin.value)
     unit = "%" if margin.relative else " points"
@@ -245,7 +246,11 @@ def _pairs(question: Question, found: Paired) -> tuple[Pairs, Missing]:
 def _same(found: Paired) -> bool:
     """Whether both sides are the same answers, and nearly all of them are there."""
     planned = len(found.cases) + found.missing
-    return bool(found.cases) and found.same_answers and found.missing <= MOST_MISSING * planned
+    return (
+        bool(found.cases)
+        and found.same_answers
+        and not exceeds(found.missing, MOST_MISSING * planned)
+    )
 
 
 # --- floors and ceilings --------------------------------------------------------------------------
@@ -301,8 +306,8 @@ def levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
 def _amount_level(question: Question, limit: Limit) -> Finding:
     sample = question.evidence.sample(question.metric, question.subjects)
     n = len(sample.values)
-    mean = math.fsum(sample.values) / n if n else None
-    decision = allow_for_missing(decide_as_is(mean, n, limit), sample.missing, lambda: True)
+    amount = mean_or_none(sample.values)
+    decision = allow_for_missing(decide_as_is(amount, n, limit), sample.missing, lambda: True)
     return Finding(decision, lambda said: wording.amount_level(said, question.metric, limit))
 
 
@@ -350,10 +355,10 @@ def allow_for_missing(
     """Allow for missing cases as STATS 7 does, where the decision has not done so."""
     total = decision.n + missing
     decision = replace(decision, missing=missing)
-    if not decision.n or missing <= WARN_MISSING * total:
+    if not decision.n or not exceeds(missing, WARN_MISSING * total):
         return decision
     said, unclear = f"{missing:,} of {total:,} cases are missing", False
-    if missing > MOST_MISSING * total:
+    if exceeds(missing, MOST_MISSING * total):
         said, unclear = f"{said}: too many to decide", True
     elif decision.verdict is Verdict.PASS and not passes_at_worst():
         said, unclear = f"{said}: would not pass if they had gone badly", True
@@ -376,7 +381,8 @@ def worst_quantile(values: Sequence[float]) -> float:
 def quantile(values: Sequence[float], share: float) -> float:
     """Return the value below which a share of the values lies, rounding to the worse side."""
     place = share * (len(values) - 1)
-    return sorted(values)[math.floor(place) if share < 0.5 else math.ceil(place)]
+    worse = math.floor(place + TOLERANCE) if share < 0.5 else math.ceil(place - TOLERANCE)
+    return sorted(values)[worse]
 
 
 def unmeasured(question: Question) -> GateDecision:

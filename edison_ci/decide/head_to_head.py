@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.decide.games import matches_of
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import NOISE, fixed, reaches
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.judge_sentences import order_sentence, win_sentence
 from edison_ci.stats.paired import paired_difference
@@ -61,7 +62,7 @@ class SelfPreference:
     @property
     def warn(self) -> bool:
         """Whether the judge clearly prefers itself beyond what the scores say."""
-        return self.p is not None and self.p <= 0.05 and (self.excess or 0.0) > 0
+        return self.p is not None and self.p <= 0.05 and (self.excess or 0.0) > NOISE
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _rate(
     whole: Mapping[str, Sequence[Game]], planned: Sequence[str], clusters: Mapping[str, str]
 ) -> WinRate:
     found = []
-    for case in dict.fromkeys((*planned, *whole)):
+    for case in sorted({*planned, *whole}):
         played = whole.get(case, ())
         first = [game.first for game in played if game.first is not None]
         second = [game.second for game in played if game.second is not None]
@@ -261,30 +262,31 @@ def _expected(scores: tuple[float | None, float | None]) -> float | None:
     a, b = scores
     if a is None or b is None:
         return None
-    return 0.5 if a == b else float(a > b)
+    return 0.5 if abs(a - b) <= NOISE else float(a > b)
 
 
 # --- in words -------------------------------------------------------------------------------------
 
 
 def _towards(order: OrderEffect) -> str:
-    if abs(order.value) < 0.05:
+    if not reaches(abs(order.value), 0.05):
         return ", with no lean to either place"
     read = "first" if order.value > 0 else "second"
-    return f": it prefers what it reads {read} (order effect {100 * order.value:+.0f} points)"
+    lean = fixed(100 * order.value, signed=True)
+    return f": it prefers what it reads {read} (order effect {lean} points)"
 
 
 def _length_sentence(length: LengthEffect) -> str:
     which = "longer" if length.value > 0 else "shorter"
     points = 100 * abs(length.value) * math.log(2)
-    return f"this judge prefers {which} answers: {points:.0f} points for twice the length"
+    return f"this judge prefers {which} answers: {fixed(points)} points for twice the length"
 
 
 def _own_sentence(judge: str, own: SelfPreference) -> str:
-    said = f"{judge} compares answers of its own: it prefers them in {100 * own.win_rate:.0f}%"
+    said = f"{judge} compares answers of its own: it prefers them in {fixed(100 * own.win_rate)}%"
     said += f" of {counted(own.n)}"
     if own.warn and own.excess is not None:
-        said += f", {100 * own.excess:.0f} points more than the scores say"
+        said += f", {fixed(100 * own.excess)} points more than the scores say"
     return said
 
 

@@ -13,6 +13,7 @@ from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, worst_quantile
 from edison_ci.decide.win_gate import decide_wins
 from edison_ci.plan.looks import batch_size, batches_of, is_inferred, takes_part
+from edison_ci.rounding import exceeds
 from edison_ci.stats.gates import identical_outputs
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.sequential import decide_look, planned_levels
@@ -140,7 +141,7 @@ def _same_by_construction(question: Question, found: Paired) -> bool:
     Equal answers so far are not enough: a template may say something new to later cases only.
     """
     total = len(found.cases) + found.missing
-    whole = bool(found.cases) and found.missing <= MOST_MISSING * total
+    whole = bool(found.cases) and not exceeds(found.missing, MOST_MISSING * total)
     return whole and found.same_answers and question.evidence.one_version(question.subjects)
 
 
@@ -186,7 +187,7 @@ def _number(row: GateRow) -> int:
 
 def _helped_by_draws(row: GateRow) -> bool:
     missing = int(row.detail.get("missing", 0))
-    return row.n >= _FEWEST and missing <= MOST_MISSING * (row.n + missing)
+    return row.n >= _FEWEST and not exceeds(missing, MOST_MISSING * (row.n + missing))
 
 
 def carried(row: GateRow | None, gate: Gate, look: Look) -> bool:

@@ -6,11 +6,13 @@ the weighted mean of its scores of the criteria, where it scored at least half o
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed, reaches, snap, weighted_mean
 from edison_ci.stats.agreement import (
     FEWEST_CASES,
     cohen,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 _MIN_COVERAGE = 0.5
 _FAR = 0.5
 _LOOKED_AT = 20
-_CLOSE_ENOUGH = 1e-9
 
 
 class Apart(NamedTuple):
@@ -49,7 +50,7 @@ class Apart(NamedTuple):
     @property
     def said(self) -> str:
         """Where they are apart, and what each says."""
-        by = ", ".join(f"{judge} {100 * score:.0f}" for judge, score in self.scores.items())
+        by = ", ".join(f"{judge} {fixed(100 * score)}" for judge, score in self.scores.items())
         base = "" if self.side == "head" else f" ({self.side})"
         draw = f"#{self.draw}" if self.draw else ""
         return f"{self.case}@{self.model}{draw}{base} {self.criterion}: {by}"
@@ -91,7 +92,7 @@ class PanelAgreement:
     @property
     def cases_apart(self) -> int:
         """Cases with an answer on which judges differ by 50 points or more."""
-        return len({one.case for one in self.apart if one.spread >= _FAR - _CLOSE_ENOUGH})
+        return len({one.case for one in self.apart if reaches(one.spread, _FAR)})
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -219,11 +220,14 @@ def _same_calls(connection: sqlite3.Connection, run_id: str) -> tuple[tuple[str,
 
 def _score(answer: _Answer, judge: str, weights: Mapping[str, float]) -> float | None:
     """Return a judge's composite of an answer (STATS 2)."""
-    given = {name: answer.scores.get(name, {}).get(judge) for name in weights}
-    scored = sum(weights[name] for name, score in given.items() if score is not None)
-    if scored < _MIN_COVERAGE * sum(weights.values()) - _CLOSE_ENOUGH or scored <= 0:
-        return None
-    return sum(weights[name] * score for name, score in given.items() if score is not None) / scored
+    given = [
+        (weight, score)
+        for name, weight in weights.items()
+        if (score := answer.scores.get(name, {}).get(judge)) is not None
+    ]
+    scored = math.fsum(weight for weight, _ in given)
+    covered = reaches(scored, _MIN_COVERAGE * math.fsum(weights.values()))
+    return weighted_mean(given) if covered else None
 
 
 def _criterion(
@@ -258,7 +262,7 @@ def _apart(answers: Sequence[_Answer], weights: Mapping[str, float]) -> tuple[Ap
             if together.flagged:
                 spread = together.spread or 0.0
                 found.append(Apart(*answer[:4], name, dict(scores), spread))
-    return tuple(sorted(found, key=lambda apart: (-apart.spread, *apart[:5])))
+    return tuple(sorted(found, key=lambda apart: (-snap(apart.spread), *apart[:5])))
 
 
 def _json(found: Agreement | None) -> dict[str, Any] | None:

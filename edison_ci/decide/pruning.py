@@ -10,8 +10,8 @@ proves nothing.
 from __future__ import annotations
 
 import json
-import math
 from array import array
+from collections import defaultdict
 from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide.material import experiment_in
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import generator_for
+from edison_ci.rounding import mean, snap
+from edison_ci.stats.arrays import generator_for, mean_of
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.sentences import cases as counted_cases
@@ -103,7 +104,7 @@ def rivals(best: str, others: Mapping[str, Beside]) -> tuple[Rival, ...]:
             continue
         pairs = beside.pairs()
         p = paired_p(pairs, rng=generator_for(beside.cases), side="less")
-        mean = float(pairs.differences.mean())
+        mean = mean_of(pairs.differences)
         found.append(Rival(prompt, best, pairs.n, mean, p.value, level, p.method))
     return tuple(found)
 
@@ -125,18 +126,17 @@ def rivals_in(
     connection: sqlite3.Connection, run_id: str, quarantined: Collection[str] = frozenset()
 ) -> tuple[Rival, ...]:
     """Compare the prompts of a run with the best of them; none if it has only one."""
-    sums: dict[str, tuple[float, int]] = {}
+    found: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
     names = _prompts(connection, run_id)
     if len(names) < 2:
         return ()
     for case in _by_case(connection, run_id, quarantined):
         for prompt, score in case.common(names).items():
-            total, count = sums.get(prompt, (0.0, 0))
-            sums[prompt] = (total + score, count + 1)
-    if not sums:
+            found[prompt].append(score)
+    if not found:
         return ()
     # In a tie the first by name, so that the same run is always told the same way.
-    best = max(sorted(sums), key=lambda prompt: sums[prompt][0] / sums[prompt][1])
+    best = max(sorted(found), key=lambda prompt: snap(mean(found[prompt])))
     others: dict[str, Beside] = {name: Beside() for name in names if name != best}
     for case in _by_case(connection, run_id, quarantined):
         for prompt, beside in others.items():
@@ -163,10 +163,7 @@ class _Case(NamedTuple):
         shared = set.intersection(*(set(self.scores[prompt]) for prompt in prompts))
         if not shared:
             return {}
-        return {
-            prompt: math.fsum(self.scores[prompt][key] for key in sorted(shared)) / len(shared)
-            for prompt in prompts
-        }
+        return {prompt: mean([self.scores[prompt][key] for key in shared]) for prompt in prompts}
 
 
 def _prompts(connection: sqlite3.Connection, run_id: str) -> list[str]:

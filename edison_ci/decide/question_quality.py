@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.judges.questions import CRITERIA, OVERALL
+from edison_ci.rounding import exceeds, reaches, snap
 from edison_ci.stats.scores import mean_interval
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class JudgedQuestion:
     @property
     def is_weak(self) -> bool:
         """Whether it should be looked at."""
-        return self.share is not None and self.share <= WEAK + 1e-9
+        return self.share is not None and not exceeds(self.share, WEAK)
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ def quality_of(
         if interval is not None:
             ends = [low + share * (high - low) for share in (min(shares), max(shares))]
             found.criteria.append(CriterionQuality(name, low, high, interval, *ends))
-    found.questions.sort(key=lambda q: (2.0 if q.share is None else q.share, q.case))
+    found.questions.sort(key=lambda q: (2.0 if q.share is None else snap(q.share), q.case))
     return found
 
 
@@ -153,6 +154,6 @@ def _question(
         scores={name: low + mean * (high - low) for (name, low, high), mean in means.items()},
         share=overall[0] if overall else statistics.fmean(means.values()),
         said=dict(said),
-        disputed=tuple(k[0] for k, v in shares.items() if max(v) - min(v) >= APART - 1e-9),
+        disputed=tuple(k[0] for k, v in shares.items() if reaches(max(v) - min(v), APART)),
         simulated=any(row.simulated for row in rows),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.decide.standings import Contrast, Scores, contrast_of
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import NOISE, exceeds, fixed, reaches
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule
@@ -133,15 +134,17 @@ def _unmet(row: Standing, wishes: Wishes) -> str:
     """Return which wish a row does not meet; '' if it meets all."""
     score = 0.0 if row.composite is None else row.composite.estimate
     reasons = []
-    if wishes.min_score is not None and score < wishes.min_score:
-        reasons.append(f"its score is {100 * score:.1f}")
+    if wishes.min_score is not None and not reaches(score, wishes.min_score):
+        reasons.append(f"its score is {fixed(100 * score, 1)}")
     cost = row.cost_microusd
-    if wishes.max_cost_microusd is not None and (cost is None or cost > wishes.max_cost_microusd):
-        known = "unknown" if cost is None else f"${cost / 1e6:.6f}"
+    if wishes.max_cost_microusd is not None and (
+        cost is None or exceeds(cost, wishes.max_cost_microusd)
+    ):
+        known = "unknown" if cost is None else f"${fixed(cost / 1e6, 6)}"
         reasons.append(f"an answer costs {known}")
     late = row.p50_ms
     if wishes.max_latency_ms is not None and (late is None or late > wishes.max_latency_ms):
-        known = "unknown" if late is None else f"{late:,.0f} ms"
+        known = "unknown" if late is None else f"{fixed(late, grouped=True)} ms"
         reasons.append(f"its median latency is {known}")
     return ", ".join(reasons)
 
@@ -193,7 +196,7 @@ def _doubts(
         if contrast is None:
             continue
         others = max(1, len(found.models) - 1)
-        worse = contrast.p * others <= rule.alpha and contrast.difference < 0
+        worse = contrast.p * others <= rule.alpha and contrast.difference < -NOISE
         needed = None
         if not worse and contrast.sd is not None:
             needed = cases_for_margin(

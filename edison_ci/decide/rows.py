@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,5 +91,5 @@ def stopped_sentence(rows: Sequence[GateRow]) -> str | None:
         return f"Still not clear after {reached} (early-stopping corrected)."
     if at >= most:
         return f"Clear after all {most:,} cases (early-stopping corrected)."
-    saved = f"Saved about {100 * (1 - at / most):.0f}% of the cost."
+    saved = f"Saved about {fixed(100 * (1 - at / most))}% of the cost."
     return f"Stopped after {reached}: already clear (early-stopping corrected). {saved}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from edison_ci.rounding import weighted_mean
 from edison_ci.stats.composite import Weighted, paired_composite
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _composites(base: list[_Part], head: list[_Part]) -> tuple[float | None, flo
 
 def _composite(parts: list[_Part], rubric: float | None) -> float | None:
     """Return the weighted mean of what counts, with the rubric's score replaced."""
-    total = score = 0.0
+    weighted: list[tuple[float, float]] = []
     for part in parts:
         value = rubric if part.kind == "rubric" else part.score
         if part.kind not in _COUNTED:
@@ -83,6 +84,5 @@ def _composite(parts: list[_Part], rubric: float | None) -> float | None:
             if part.kind == "rubric":
                 return None
             continue
-        total += part.weight
-        score += part.weight * value
-    return score / total if total > 0 else None
+        weighted.append((part.weight, value))
+    return weighted_mean(weighted)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from edison_ci.decide.complete import complete_runs
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import snap
 from edison_ci.stats.drift import REFERENCE_RUNS, watch
 from edison_ci.stats.intervals import Interval
 from edison_ci.stats.search_sentences import drift_sentence
@@ -254,7 +255,7 @@ def _cases(connection: sqlite3.Connection, run_id: str) -> dict[str, float]:
         "and status in ('ok', 'malformed') and composite is not null group by case_id",
         (run_id,),
     )
-    return dict(rows.fetchall())
+    return {case: snap(score) for case, score in rows}
 
 
 def _increasing(times: Sequence[float]) -> list[float]:

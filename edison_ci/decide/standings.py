@@ -15,6 +15,7 @@ from edison_ci.decide.comparable import may_compare
 from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.preferences import Key, preferences_of
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import NOISE, snap
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import MIN_COMMON, paired_difference
@@ -116,7 +117,7 @@ def _preferences(
 
 
 def _estimate(row: Standing) -> float:
-    return 0.0 if row.composite is None else row.composite.estimate
+    return 0.0 if row.composite is None else snap(row.composite.estimate)
 
 
 # --- who is better --------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ def _contrasts(rows: Sequence[Standing], roll: Roll) -> list[Contrast]:
 
 def _turned(contrast: Contrast) -> Contrast:
     """Name the one that is better on the common cases first; a mean over others may differ."""
-    if contrast.difference >= 0:
+    if contrast.difference >= -NOISE:
         return contrast
     ends = contrast.interval and Range(-contrast.interval.high, -contrast.interval.low)
     return contrast._replace(
@@ -197,7 +198,7 @@ def contrast_of(base: Scores, head: Scores, roll: Roll) -> Contrast | None:
         tested = sign_flip(differences, rng=rng, clusters=clusters)
         p, method = tested.value, f"{found.method}; {tested.method}"
     else:
-        z = abs(found.value) / found.se if found.se else math.inf if found.value else 0.0
+        z = abs(found.value) / found.se if found.se else math.inf if snap(found.value) else 0.0
         p, method = math.erfc(z / math.sqrt(2)), f"{found.method}; normal"
     return Contrast(
         better=0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from edison_ci.decide.measured import newest_places, standing_of
 from edison_ci.decide.passing import flips, marks, passing, together
 from edison_ci.decide.standings import Contrast, Scores, common_cases, contrast_of
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import mean
 from edison_ci.stats.ab import moved
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _overall(rows: Sequence[Standing]) -> Scores:
     """Return the mean over models of each case that all of them have."""
     tables = [dict(zip(row.scores.cases, row.scores.values, strict=True)) for row in rows]
     cases = [case for case in rows[0].scores.cases if all(case in table for table in tables)]
-    means = (math.fsum(table[case] for table in tables) / len(tables) for case in cases)
+    means = (mean([table[case] for table in tables]) for case in cases)
     return Scores(Sample(cases=cases, values=array("d", means)), rows[0].contents)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.rounding import exceeds, fixed
 from edison_ci.stats.judge_sentences import win_sentence
 from edison_ci.stats.sentences import cases, chance, gate_sentence, more_cases, signed
 from edison_ci.stats.verdicts import Verdict
@@ -100,7 +101,7 @@ def pass_level(decision: GateDecision, limit: Limit, *, whole: bool) -> str:
     if whole:
         said = f"{round(decision.value * n):,} of {n:,} passed: {rate}"
     if decision.interval is not None:
-        said += f" ({100 * decision.interval.low:.0f} to {100 * decision.interval.high:.0f})"
+        said += f" ({fixed(100 * decision.interval.low)} to {fixed(100 * decision.interval.high)})"
     asked = limit_said(limit, _percent(limit.value))
     worst, best = decision.worst_plausible, decision.best_plausible
     if decision.verdict is Verdict.PASS and worst is not None:
@@ -158,8 +159,9 @@ def tail_change(
     base, head = values
     if base is None or head is None:
         return f"{metric.said} needs {fewest} live calls on each side; there are {decision.n:,}."
-    inside = "inside" if decision.value is not None and decision.value <= decision.margin else ""
-    change = "" if decision.value is None else f" ({100 * decision.value:+.0f}%)"
+    kept = decision.value is not None and not exceeds(decision.value, decision.margin)
+    inside = "inside" if kept else ""
+    change = "" if decision.value is None else f" ({fixed(100 * decision.value, signed=True)}%)"
     said = f"{metric.said} {amount(metric, head)}, {amount(metric, base)} in the base{change}"
     allowed = f"the {100 * decision.margin:g}% allowed"
     return _noted(f"{said}: {inside or 'more than'} {allowed}.", decision)
@@ -214,12 +216,12 @@ def limit_said(limit: Limit, value: str) -> str:
 def amount(metric: Metric, value: float) -> str:
     """Return an amount with its unit."""
     if metric.name.startswith("cost_usd"):
-        digits = f"{value:.6f}".rstrip("0")
+        digits = fixed(value, 6).rstrip("0")
         whole, _, cents = digits.partition(".")
         return f"${whole}.{cents:0<2}"
     if metric.name.startswith("latency_ms"):
-        return f"{value:,.0f} ms"
-    return f"{value:,.0f}"
+        return f"{fixed(value, grouped=True)} ms"
+    return fixed(value, grouped=True)
 
 
 def _counted(metric: Metric, share: Share) -> str:
@@ -266,4 +268,4 @@ def _noted(said: str, decision: GateDecision) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%".replace(".0%", "%")
+    return f"{fixed(100 * share, 1)}%".replace(".0%", "%")

@@ -8,7 +8,7 @@ bought, and only if somebody allows it.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.cases import STATIC
@@ -23,6 +23,7 @@ from edison_ci.judges.asking import side_by_side
 from edison_ci.judges.ensemble import grade
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
+from edison_ci.rounding import mean, reaches
 from edison_ci.store.answers import answer_at, newest_answer
 from edison_ci.store.runs import find_run
 
@@ -236,8 +237,8 @@ class Calibrating:
         return Judged(
             case_id=entry.case.id,
             answer=answer_hash(entry.output),
-            human=_mean([label.score for label in entry.labels]),
-            human_pass=_mean([float(label.passed(rubric.pass_at)) for label in entry.labels]),
+            human=mean([label.score for label in entry.labels]),
+            human_pass=mean([float(label.passed(rubric.pass_at)) for label in entry.labels]),
             thumbs=all(label.scale == "thumbs" for label in entry.labels),
             human_criteria=_by_criterion(entry.labels, rubric),
             panel=panel,
@@ -252,7 +253,7 @@ def _said(rubric: RubricFile, opinions: Sequence[Opinion], combine: str) -> Said
         return None
     passed = result.passed
     if rubric.pass_at is None and all(c.min is None for c in rubric.criteria):
-        passed = result.composite >= 0.5 - 1e-9  # the rubric lets everything pass
+        passed = reaches(result.composite, 0.5)  # the rubric lets everything pass
     if passed is None:
         return None
     scores = {c.name: c.score for c in result.criteria if c.score is not None}
@@ -260,16 +261,11 @@ def _said(rubric: RubricFile, opinions: Sequence[Opinion], combine: str) -> Said
 
 
 def _by_criterion(labels: Sequence[Label], rubric: RubricFile) -> dict[str, float]:
-    sums, counts = Counter[str](), Counter[str]()
+    shares: dict[str, list[float]] = defaultdict(list)
     for label in labels:
         for name, share in criterion_shares(label, rubric).items():
-            sums[name] += share  # type: ignore[assignment]  # a counter of floats
-            counts[name] += 1
-    return {name: sums[name] / counts[name] for name in counts}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+            shares[name].append(share)
+    return {name: mean(values) for name, values in shares.items()}
 
 
 def _batches(entries: Sequence[_Entry], size: int) -> Iterator[Sequence[_Entry]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import snap
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
 from edison_ci.stats.paired import Pairs, paired_difference
@@ -57,9 +58,9 @@ def compared(connection: sqlite3.Connection, run_id: str) -> Compared:
     for case_id, before, after, cluster in rows:
         group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"
         if before is not None:
-            alone.append((before, group))
+            alone.append((snap(before), group))
         if before is not None and after is not None:
-            pairs.append((group, before, after, case_id))
+            pairs.append((group, snap(before), snap(after), case_id))
     clustered = any(group.startswith("cluster ") for _, group in alone)
     score = _score(alone, clustered=clustered)
     if not pairs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.calibration import (
     Labelled,
@@ -145,7 +146,7 @@ def rate_of(counts: LabelCounts, passes: Mapping[str, float]) -> Iterator[Correc
     n = counts.passes + counts.fails
     found = corrected_rate(round(sum(shares)), len(shares), counts)
     if found.value is None:
-        sentence = f"The judges' pass rate of {100 * found.raw:.0f}% is not corrected: "
+        sentence = f"The judges' pass rate of {fixed(100 * found.raw)}% is not corrected: "
         sentence += f"{found.method.removeprefix('refused: ')} ({n} human labels)."
         yield Correction(
             "rubric_pass_rate", sentence, applies=False, automatic=found.raw, n=n,
@@ -153,11 +154,11 @@ def rate_of(counts: LabelCounts, passes: Mapping[str, float]) -> Iterator[Correc
         )  # fmt: skip
         return
     low, high = _ends(found.interval)
-    likely = "" if low is None or high is None else f" ({100 * low:.0f} to {100 * high:.0f})"
+    likely = "" if low is None or high is None else f" ({fixed(100 * low)} to {fixed(100 * high)})"
     sentence = (
-        f"The judges pass {100 * found.raw:.0f}%. On {n} human labels they find "
+        f"The judges pass {fixed(100 * found.raw)}%. On {n} human labels they find "
         f"{_percent(found.sensitivity)} of what passes and {_percent(found.specificity)} of what "
-        f"fails: corrected {100 * found.value:.0f}%{likely}."
+        f"fails: corrected {fixed(100 * found.value)}%{likely}."
     )
     yield Correction(
         "rubric_pass_rate", sentence, applies=True, value=found.value, low=low, high=high,
@@ -205,4 +206,4 @@ def _ends(found: Range | None) -> tuple[float | None, float | None]:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f}%"
+    return "-" if share is None else f"{fixed(100 * share)}%"

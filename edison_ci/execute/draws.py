@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from edison_ci.execute.scores import spread_of
+from edison_ci.rounding import mean
 from edison_ci.stats.draws import pass_all_k, pass_at_k
 from edison_ci.stats.slices import Scores
 from edison_ci.store.breakdown import Reliability
@@ -73,7 +73,7 @@ def _add(
             sample.add(one, group)
     if values:
         for place, sample in enumerate(sums["", "", k]):
-            sample.add(math.fsum(value[place] for value in values) / len(values), group)
+            sample.add(mean([value[place] for value in values]), group)
 
 
 def _row(key: _Key, every: Scores, some: Scores) -> list[Reliability]:

@@ -11,6 +11,7 @@ from edison_ci.execute.judged import (
     why_nothing_is_graded,
 )
 from edison_ci.execute.runner import THE_RUN
+from edison_ci.rounding import exceeds, fixed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,10 +30,10 @@ def ending(
         return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
     errors = progress.cells["error"]
     unfinished = progress.done < progress.total
-    if unfinished or errors > max_errors * progress.total:
+    if unfinished or exceeds(errors, max_errors * progress.total):
         if not unfinished:
             told = f"{errors:,} of {progress.total:,} cells in error"
-            progress.closed[THE_RUN] = f"{told}, max_errors is {max_errors:.0%}"
+            progress.closed[THE_RUN] = f"{told}, max_errors is {fixed(100 * max_errors)}%"
         return "FAILED", ExitCode.NOT_MEASURED
     if no_judge_answered(reader, run_id):
         why = last_error_of_judges(reader, run_id)

@@ -7,6 +7,7 @@ from today's files, and only if it is still the case that was asked.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.case_lookup import can_be_looked_up, looked_up
@@ -19,6 +20,7 @@ from edison_ci.execute.grading import COUNTED
 from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
+from edison_ci.rounding import fixed, reaches, significant
 from edison_ci.store.answers import answer_at
 from edison_ci.store.comparisons import comparisons_of
 from edison_ci.store.grades import grades_of
@@ -121,9 +123,9 @@ class Explained:
         weighed = [p for p in self.counted if p.score is not None and p.weight > 0]
         if not weighed:
             return "missing, because nothing that was graded has a weight"
-        total = sum(part.weight for part in weighed)
+        total = math.fsum(part.weight for part in weighed)
         terms = " + ".join(f"{p.weight:g} x {_points(p.score)} ({p.name})" for p in weighed)
-        return f"({terms}) / {total:g} = {_points(cell.composite)}"
+        return f"({terms}) / {significant(total, 6)} = {_points(cell.composite)}"
 
     @property
     def why(self) -> str:
@@ -143,7 +145,7 @@ class Explained:
         asked = self.thresholds.get((part.kind, part.name))
         score = f"{part.kind} {part.name} has {_points(part.score)}"
         said = f" ({part.reason})" if part.reason else ""
-        reached = asked is None or (part.score is not None and part.score >= asked)
+        reached = asked is None or (part.score is not None and reaches(part.score, asked))
         return f"{score}{'' if reached else f' of {_points(asked)}'}{said}"
 
 
@@ -285,4 +287,4 @@ def _is_experiment(value: Any, name: str) -> bool:
 
 
 def _points(score: float | None) -> str:
-    return "missing" if score is None else f"{100 * score:.1f}".removesuffix(".0")
+    return "missing" if score is None else fixed(100 * score, 1).removesuffix(".0")

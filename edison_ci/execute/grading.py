@@ -19,6 +19,7 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import Judging, moderating
 from edison_ci.providers.resilience import LaneClosed
+from edison_ci.rounding import reaches, weighted_mean
 from edison_ci.safety.screen import screen
 from edison_ci.store.opinions import OpinionRow
 from edison_ci.store.runs import Judgment, Part
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_ENOUGH = 1e-9
 """A score that is a sum of floats may miss its threshold by so much."""
 COUNTED = frozenset({"check", "rubric", "grader"})
 """Kinds of parts that make composite and pass; others are shown only."""
@@ -120,7 +120,7 @@ def _part(name: str, check: Check, weight: float, answered: Answered) -> Part:
         logger.debug("a check failed", exc_info=True, extra={"check": name})
         reason = f"{type(error).__name__}: {error}"
         return Part(name, "check", None, None, weight, "error", reason)
-    good = grade.score >= check.passes_at - _CLOSE_ENOUGH if grade.passed is None else grade.passed
+    good = reaches(grade.score, check.passes_at) if grade.passed is None else grade.passed
     return Part(name, "check", grade.score, good, weight, "ok", grade.reason)
 
 
@@ -229,16 +229,15 @@ def asking(project: Project, lanes: Lanes, *, phase: str = "judge") -> Ask:
 
 def composite(parts: Iterable[Part]) -> float | None:
     """Return the weighted mean of the parts; None when one is in error or none has weight."""
-    total = score = 0.0
+    weighted: list[tuple[float, float]] = []
     for part in parts:
         if part.kind not in COUNTED:
             continue
         if part.status == "error":
             return None
         if part.status == "ok" and part.score is not None:
-            total += part.weight
-            score += part.weight * part.score
-    return score / total if total > 0 else None
+            weighted.append((part.weight, part.score))
+    return weighted_mean(weighted)
 
 
 def passed(parts: Iterable[Part]) -> bool | None:

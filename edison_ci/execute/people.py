@@ -14,6 +14,7 @@ from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.corrections import Correction, change_of, rate_of, score_of, sides_of
 from edison_ci.execute.summary import interval_json
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import TOLERANCE, mean_or_none
 from edison_ci.stats.calibration import LabelCounts
 from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
 from edison_ci.stats.sampling import random_sample
@@ -47,7 +48,7 @@ class _Case:
     def mean(self, value: Callable[[_Cell], float | None]) -> float | None:
         """Return the mean over the draws that have a value."""
         found = [v for cell in self.cells if (v := value(cell)) is not None]
-        return sum(found) / len(found) if found else None
+        return mean_or_none(found)
 
 
 _Cases = dict[str, _Case]
@@ -209,7 +210,7 @@ def _rubric_passes(
         rubric["pass_at"] is not None or any(c.get("min") is not None for c in rubric["criteria"])
         for rubric in rubrics
     )
-    passed = "p.passed" if fails else "(p.score >= 0.5 - 1e-9)"
+    passed = "p.passed" if fails else f"(p.score >= 0.5 - {TOLERANCE})"
     rows = connection.execute(
         f"select c.prompt, c.model, c.case_id, avg({passed}) from cell c join part p "
         "on p.cell_id = c.id and p.kind = 'rubric' and p.score is not null "

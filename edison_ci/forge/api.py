@@ -22,6 +22,7 @@ from edison_ci.forge.refusals import is_limited, limit_wait_s, outage_wait_s, re
 from edison_ci.forge.transport import LostError, Reply, Sent, Wire
 from edison_ci.frozen import dataclass
 from edison_ci.providers.failures import Scrubber
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -157,7 +158,7 @@ class Api:
 
     async def _wait(self, wait_s: float, failure: ForgeError) -> None:
         if self._waited_s + wait_s > self._timing.patience_s:
-            failure.hint = f"GitHub asks to wait {wait_s:.0f} seconds more, which is too long"
+            failure.hint = f"GitHub asks to wait {fixed(wait_s)} seconds more, which is too long"
             raise failure
         self._waited_s += wait_s
         logger.warning("waiting for github", extra={"wait_s": wait_s, "status": failure.status})

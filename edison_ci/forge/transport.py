@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,7 @@ class Wire:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             lost = LostError(f"GitHub cannot be reached: {_said(error)}", arrived=False)
         except httpx.TimeoutException:
-            lost = LostError(f"GitHub did not reply within {READ_S:.0f} seconds", arrived=True)
+            lost = LostError(f"GitHub did not reply within {fixed(READ_S)} seconds", arrived=True)
         except httpx.HTTPError as error:
             lost = LostError(f"the connection to GitHub broke: {_said(error)}", arrived=True)
         # Raised here and not above: an exception of httpx in the chain would carry the headers.

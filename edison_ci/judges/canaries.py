@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.judges.ensemble import grade
+from edison_ci.rounding import exceeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ class Tried:
     @property
     def fooled(self) -> bool:
         """Whether the attempt paid."""
-        return self.after is not None and self.after - (self.before or 0.0) > LIFT
+        return self.after is not None and exceeds(self.after - (self.before or 0.0), LIFT)
 
 
 async def try_canaries(

@@ -7,11 +7,13 @@ zero, and the pass is decided here, from numbers, never by a judge.
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci.documents.marks import shortened
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed, mean, reaches, weighted_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,6 @@ Combine = Literal["mean", "median", "trimmed"]
 
 MIN_COVERAGE = 0.5
 TRIM = 0.2
-_CLOSE_ENOUGH = 1e-9
 _MAX_REASON = 1_000
 
 
@@ -46,7 +47,7 @@ class Dispute:
         """Return whether judges are so far apart; one judge never is."""
         if spread is None:
             return False
-        return spread.range >= self.range - _CLOSE_ENOUGH or spread.sd >= self.sd - _CLOSE_ENOUGH
+        return reaches(spread.range, self.range) or reaches(spread.sd, self.sd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def combined(scores: Sequence[float], how: Combine) -> float | None:
     if how == "trimmed":
         dropped = int(TRIM * len(kept))
         kept = kept[dropped : len(kept) - dropped]
-    return statistics.fmean(kept)
+    return mean(kept)
 
 
 def spread_of(scores: Sequence[float]) -> Spread | None:
@@ -160,7 +161,7 @@ def _criterion(
 def _reaches_min(criterion: Criterion, score: float | None) -> bool | None:
     if criterion.min is None:
         return True
-    return None if score is None else score >= criterion.min - _CLOSE_ENOUGH
+    return None if score is None else reaches(score, criterion.min)
 
 
 def _joined(reasons: Iterable[tuple[str, str]], *, alone: bool) -> str:
@@ -170,10 +171,7 @@ def _joined(reasons: Iterable[tuple[str, str]], *, alone: bool) -> str:
 
 def _composite(criteria: Sequence[CriterionGrade]) -> tuple[float, float | None]:
     scored = [(c.weight, c.score) for c in criteria if c.score is not None]
-    coverage = sum(weight for weight, _ in scored)
-    if not scored:
-        return 0.0, None
-    return coverage, sum(weight * score for weight, score in scored) / coverage
+    return math.fsum(weight for weight, _ in scored), weighted_mean(scored)
 
 
 def _why_missing(rubric: RubricFile, criteria: Sequence[CriterionGrade], coverage: float) -> str:
@@ -183,9 +181,9 @@ def _why_missing(rubric: RubricFile, criteria: Sequence[CriterionGrade], coverag
     for criterion in lost:
         if criterion.name in required:
             return f"required criterion {criterion.name} has no score: {criterion.reason}"
-    if coverage < MIN_COVERAGE - _CLOSE_ENOUGH:
+    if not reaches(coverage, MIN_COVERAGE):
         why = lost[0].reason if lost else "no criteria"
-        return f"only {coverage:.0%} of the rubric was scored: {why}"
+        return f"only {fixed(100 * coverage)}% of the rubric was scored: {why}"
     return ""
 
 
@@ -196,11 +194,11 @@ def _passed(rubric: RubricFile, criteria: Sequence[CriterionGrade]) -> bool | No
     """
     if any(criterion.passed is False for criterion in criteria):
         return False
-    scored = sum(c.weight * c.score for c in criteria if c.score is not None)
-    unknown = sum(c.weight for c in criteria if c.score is None)
+    scored = math.fsum(c.weight * c.score for c in criteria if c.score is not None)
+    unknown = math.fsum(c.weight for c in criteria if c.score is None)
     if rubric.pass_at is not None:
-        if scored + unknown < rubric.pass_at - _CLOSE_ENOUGH:
+        if not reaches(scored + unknown, rubric.pass_at):
             return False
-        if scored < rubric.pass_at - _CLOSE_ENOUGH:
+        if not reaches(scored, rubric.pass_at):
             return None if unknown else False
     return None if any(criterion.passed is None for criterion in criteria) else True

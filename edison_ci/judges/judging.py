@@ -17,6 +17,7 @@ from edison_ci.judges.hashing import panel_hash
 from edison_ci.judges.moderation import Moderator
 from edison_ci.judges.pairwise import Pairwise
 from edison_ci.judges.pointwise import Opinion, Pointwise
+from edison_ci.rounding import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
 
 __all__ = ["Ask", "Judged", "JudgedPart", "Judging", "comparing", "moderating"]
-
-_CLOSE_ENOUGH = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class Judging:
 
     async def _graded(self, entry: WeightedGrader, case: Case, output: str) -> JudgedPart:
         found = await entry.grader.grade(case, output, self.ask)
-        passed = None if found.score is None else found.score >= entry.threshold - _CLOSE_ENOUGH
+        passed = None if found.score is None else reaches(found.score, entry.threshold)
         return JudgedPart(
             entry.grader.name,
             "grader",

@@ -16,6 +16,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.judges.hashing import rubric_hash
 from edison_ci.judges.judging import panel_of
 from edison_ci.records import canonical_json
+from edison_ci.rounding import fixed, reaches
 
 if TYPE_CHECKING:
     from edison_ci.config.decisions import Gate
@@ -115,8 +116,9 @@ def _short_of(licence: Licence, asked: Calibration) -> str:
         return f"{licence.n} labels, {asked.min_n} are needed"
     if licence.kappa is None:
         return "agreement with people cannot be told: nothing varies"
-    if licence.kappa < asked.min_kappa:
-        return f"agreement with people is {licence.kappa:.2f}, the floor is {asked.min_kappa:g}"
+    if not reaches(licence.kappa, asked.min_kappa):
+        kappa = fixed(licence.kappa, 2)
+        return f"agreement with people is {kappa}, the floor is {asked.min_kappa:g}"
     return ""
 
 

@@ -15,6 +15,7 @@ from edison_ci.judges.fencing import Piece, fenced
 from edison_ci.judges.hashing import judge_hash
 from edison_ci.judges.replies import Failure, Outcome, Scored, on_scale, reason_of, reply_object
 from edison_ci.records import Message
+from edison_ci.rounding import reaches
 
 if TYPE_CHECKING:
     from edison_ci.judges.briefing import Briefing
@@ -68,7 +69,7 @@ class Moderator:
             reason = outcome.failure.reason if outcome.failure else ""
             return Moderated(self.briefing.kind, "off", None, reason, outcome.failure)
         score = outcome.value.share
-        action: Action = self.action if score >= self.threshold - 1e-9 else "off"
+        action: Action = self.action if reaches(score, self.threshold) else "off"
         return Moderated(self.briefing.kind, action, score, outcome.value.reason)
 
 

@@ -12,6 +12,7 @@ from edison_ci.judges.fencing import Piece, fenced, pieces_of
 from edison_ci.judges.hashing import judge_hash
 from edison_ci.judges.replies import Failure, Verdict, read_verdict
 from edison_ci.records import Message
+from edison_ci.rounding import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +91,7 @@ def criteria_text(criteria: Sequence[Criterion], weights: Mapping[str, float] | 
             if criterion.lower_is_better:
                 entry["note"] = "Low scores are good."
         else:
-            entry["weight"] = round(weights[criterion.name], 3)
+            entry["weight"] = rounded(weights[criterion.name], 3)
         shown.append(json.dumps(entry, ensure_ascii=False))
     return "Criteria:\n\n[\n" + ",\n".join(shown) + "\n]"
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from edison_ci.rounding import exceeds
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -47,7 +49,7 @@ def strictness(table: Sequence[Mapping[str, float]], judges: Sequence[str]) -> d
 def case_scores(table: Sequence[Mapping[str, float]], judges: Sequence[str]) -> list[float | None]:
     """Return one score per case: the mean over judges, corrected when too many are missing."""
     bias = dict.fromkeys(judges, 0.0)
-    if missing_share(table, judges) > MAX_MISSING:
+    if exceeds(missing_share(table, judges), MAX_MISSING):
         bias = strictness(table, judges)
     return [
         statistics.fmean(score - bias[judge] for judge, score in row.items()) if row else None

@@ -17,6 +17,7 @@ from edison_ci.report.numbers import change, counted, dollars, score
 from edison_ci.report.spreadsheet import as_csv, rows_of
 from edison_ci.report.summary import report_of
 from edison_ci.report.writing import write_whole
+from edison_ci.rounding import fixed
 from edison_ci.stats.convergence import converged, verified
 from edison_ci.stats.sentences import points, signed
 from edison_ci.store.database import open_reader
@@ -328,7 +329,7 @@ def _iterations(final: Final) -> Table:
 
 
 def _busy_said(final: Final) -> str:
-    return f"{dollars(final.cost_microusd)} in all, {final.busy_s:,.0f} s at work"
+    return f"{dollars(final.cost_microusd)} in all, {fixed(final.busy_s, grouped=True)} s at work"
 
 
 def _spending(final: Final) -> Table:
@@ -339,7 +340,7 @@ def _spending(final: Final) -> Table:
             dollars(one.microusd),
             f"{one.tokens_in:,}",
             f"{one.tokens_out:,}",
-            f"{one.call_s:,.1f}",
+            fixed(one.call_s, 1, grouped=True),
         )
         for one in final.spending
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.contracts import FATAL, CallError, ErrorKind
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -142,9 +143,9 @@ class Breaker:
         if self._refused_since is None:
             self._refused_since = now
         if wish_is_too_long(error):
-            self.closed_for = f"{error} (retry after {error.retry_after_s:.0f} s)"
+            self.closed_for = f"{error} (retry after {fixed(error.retry_after_s or 0)} s)"
         elif now - self._refused_since > LONGEST_STORM_S:
-            self.closed_for = f"{error} (for {LONGEST_STORM_S / 60:.0f} minutes)"
+            self.closed_for = f"{error} (for {fixed(LONGEST_STORM_S / 60)} minutes)"
         elif (error.retry_after_s or 0) >= LONG_WAIT_S:
             self._tell_once(error, error.retry_after_s or 0)
 
@@ -174,7 +175,7 @@ class Breaker:
 
     def _tell(self, message: str, pause_s: float, error: CallError) -> None:
         """Say for how long a model is left alone, and once what can be done about it."""
-        told = {"model": self.model, "in": f"{pause_s:.0f} s", "error": str(error)}
+        told = {"model": self.model, "in": f"{fixed(pause_s)} s", "error": str(error)}
         if self.advice:
             told["hint"], self.advice = self.advice, ""
         logger.warning(message, extra=told)

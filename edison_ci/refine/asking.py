@@ -23,6 +23,7 @@ from edison_ci.judges.replies import Failure, reply_object
 from edison_ci.records import Message
 from edison_ci.refine.candidate import Candidate
 from edison_ci.refine.guardrails import judged
+from edison_ci.rounding import rounded
 from edison_ci.store.suggestions import Guardrail, Status
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _target(target: Target) -> dict[str, Json]:
         "name": target.name,
         "kind": target.kind,
         "description": _short(target.says),
-        "score": round(target.score, 3),
+        "score": rounded(target.score, 3),
     }
 
 

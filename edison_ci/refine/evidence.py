@@ -7,7 +7,6 @@ change must not be shown worse (STATS 15), and only their number is called the i
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci.config.cases import is_holdout
@@ -19,6 +18,7 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.summary import interval_json
 from edison_ci.frozen import dataclass
 from edison_ci.refine.weaknesses import aside_in, split_of
+from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified
 from edison_ci.stats.intervals import clustered_interval, mean_interval
@@ -30,7 +30,7 @@ from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from edison_ci.refine.candidate import Change, Subject
     from edison_ci.stats.intervals import Interval
@@ -118,7 +118,7 @@ class Shown:
     @property
     def enough(self) -> bool:
         """Whether not too many cases are missing."""
-        return self.n > 0 and self.missing <= MOST_MISSING * (self.n + self.missing)
+        return self.n > 0 and not exceeds(self.missing, MOST_MISSING * (self.n + self.missing))
 
     def said(self, kind: str) -> str:
         """Say the change in points, on cases of this kind."""
@@ -181,7 +181,7 @@ class Evidence:
             return "too many unseen cases lack a score"
         if self.searched and (said := self._unseen_doubt()):
             return said
-        if (self.blocked.after or 0) > (self.blocked.before or 0):
+        if exceeds(self.blocked.after or 0, self.blocked.before or 0):
             return "more answers are blocked"
         return ""
 
@@ -189,7 +189,7 @@ class Evidence:
         train = self.train
         if train is None or train.gain is None or not train.enough:
             return "too few training cases have a score on both sides"
-        if train.gain <= 0:
+        if not exceeds(train.gain, 0):
             return "no gain on the training cases"
         if train.luck is None or train.luck > ACCEPTED_P:
             luck = "" if train.luck is None else f" ({chance(train.luck)})"
@@ -199,7 +199,7 @@ class Evidence:
     def _unseen_doubt(self) -> str:
         """Return why the unseen cases, looked at once, do not show a gain by themselves."""
         holdout = self.holdout
-        if holdout is None or holdout.gain is None or holdout.gain <= 0:
+        if holdout is None or holdout.gain is None or not exceeds(holdout.gain, 0):
             return "no gain on the unseen cases"
         if holdout.luck is None or holdout.luck > ACCEPTED_P:
             luck = "" if holdout.luck is None else f" ({chance(holdout.luck)})"
@@ -364,11 +364,7 @@ class _Part:
 def _means(cells: Cells, name: str) -> Both:
     metric = metric_of(cells.connection, cells.run_id, name)
     sides = (cells.sample(metric, cells.subjects(side), side).values for side in ("base", "head"))
-    return Both(*(_mean(values) for values in sides))
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if len(values) else None
+    return Both(*map(mean_or_none, sides))
 
 
 def _interval(pairs: Pairs, side: Literal["base", "head"]) -> Interval | None:

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import exceeds, mean, mean_or_none, reaches, snap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from edison_ci.config.prompt import Prompt
 
-TIE = 1e-9
 How = Literal["base", "mutation", "crossover"]
 
 
@@ -45,17 +45,16 @@ class Member:
     @property
     def mean(self) -> float:
         """Its mean over the cases that have a score; nothing is worth less than no score."""
-        return math.fsum(self.scores.values()) / len(self.scores) if self.scores else -1.0
+        return mean(self.scores.values()) if self.scores else -1.0
 
     def mean_on(self, cases: Iterable[str]) -> float | None:
         """Return its mean over some cases; None if none of them has a score."""
-        found = [self.scores[case] for case in cases if case in self.scores]
-        return math.fsum(found) / len(found) if found else None
+        return mean_or_none([self.scores[case] for case in cases if case in self.scores])
 
 
 def ranked(members: Iterable[Member]) -> list[Member]:
     """Return members by their mean, best first; of equals the shorter text, then the older."""
-    return sorted(members, key=lambda one: (-one.mean, len(one.text), one.born, one.version))
+    return sorted(members, key=lambda one: (-snap(one.mean), len(one.text), one.born, one.version))
 
 
 def dominates(one: Member, other: Member) -> bool:
@@ -64,7 +63,9 @@ def dominates(one: Member, other: Member) -> bool:
         return False
     gains = [one.scores[case] - score for case, score in other.scores.items()]
     more = len(one.scores) > len(other.scores)
-    return all(gain >= -TIE for gain in gains) and (more or any(gain > TIE for gain in gains))
+    return all(reaches(gain, 0) for gain in gains) and (
+        more or any(exceeds(gain, 0) for gain in gains)
+    )
 
 
 def front(members: Sequence[Member]) -> list[Member]:
@@ -79,7 +80,7 @@ def champions(members: Sequence[Member]) -> dict[str, list[Member]]:
         for case, score in one.scores.items():
             best[case] = max(score, best.get(case, -math.inf))
     return {
-        case: [one for one in members if one.scores.get(case, -math.inf) >= score - TIE]
+        case: [one for one in members if reaches(one.scores.get(case, -math.inf), score)]
         for case, score in sorted(best.items())
     }
 

@@ -25,6 +25,7 @@ from edison_ci.refine.evidence import evidence_of
 from edison_ci.refine.guardrails import Background
 from edison_ci.refine.suggesting import Keeping, Maker, Trial, history_of, keep
 from edison_ci.refine.weaknesses import weaknesses
+from edison_ci.rounding import snap
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
@@ -156,7 +157,7 @@ def _trials(bench: Bench, asked: _Asked, orders: Orders) -> list[Trial]:
         tried = bench.try_out(change)
         with closing(open_reader(bench.results)) as reader:
             found.append(Trial(reply, tried, evidence_of(reader, change, tried.run_id)))
-    return sorted(found, key=lambda trial: -trial.gain)
+    return sorted(found, key=lambda trial: -snap(trial.gain))
 
 
 def _made(maker: Maker, asked: _Asked, trials: Sequence[Trial], orders: Orders) -> list[Suggestion]:

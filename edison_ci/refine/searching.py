@@ -21,9 +21,10 @@ from edison_ci.decide.evidence import Evidence as Cells
 from edison_ci.decide.metrics import metric_of
 from edison_ci.errors import CallFailed, OutOfBudget
 from edison_ci.frozen import dataclass
-from edison_ci.refine.population import TIE, Member, front, ranked, survivors
+from edison_ci.refine.population import Member, front, ranked, survivors
 from edison_ci.refine.trying import trial_name
 from edison_ci.refine.weaknesses import aside_in
+from edison_ci.rounding import mean, reaches, snap
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import accept, converged
 from edison_ci.stats.sentences import points
@@ -140,7 +141,7 @@ class Search:
 
     def _stop_rule(self, course: Course) -> str:
         reach, stop = self.reach, self.bench.subject.experiment.file.stop
-        if reach.target is not None and course.best.mean >= reach.target:
+        if reach.target is not None and reaches(course.best.mean, reach.target):
             return "target"
         scores = [course.base.mean, *(one.best for one in course.generations)]
         if converged(scores, min_delta=stop.min_delta, window=stop.window).value:
@@ -184,8 +185,8 @@ class Search:
         passed: list[tuple[float, Child]] = []
         for child in children:
             after, before = _compared(child, self._scores(tried.run_id, child.prompt))
-            if after >= before - TIE:
-                passed.append((before - after, child))
+            if reaches(after, before):
+                passed.append((snap(before - after), child))
             else:
                 said = f"{points(after)} points after {points(before)} before"
                 self.breeder.learn(child, f"{said}, on {SIEVE} training cases")
@@ -254,7 +255,7 @@ def gained(best: Member, one: Member) -> bool:
 def _compared(child: Child, scores: dict[str, float]) -> tuple[float, float]:
     """Return the mean of a child and of its better parent, on the cases that all have."""
     cases = [case for case in scores if all(case in one.scores for one in child.parents)]
-    bars = [mean for one in child.parents if (mean := one.mean_on(cases)) is not None]
+    bars = [bar for one in child.parents if (bar := one.mean_on(cases)) is not None]
     if not bars:
         return -1.0, 0.0  # nothing speaks for a child without a score
-    return sum(scores[case] for case in cases) / len(cases), max(bars)
+    return mean([scores[case] for case in cases]), max(bars)

@@ -15,6 +15,7 @@ from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.plan.selection import Part
+from edison_ci.rounding import reaches, snap
 from edison_ci.store.answers import answer_at
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from edison_ci.refine.candidate import Subject
 
 MOST_TARGETS = 2
-_FLAWLESS = 1 - 1e-9
 _FORM = "form of the answer"
 _PARTS = "('criterion', 'check', 'grader')"
 _CELLS = (
@@ -163,9 +163,9 @@ class _Reader:
             self._values,
         ).fetchall()
         known = {(kind, name): says for kind, name, says in _said(self.subject.experiment)}
-        found = [Target(n, k, s, known.get((k, n), "")) for n, k, s in rows if s is not None]
+        found = [Target(n, k, snap(s), known.get((k, n), "")) for n, k, s in rows if s is not None]
         found += self._form()
-        weak = [target for target in found if target.score < _FLAWLESS]
+        weak = [target for target in found if not reaches(target.score, 1)]
         return tuple(sorted(weak, key=lambda target: (target.score, target.name))[:MOST_TARGETS])
 
     def _form(self) -> list[Target]:
@@ -197,10 +197,10 @@ class _Reader:
         named |= {f"kind{n}": str(target.kind) for n, target in enumerate(targets)}
         rows = self.connection.execute(
             "select c.id, c.case_id, c.address, c.take, c.composite, "
-            "c.status = 'malformed' or c.passed is 0 as failed, (select avg(p.score) from part p "
-            f"where p.cell_id = c.id and (p.kind, p.name) in (values {pairs})) as aimed "
-            f"from cell c where {_CELLS} order by failed desc, aimed, c.composite, c.case_id, "
-            f"c.model, c.draw limit {_LOOKED_AT}",
+            "c.status = 'malformed' or c.passed is 0 as failed, (select round(avg(p.score), 9) "
+            f"from part p where p.cell_id = c.id and (p.kind, p.name) in (values {pairs})) "
+            f"as aimed from cell c where {_CELLS} order by failed desc, aimed, c.composite, "
+            f"c.case_id, c.model, c.draw limit {_LOOKED_AT}",
             {**self._values, **named},
         )
         return [_Row(*row) for row in rows]

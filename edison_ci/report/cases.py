@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import fixed, mean, mean_or_none
 
 if TYPE_CHECKING:
     import sqlite3
@@ -69,7 +70,7 @@ class CaseResult:
     def composite(self) -> float | None:
         """The mean over its draws; None without a score."""
         scores = [draw.composite for draw in self.draws if draw.composite is not None]
-        return sum(scores) / len(scores) if scores else None
+        return mean_or_none(scores)
 
     @property
     def seconds(self) -> float:
@@ -83,7 +84,7 @@ class CaseResult:
             for part in draw.parts:
                 if part.score is not None and part.kind not in ("safety", "flag"):
                     found.setdefault(f"{part.kind} {part.name}", []).append(part.score)
-        return {name: sum(each) / len(each) for name, each in sorted(found.items())}
+        return {name: mean(each) for name, each in sorted(found.items())}
 
     def kind(self) -> str:
         """Return what kind of failure or error it is, in one word."""
@@ -113,7 +114,7 @@ def _why(draw: Draw, *, reasons: bool) -> Iterator[str]:
     for part in draw.parts:
         if part.kind in _COUNTED and (part.passed is False or part.status == "error"):
             what = "could not be graded" if part.status == "error" else "failed"
-            reached = "" if part.score is None else f" with {100 * part.score:.1f}"
+            reached = "" if part.score is None else f" with {fixed(100 * part.score, 1)}"
             said = f": {part.reason}" if reasons and part.reason else ""
             yield f"{part.kind} {part.name} {what}{reached}{said}"
 

@@ -7,6 +7,7 @@ it as a reader looks at, the worst first, and how much there is.
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.series import points_of
@@ -110,7 +111,7 @@ def _grid(connection: sqlite3.Connection, view: RunView) -> Grid:
     ).fetchone()
     worst = connection.execute(
         "select case_id from cell where run_id = ? and side = 'head' group by case_id "
-        "order by sum(passed = 0) desc, avg(composite), case_id limit ?",
+        "order by sum(passed = 0) desc, round(avg(composite), 9), case_id limit ?",
         (run_id, MOST_CASES),
     )
     names = [name for (name,) in worst.fetchall()]
@@ -157,7 +158,7 @@ def _spreads(connection: sqlite3.Connection, run_id: str) -> Iterator[Spread]:
         drawn = tuple(
             Bin(i / _BINS, (i + 1) / _BINS, counts.get(i, 0)) for i in range(_BINS)
         )  # fmt: skip
-        mean = sum(total for _, _, total, _ in bins) / sum(counts.values())
+        mean = math.fsum(total for _, _, total, _ in bins) / sum(counts.values())
         yield Spread(kind, name, drawn, mean)
 
 

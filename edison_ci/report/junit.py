@@ -16,6 +16,7 @@ from junit_xml import TestCase, TestSuite
 
 from edison_ci.harmless import clean, json_text, without_pieces
 from edison_ci.report.numbers import dollars, points, rate
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +44,7 @@ def junit(
         top.append(_tidied(suite.build_xml_doc()))
     for name in ("tests", "failures", "errors"):
         top.set(name, str(sum(int(suite.get(name, "0")) for suite in top)))
-    top.set("time", f"{sum(float(suite.get('time', '0')) for suite in top):.3f}")
+    top.set("time", fixed(sum(float(suite.get("time", "0")) for suite in top), 3))
     ET.indent(top)
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ET.tostring(top, encoding='unicode')}\n"
 
@@ -144,5 +145,5 @@ def _tidied(suite: ET.Element) -> ET.Element:
     for name in _UNLISTED:
         suite.attrib.pop(name, None)
     for element in (suite, *suite.iter("testcase")):
-        element.set("time", f"{float(element.get('time', '0')):.3f}")
+        element.set("time", fixed(float(element.get("time", "0")), 3))
     return suite

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from edison_ci.harmless import clean
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,5 +96,4 @@ def number(value: float) -> str:
     """Return a coordinate: one decimal at most, and the same text on every machine."""
     if not math.isfinite(value):
         raise ValueError(f"{value} is no coordinate")
-    rounded = round(value, 1)
-    return str(int(rounded)) if rounded == int(rounded) else f"{rounded:.1f}"
+    return fixed(value, 1).removesuffix(".0")

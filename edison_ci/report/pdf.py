@@ -14,6 +14,7 @@ from pathlib import Path
 
 from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import UsageError
+from edison_ci.rounding import fixed
 
 BROWSERS = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
@@ -85,7 +86,7 @@ def _run(command: list[str], folder: Path) -> str:
             timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"it was not done after {_TIMEOUT_S:.0f} s"
+        return f"it was not done after {fixed(_TIMEOUT_S)} s"
     except OSError as error:
         return f"{error.strerror}"
     return done.stderr.decode(errors="replace")

@@ -15,6 +15,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.layout import Limit, Section, Table, fitted
 from edison_ci.report.numbers import NOTHING, change, counted, dollars, score
 from edison_ci.report.safe_markdown import code, fenced, prose
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -182,7 +183,7 @@ def _row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
         _level(_part(found, "before")),
         _level(_part(found, "after")),
         _changed(found),
-        NOTHING if p is None else f"p {p:.3f}" if p >= 0.001 else "p < 0.001",
+        NOTHING if p is None else f"p {fixed(p, 3)}" if p >= 0.001 else "p < 0.001",
         _DECIDED.get(str(found.get("decision")), NOTHING),
     )
 

@@ -11,6 +11,8 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.rounding import significant
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -81,4 +83,4 @@ def _plain(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "1" if value else "0"
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return significant(value, 10) if isinstance(value, float) else str(value)

@@ -26,6 +26,7 @@ from edison_ci.report.material import material_changes, material_of
 from edison_ci.report.numbers import counted
 from edison_ci.report.together import companion_of
 from edison_ci.report.view import Change, Files, Finding, Report, RunView
+from edison_ci.rounding import fixed
 from edison_ci.store.comparisons import any_comparison
 from edison_ci.store.opinions import several_judges
 
@@ -224,4 +225,7 @@ def _bounds(summary: RunSummary) -> Iterator[str]:
             continue
         who = f"the score of {found.prompt} with {found.model}" if several else "the score"
         without = counted(found.missing, "answer")
-        yield f"With {without} missing, {who} lies between {100 * worst:.1f} and {100 * best:.1f}."
+        yield (
+            f"With {without} missing, {who} lies between {fixed(100 * worst, 1)} and "
+            f"{fixed(100 * best, 1)}."
+        )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range, finite
+from edison_ci.rounding import reaches
+from edison_ci.stats.arrays import TIE, Range, finite, variance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,9 +53,9 @@ class Agreement:
         """The agreement in words (STATS 13)."""
         if self.value is None:
             return "agreement is not computable: no variation"
-        if self.value >= 0.8:
+        if reaches(self.value, 0.8):
             return "judges largely agree"
-        if self.value >= 0.67:
+        if reaches(self.value, 0.67):
             return "usable with care"
         return "judges disagree: treat differences as tentative"
 
@@ -200,7 +201,7 @@ def self_consistency(repeats: Sequence[Floats]) -> SelfConsistency:
     df = sum(case.size - 1 for case in twice)
     if not df:
         return SelfConsistency(None, 0)
-    within = sum(float(((case - case.mean()) ** 2).sum()) for case in twice)
+    within = math.fsum(variance_of(case) * (case.size - 1) for case in twice)
     return SelfConsistency(math.sqrt(within / df), len(twice))
 
 

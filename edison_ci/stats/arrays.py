@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edison_ci.rounding import NOISE, TOLERANCE
 from edison_ci.stats.scores import Range
 
 __all__ = [
@@ -24,19 +26,21 @@ __all__ = [
     "Groups",
     "Range",
     "bounded",
+    "dot",
     "finite",
     "generator_for",
     "grouped",
+    "mean_of",
     "seed_of",
+    "sum_of",
+    "variance_of",
 ]
 
 Array: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = NDArray[np.float64] | Sequence[float]
 
-TIE = 1e-12
+TIE = NOISE
 """Differences this small are ties."""
-TOLERANCE = 1e-9
-"""Sums of floats that differ by less are equal (STATS 20)."""
 
 
 class Groups(NamedTuple):
@@ -71,8 +75,39 @@ def grouped(values: Array, clusters: Sequence[str] | None) -> Groups:
     if not values.size:
         return Groups(values, values)
     _, index = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
-    sums = np.bincount(index, weights=values)
-    return Groups(np.asarray(sums, dtype=np.float64), np.bincount(index).astype(np.float64))
+    sizes = np.bincount(index)
+    sums = np.bincount(index, weights=values).astype(np.float64)
+    # Two terms have the same sum in either order; most clusters are no larger.
+    if sizes.max() > 2:
+        members, ends = values[np.argsort(index, kind="stable")], np.cumsum(sizes)
+        for group in np.flatnonzero(sizes > 2):
+            sums[group] = sum_of(members[ends[group] - sizes[group] : ends[group]])
+    return Groups(sums, sizes.astype(np.float64))
+
+
+# Numpy adds in an order that depends on the processor, and BLAS in one of its own. What is decided
+# or written rests on these instead, which round once; elementwise arithmetic is the same anywhere.
+
+
+def sum_of(values: Array) -> float:
+    """Return the sum, whatever the order and the machine."""
+    return math.fsum(values.tolist())
+
+
+def mean_of(values: Array) -> float:
+    """Return the mean, whatever the order and the machine; there is at least one value."""
+    return sum_of(values) / values.size
+
+
+def dot(a: Array, b: Array) -> float:
+    """Return the sum of the products, whatever the order and the machine."""
+    return sum_of(a * b)
+
+
+def variance_of(values: Array) -> float:
+    """Return the sample variance, whatever the order and the machine; there are two values."""
+    away = values - mean_of(values)
+    return dot(away, away) / (values.size - 1)
 
 
 def seed_of(case_ids: Sequence[str], *, config_hash: str = "") -> int:

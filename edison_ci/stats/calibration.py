@@ -15,7 +15,8 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range, bounded
+from edison_ci.rounding import TOLERANCE, reaches, snap
+from edison_ci.stats.arrays import TIE, Range, bounded, dot, mean_of, variance_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
@@ -82,19 +83,19 @@ def corrected_mean(
         raise ValueError(f"{human.size} labels but {judge.size} scores of the judge beside them")
     n, others = human.size, rest.size
     everything = np.concatenate((judge, rest))
-    says = float(everything.mean()) if everything.size else None
+    says = mean_of(everything) if everything.size else None
     if n < FEWEST_LABELS or others < 2:
         why = f"fewer than {FEWEST_LABELS} labels" if n < FEWEST_LABELS else "all cases labelled"
         value, interval = _people_only(human, data.clusters, differences, level)
         return CorrectedMean(value, n, f"labels alone: {why}", interval, level, others, says, 0.0)
-    variance = float(everything.var(ddof=1))
+    variance = variance_of(everything)
     trust = 0.0
     if variance > TIE:
-        covariance = float(np.cov(human, judge, ddof=1)[0, 1])
+        covariance = dot(human - mean_of(human), judge - mean_of(judge)) / (n - 1)
         trust = min(1.0, max(0.0, covariance / ((1 + n / others) * variance)))
     gap = human - trust * judge
-    mean = trust * float(rest.mean()) + float(gap.mean())
-    se = math.sqrt(trust**2 * float(rest.var(ddof=1)) / others + float(gap.var(ddof=1)) / n)
+    mean = trust * mean_of(rest) + mean_of(gap)
+    se = math.sqrt(trust**2 * variance_of(rest) / others + variance_of(gap) / n)
     method, df = "prediction-powered mean", n - 1
     if data.clusters is not None:
         method, df = f"{method}, clustered", len(set(data.clusters[0])) - 1
@@ -152,7 +153,7 @@ def corrected_rate(
     if q0 is None or q1 is None or min(labels.passes, labels.fails) < _FEWEST_OF_A_KIND:
         why = f"refused: fewer than {_FEWEST_OF_A_KIND} labels of a kind"
         return CorrectedRate(None, n, why, None, level, p, q1, q0)
-    if q0 + q1 - 1 < _LEAST_YOUDEN:
+    if not reaches(q0 + q1 - 1, _LEAST_YOUDEN):
         why = "refused: the judge hardly tells passes from fails"
         return CorrectedRate(None, n, why, None, level, p, q1, q0)
     value = min(1.0, max(0.0, (p + q0 - 1) / (q0 + q1 - 1)))
@@ -192,7 +193,7 @@ def judge_trust(
     found = paired_difference(scores - people, level=level)
     if found is None:
         return JudgeTrust(None, 0, "no label", None, level, None, None)
-    agreement = float(np.mean(np.abs(scores - people) <= tolerance + 1e-9))
+    agreement = float(np.mean(np.abs(scores - people) <= tolerance + TOLERANCE))
     correlation = None
     if found.n >= 2 and min(people.std(), scores.std()) > TIE:
         correlation = float(np.corrcoef(people, scores)[0, 1])
@@ -206,7 +207,7 @@ def worst_criteria(trusts: Mapping[str, JudgeTrust]) -> tuple[str, ...]:
 
     def rank(name: str) -> tuple[float, float, str]:
         trust = trusts[name]
-        return (trust.agreement or 0.0, -abs(trust.value or 0.0), name)
+        return (snap(trust.agreement or 0.0), -snap(abs(trust.value or 0.0)), name)
 
     return tuple(sorted((name for name in trusts if trusts[name].n), key=rank))
 
@@ -259,13 +260,13 @@ def _clustered_error(
 
     Each cluster's share in the estimate is added up first; the sandwich is over clusters.
     """
-    shares: dict[str, float] = defaultdict(float)
+    shares: dict[str, list[float]] = defaultdict(list)
     for values, groups in ((gap, clusters[0]), (scaled, clusters[1])):
-        moved = (values - values.mean()) / values.size
+        moved = (values - mean_of(values)) / values.size
         for group, share in zip(groups, moved.tolist(), strict=True):
-            shares[group] += share
+            shares[group].append(share)
     count = len(shares)
-    return math.sqrt(count / (count - 1) * math.fsum(x * x for x in shares.values()))
+    return math.sqrt(count / (count - 1) * math.fsum(math.fsum(x) ** 2 for x in shares.values()))
 
 
 def _people_only(

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import reaches
 from edison_ci.stats.arrays import TOLERANCE
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def composite(
     coverage = weight / total
     lost = any(c.required for c in criteria if c.name in missing)
     value = None
-    if scored and not lost and coverage >= min_coverage - TOLERANCE:
+    if scored and not lost and reaches(coverage, min_coverage):
         value = math.fsum(c.weight * (present[c.name] or 0.0) for c in scored) / weight
     return Composite(
         value=value,
@@ -119,7 +120,7 @@ def composite(
         below_minimum=tuple(
             c.name
             for c in scored
-            if c.minimum is not None and (present[c.name] or 0.0) < c.minimum - TOLERANCE
+            if c.minimum is not None and not reaches(present[c.name] or 0.0, c.minimum)
         ),
     )
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, bounded, finite
+from edison_ci.rounding import snap
+from edison_ci.stats.arrays import TIE, bounded, finite, mean_of
 from edison_ci.stats.permutation import PValue, sign_flip
 
 if TYPE_CHECKING:
@@ -91,10 +92,10 @@ def accept(differences: Floats, *, rng: np.random.Generator) -> Acceptance:
     """
     d = bounded(differences, "differences", low=-1, high=1)
     p = sign_flip(d, rng=rng, side="greater")
-    gain = float(d.mean()) if d.size else None
+    gain = mean_of(d) if d.size else None
     if d.size < FEWEST_SEARCH_CASES:
         value, reason = False, f"fewer than {FEWEST_SEARCH_CASES} search cases"
-    elif gain is None or gain <= 0:
+    elif gain is None or gain <= TIE:
         value, reason = False, "no gain"
     elif p.value > ACCEPTED_P:
         value, reason = False, "the gain may be luck"
@@ -123,12 +124,12 @@ def weak_prompts(
         raise ValueError("prompts are compared on the same cases")
     if len(scores) < 2 or not next(iter(scores.values())).size:
         return ()
-    best = max(scores, key=lambda name: float(scores[name].mean()))
+    best = max(scores, key=lambda name: snap(mean_of(scores[name])))
     level = alpha / (len(scores) - 1)
     dropped = []
     for name, values in scores.items():
         d = values - scores[best]
         p = sign_flip(d, rng=rng, side="less")
         if name != best and p.value <= level:
-            dropped.append(Pruned(name, float(d.mean()), d.size, p.method, p, level))
+            dropped.append(Pruned(name, mean_of(d), d.size, p.method, p, level))
     return tuple(dropped)

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +31,7 @@ class Adjusted:
     @property
     def stands_out(self) -> tuple[bool, ...]:
         """Whether each comparison stands out."""
-        return tuple(p <= self.level for p in self.value)
+        return tuple(reaches(self.level, p) for p in self.value)
 
 
 def holm(p_values: Floats, *, alpha: float = 0.05) -> Adjusted:

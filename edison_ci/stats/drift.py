@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scipy.special import ndtri, stdtr
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range, bounded, finite
+from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, variance_of
 from edison_ci.stats.paired import paired_difference, unpaired_difference, welch_error
 from edison_ci.stats.trend import Trend, trend
 
@@ -114,7 +114,7 @@ def drop_since(
     )
     if not old.size or not new.size:
         return Drop(None, 0, "nothing to compare", None, level, None, None, None)
-    before, after = float(old.mean()), float(new.mean())
+    before, after = mean_of(old), mean_of(new)
     if paired:
         found, p = paired_difference(new - old, level=level), _paired_t(new - old)
     else:
@@ -176,8 +176,8 @@ def watch(times: Floats, runs: Sequence[Mapping[str, float]]) -> DriftReport:
 
 def _normal_score(series: Array) -> float:
     before, n = series[:-1], series.size
-    spread = max(float(before.std(ddof=1)), _LEAST_SD)
-    t = math.sqrt((n - 1) / n) * float(series[-1] - before.mean()) / spread
+    spread = max(math.sqrt(variance_of(before)), _LEAST_SD)
+    t = math.sqrt((n - 1) / n) * (float(series[-1]) - mean_of(before)) / spread
     share = float(stdtr(n - 2, t))
     # Beyond the range of floats: a normal score of 37 either way says as much.
     return float(ndtri(min(max(share, 1e-300), 1 - 1e-16)))
@@ -186,11 +186,11 @@ def _normal_score(series: Array) -> float:
 def _paired_t(d: Array) -> float | None:
     if d.size < 2:
         return None
-    se = float(d.std(ddof=1)) / math.sqrt(d.size)
+    se = math.sqrt(variance_of(d) / d.size)
     if se < TIE:
         # All cases fell alike: as sure as that many coins falling on one side.
-        return 0.5**d.size if d.mean() < -TIE else 1.0
-    return float(stdtr(d.size - 1, float(d.mean()) / se))
+        return 0.5**d.size if mean_of(d) < -TIE else 1.0
+    return float(stdtr(d.size - 1, mean_of(d) / se))
 
 
 def _welch_t(old: Array, new: Array) -> float | None:

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Groups, bounded, grouped
+from edison_ci.rounding import exceeds
+from edison_ci.stats.arrays import TIE, Groups, bounded, grouped, variance_of
 from edison_ci.stats.evidence import cases_for_evidence, evidence
 from edison_ci.stats.paired import (
     mean_error,
@@ -64,7 +65,7 @@ def decide(
     drop_shown = _drop_shown(bounds, rule)
     verdict = _verdict(bounds.passes, drop_shown and p.value <= rule.alpha)
     notes = [] if pairs.n >= _FEW else ["very few cases"]
-    if verdict is Verdict.PASS and bounds.high < 0 and p.value <= rule.alpha:
+    if verdict is Verdict.PASS and bounds.high < -TIE and p.value <= rule.alpha:
         notes.append("small real drop, inside your tolerance")
     verdict, more = _allow_for_missing(verdict, pairs, rule, missing)
     needed, wanted = _needed(differences, pairs.clusters, rule)
@@ -128,11 +129,11 @@ def decide_unpaired(base: Floats, head: Floats, rule: GateRule | None = None) ->
         total = sides[0].size + sides[1].size
         chance = 1 / math.comb(total, sides[0].size) if plain.mean < -TIE else 1.0
     p = PValue(chance, n, "Welch t, approximate", "less", n, None)
-    bounds = _Bounds(found.value, low, high, low > -rule.margin)
+    bounds = _Bounds(found.value, low, high, low > TIE - rule.margin)
     shown = _drop_shown(bounds, rule)
     verdict = _verdict(bounds.passes, shown and p.value <= rule.alpha)
     # Unpaired, a difference of cases has the variance of both sides.
-    needed = _units(math.sqrt(sum(float(side.var(ddof=1)) for side in sides)), rule)
+    needed = _units(math.sqrt(variance_of(sides[0]) + variance_of(sides[1])), rule)
     return GateDecision(
         verdict=verdict,
         value=found.value,
@@ -182,7 +183,7 @@ def _bounds(d: Array, clusters: Sequence[str] | None, rule: GateRule) -> _Bounds
     if plain is None or pessimistic is None:
         return None
     low, high = pessimistic.lower(rule.alpha), plain.upper(rule.alpha)
-    return _Bounds(plain.mean, low, high, low > -rule.margin)
+    return _Bounds(plain.mean, low, high, low > TIE - rule.margin)
 
 
 def _with_failed_case(groups: Groups, rule: GateRule) -> MeanError | None:
@@ -211,7 +212,8 @@ def _drop_shown(bounds: _Bounds, rule: GateRule) -> bool:
     dropped = bounds.mean <= -rule.margin + TIE
     if rule.guarantee == "strict":
         return dropped
-    return dropped and bounds.high < (-rule.margin if rule.fail_rule == "beyond_margin" else 0.0)
+    limit = -rule.margin if rule.fail_rule == "beyond_margin" else 0.0
+    return dropped and bounds.high < limit - TIE
 
 
 def _verdict(passes: bool, fails: bool) -> Verdict:
@@ -224,10 +226,10 @@ def _allow_for_missing(
     verdict: Verdict, pairs: Pairs, rule: GateRule, missing: Missing
 ) -> tuple[Verdict, tuple[str, ...]]:
     share = missing.count / (pairs.n + missing.count)
-    if share <= WARN_MISSING:
+    if not exceeds(share, WARN_MISSING):
         return verdict, ()
     said = f"{missing.count} of {pairs.n + missing.count} cases are missing"
-    if share > MOST_MISSING:
+    if exceeds(share, MOST_MISSING):
         return Verdict.INCONCLUSIVE, (f"{said}: too many to decide",)
     if verdict is Verdict.PASS and not _passes_at_worst(pairs, rule, missing):
         return Verdict.INCONCLUSIVE, (f"{said}: would not pass if they had gone badly",)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import grouped
+from edison_ci.stats.arrays import grouped, mean_of, variance_of
 from edison_ci.stats.paired import mean_error
 from edison_ci.stats.scores import (
     ALL_EQUAL,
@@ -58,7 +58,7 @@ def clustered_interval(
     scores = _checked(case_scores)
     if scores is None:
         return None
-    n, mean = len(scores), float(np.mean(scores))
+    n, mean = len(scores), mean_of(scores)
     error = mean_error(grouped(scores, clusters))
     if error is None:
         return Interval(mean, None, None, n, "no interval from one cluster", level)
@@ -90,7 +90,7 @@ def design_effect(case_scores: Floats, clusters: Sequence[str]) -> DesignEffect 
     if scores is None or error is None:
         return None
     n, groups = len(scores), error.df + 1
-    variance = float(np.var(scores, ddof=1)) / n
+    variance = variance_of(scores) / n
     if variance * n < ALL_EQUAL:
         return DesignEffect(None, n, groups, float(groups), groups < FEW_CLUSTERS)
     effect = error.se**2 / variance
@@ -107,11 +107,12 @@ def repeat_interval(repeats: Sequence[Floats], *, level: float = 0.95) -> Interv
     kept = [case for case in cases if case is not None]
     if not kept:
         return None
-    n, mean = len(kept), float(np.mean([case.mean() for case in kept]))
+    n = len(kept)
+    mean = math.fsum(mean_of(case) for case in kept) / n
     if any(case.size < 2 for case in kept):
         return Interval(mean, None, None, n, "no interval: a case was run only once", level)
     df = sum(case.size - 1 for case in kept)
-    variance = sum(float(case.var(ddof=1)) / case.size for case in kept) / n**2
+    variance = math.fsum(variance_of(case) / case.size for case in kept) / n**2
     if variance < ALL_EQUAL:
         return equal_interval(mean, n, units=df, level=level)
     reach = float(stdtrit(df, 0.5 + level / 2)) * math.sqrt(variance)

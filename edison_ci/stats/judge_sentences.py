@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.rounding import fixed, reaches, whole
 from edison_ci.stats.pairwise import Preference
 from edison_ci.stats.sentences import cases, points
 
@@ -35,23 +36,25 @@ def judges_sentence(
         for name, bias in zip(judges, severity, strict=True):
             # From the panel's average to the average of the others.
             against = 0.0 if bias is None else bias * len(judges) / (len(judges) - 1)
-            if abs(against) >= _NOTICEABLE:
+            if reaches(abs(against), _NOTICEABLE):
                 how = "stricter" if against < 0 else "more generous"
                 said.append(
-                    f"Judge {name} is {100 * abs(against):.0f} points {how} than the others."
+                    f"Judge {name} is {fixed(100 * abs(against))} points {how} than the others."
                 )
     return " ".join(said)
 
 
 def agreement_sentence(agreement: Agreement) -> str:
     """Say how far judges agree, with the raw agreement beside it (STATS 13)."""
-    raw = "" if agreement.raw is None else f" Equal judgments: {100 * agreement.raw:.0f}%."
+    raw = "" if agreement.raw is None else f" Equal judgments: {fixed(100 * agreement.raw)}%."
     if agreement.value is None:
         return f"{_capital(agreement.words)}.{raw}"
     likely = ""
     if agreement.interval is not None:
-        likely = f", likely {agreement.interval.low:.2f} to {agreement.interval.high:.2f}"
-    return f"{_capital(agreement.words)} ({agreement.method} {agreement.value:.2f}{likely}).{raw}"
+        low, high = (fixed(end, 2) for end in agreement.interval)
+        likely = f", likely {low} to {high}"
+    value = fixed(agreement.value, 2)
+    return f"{_capital(agreement.words)} ({agreement.method} {value}{likely}).{raw}"
 
 
 def win_sentence(rate: WinRate, *, a: str = "A", b: str = "B") -> str:
@@ -63,12 +66,15 @@ def win_sentence(rate: WinRate, *, a: str = "A", b: str = "B") -> str:
     if rate.preference is Preference.B or (rate.preference is not Preference.A and value < 0.5):
         name, value = b, 1 - value
         low, high = (None, None) if low is None or high is None else (1 - high, 1 - low)
-    likely = "" if low is None or high is None else f" (likely {100 * low:.0f} to {100 * high:.0f})"
-    said = f"{name} preferred in {100 * value:.0f}%{likely} of {cases(rate.n)}, ties counted half."
+    likely = ""
+    if low is not None and high is not None:
+        likely = f" (likely {fixed(100 * low)} to {fixed(100 * high)})"
+    share = f"{fixed(100 * value)}%"
+    said = f"{name} preferred in {share}{likely} of {cases(rate.n)}, ties counted half."
     if rate.preference in (Preference.UNCLEAR, Preference.EQUIVALENT):
         said += f" {_capital(rate.preference.value)}."
     if rate.order is not None:
-        agreed = f"{100 * rate.order.consistency:.0f}%"
+        agreed = f"{fixed(100 * rate.order.consistency)}%"
         said += f" Judge agreed with itself after swapping on {agreed}."
     return said
 
@@ -77,7 +83,7 @@ def order_sentence(order: OrderEffect) -> str | None:
     """Warn of a judge that follows position; None when there is nothing to warn of."""
     if not order.warn:
         return None
-    tenths = round(10 * (1 - order.consistency))
+    tenths = whole(10 * (1 - order.consistency))
     return f"this judge follows position on {tenths} of 10 cases"
 
 
@@ -97,19 +103,19 @@ def correction_sentence(corrected: CorrectedMean, *, who: str = "Judge says") ->
     likely = ""
     if corrected.interval is not None:
         low, high = corrected.interval
-        likely = f" ({100 * low:.0f} to {100 * high:.0f})"
-    value = f"{100 * corrected.value:.0f}"
+        likely = f" ({fixed(100 * low)} to {fixed(100 * high)})"
+    value = fixed(100 * corrected.value)
     if corrected.trust == 0 and corrected.method.startswith("labels alone"):
         return f"{corrected.n} human labels say {value}{likely}; {corrected.method}."
     says = corrected.judge_mean or 0.0
     gap = says - corrected.value
     how = "generous" if gap > 0 else "strict"
     they = "it is" if "judge" in who.lower() else "they are"
-    bias = f"{they} {100 * abs(gap):.0f} too {how}"
-    if not round(100 * abs(gap)):
+    bias = f"{they} {fixed(100 * abs(gap))} too {how}"
+    if not whole(100 * gap):
         bias = f"{they} about right"
     return (
-        f"{who} {100 * says:.0f}. Checked against {corrected.n} human labels "
+        f"{who} {fixed(100 * says)}. Checked against {corrected.n} human labels "
         f"{bias}: corrected {value}{likely}."
     )
 
@@ -127,8 +133,8 @@ def _place(placed: Placed) -> str:
     ranks = str(best) if best == worst else f"{best}-{worst}"
     likely = ""
     if placed.interval is not None:
-        likely = f", likely {placed.interval.low:.0f}-{placed.interval.high:.0f}"
-    return f"{ranks} {placed.system} ({placed.value:.0f}{likely})"
+        likely = f", likely {fixed(placed.interval.low)}-{fixed(placed.interval.high)}"
+    return f"{ranks} {placed.system} ({fixed(placed.value)}{likely})"
 
 
 def _capital(text: str) -> str:

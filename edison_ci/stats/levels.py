@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import betaincinv
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range
+from edison_ci.rounding import exceeds, reaches
+from edison_ci.stats.arrays import TIE, Range, variance_of
 from edison_ci.stats.intervals import (
     clustered_interval,
     equal_interval,
@@ -39,9 +40,9 @@ class Limit:
     def verdict(self, bounds: Range) -> Verdict:
         """Pass when the worse bound keeps the limit, fail when not even the better one does."""
         if self.wanted == "at_least":
-            passes, fails = bounds.low >= self.value, bounds.high < self.value
+            passes, fails = reaches(bounds.low, self.value), not reaches(bounds.high, self.value)
         else:
-            passes, fails = bounds.high <= self.value, bounds.low > self.value
+            passes, fails = not exceeds(bounds.high, self.value), exceeds(bounds.low, self.value)
         if passes:
             return Verdict.PASS
         return Verdict.FAIL if fails else Verdict.INCONCLUSIVE
@@ -86,7 +87,7 @@ def decide_score_level(
     if shown is None or bounds is None:
         return _undecidable(shown, limit, confidence)
     scores = np.asarray(case_scores, dtype=np.float64)
-    variance, share = float(scores.var(ddof=1)), 1.0
+    variance, share = variance_of(scores), 1.0
     if clusters is not None:
         share = len(set(clusters)) / scores.size
 

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import exceeds
 from edison_ci.stats.arrays import Range
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING
 
@@ -36,12 +37,12 @@ class Present:
     @property
     def warn(self) -> bool:
         """Whether so much is missing that a report says so."""
-        return self.share_missing > WARN_MISSING
+        return exceeds(self.share_missing, WARN_MISSING)
 
     @property
     def decidable(self) -> bool:
         """Whether enough is there for a verdict."""
-        return self.n > 0 and self.share_missing <= MOST_MISSING
+        return self.n > 0 and not exceeds(self.share_missing, MOST_MISSING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.special import bdtr, ndtri, stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import Range, bounded, finite, grouped
+from edison_ci.rounding import NOISE, TOLERANCE, exceeds
+from edison_ci.stats.arrays import Range, bounded, dot, finite, grouped, mean_of, sum_of
 from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import Pairs, mean_error
 from edison_ci.stats.permutation import paired_p
@@ -54,10 +55,10 @@ def decide_amount(
     if over is None or more is None or scale == 0:
         return _no_amounts(pairs, rule, nothing=scale == 0 and pairs.n >= 2)
     p = paired_p(_scaled(pairs, scale), rng=rng, side="greater")
-    means = float(base.mean()), float(head.mean())
-    dearer = means[1] > (1 + rule.margin) * means[0] and more.lower(rule.alpha) > 0
+    means = mean_of(base), mean_of(head)
+    dearer = exceeds(means[1], (1 + rule.margin) * means[0]) and more.lower(rule.alpha) > 0
     verdict = Verdict.INCONCLUSIVE
-    if over.upper(rule.alpha) < 0:
+    if over.upper(rule.alpha) < -NOISE * scale:
         verdict = Verdict.PASS
     elif dearer and p.value <= rule.alpha:
         verdict = Verdict.FAIL
@@ -90,7 +91,7 @@ def points_margin(relative: float, base_scores: Floats) -> float:
     scores = bounded(base_scores, "scores", low=0, high=1)
     if not scores.size:
         raise ValueError("a relative margin needs scores of the base")
-    return relative * float(scores.mean())
+    return relative * mean_of(scores)
 
 
 def decide_win_rate(
@@ -133,7 +134,7 @@ def tail_latency(latencies: Floats, *, share: float = 0.95, level: float = 0.95)
     advisory = n < FEWEST_FOR_TAIL_GATE
     if n < FEWEST_FOR_TAIL:
         return Tail(None, n, f"none below {FEWEST_FOR_TAIL} calls", None, level, advisory)
-    rank = math.ceil(share * n - 1e-9)
+    rank = math.ceil(share * n - TOLERANCE)
     # The quantile lies below the k-th value exactly when fewer than k calls were faster than it.
     below = bdtr(np.arange(n), n, share)
     tail = (1 - level) / 2
@@ -150,7 +151,7 @@ def decide_tail(base: Floats, head: Floats, *, margin: float = 0.10) -> GateDeci
     values = tails[0].value, tails[1].value
     verdict, change = Verdict.INCONCLUSIVE, None
     if values[0] is not None and values[1] is not None:
-        verdict = Verdict.PASS if values[1] <= (1 + margin) * values[0] else Verdict.FAIL
+        verdict = Verdict.FAIL if exceeds(values[1], (1 + margin) * values[0]) else Verdict.PASS
         change = values[1] / values[0] - 1 if values[0] > 0 else None
     n = min(tail.n for tail in tails)
     advisory = any(tail.advisory for tail in tails)
@@ -194,12 +195,11 @@ def _moments(base: Array, head: Array, clusters: Sequence[str] | None) -> _Momen
     means, residuals = [], []
     for side in (base, head):
         sums, sizes = grouped(side, clusters)
-        means.append(float(sums.sum() / sizes.sum()))
-        residuals.append((sums - sizes * means[-1]) / sizes.sum())
+        means.append(sum_of(sums) / sum_of(sizes))
+        residuals.append((sums - sizes * means[-1]) / sum_of(sizes))
     groups = residuals[0].size
     bb, hh, hb = (
-        groups / (groups - 1) * float(residuals[i] @ residuals[j])
-        for i, j in ((0, 0), (1, 1), (1, 0))
+        groups / (groups - 1) * dot(residuals[i], residuals[j]) for i, j in ((0, 0), (1, 1), (1, 0))
     )
     return _Moments(means[0], means[1], bb, hh, hb, groups - 1)
 

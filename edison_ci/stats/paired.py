@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from scipy.special import stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import Range, bounded, finite, grouped
+from edison_ci.stats.arrays import (
+    Range,
+    bounded,
+    dot,
+    finite,
+    grouped,
+    mean_of,
+    sum_of,
+    variance_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,9 +126,9 @@ def mean_error(groups: Groups) -> MeanError | None:
     count, total = groups.sums.size, float(groups.sizes.sum())
     if count < 2:
         return None
-    mean = float(groups.sums.sum()) / total
+    mean = sum_of(groups.sums) / total
     residuals = groups.sums - groups.sizes * mean
-    variance = count / (count - 1) * float(residuals @ residuals) / (total * total)
+    variance = count / (count - 1) * dot(residuals, residuals) / (total * total)
     return MeanError(mean, math.sqrt(variance), count - 1)
 
 
@@ -134,12 +143,12 @@ def paired_difference(
     d = bounded(differences, "differences", low=-1, high=1)
     if not d.size:
         return None
-    mean, alpha = float(d.mean()), 1 - level
+    mean, alpha = mean_of(d), 1 - level
     error = mean_error(grouped(d, clusters))
     if error is None:
         what = "one case" if clusters is None or d.size < 2 else "one cluster"
         return Difference(mean, d.size, f"no interval from {what}", None, level)
-    sd = float(d.std(ddof=1))
+    sd = math.sqrt(variance_of(d))
     equal = sd < _EQUAL_SD if clusters is None else error.se**2 < _EQUAL_VARIANCE
     if equal:
         q = 1 - (alpha / 2) ** (1 / (error.df + 1))
@@ -162,9 +171,9 @@ def welch_error(base: Array, head: Array) -> WelchError | None:
     """Return head minus base with Welch's standard error and degrees of freedom."""
     if min(base.size, head.size) < 2:
         return None
-    parts = [float(side.var(ddof=1)) / side.size for side in (base, head)]
-    total = sum(parts)
-    mean = float(head.mean() - base.mean())
+    parts = [variance_of(side) / side.size for side in (base, head)]
+    total = parts[0] + parts[1]
+    mean = mean_of(head) - mean_of(base)
     if total < _EQUAL_SD**2:
         return WelchError(mean, 0.0, float(min(base.size, head.size) - 1))
     df = total**2 / sum(
@@ -185,7 +194,7 @@ def unpaired_difference(base: Floats, head: Floats, *, level: float = 0.95) -> D
         return None
     error = welch_error(first, second)
     if error is None:
-        mean = float(second.mean() - first.mean())
+        mean = mean_of(second) - mean_of(first)
         return Difference(mean, n, "no interval from one case", None, level)
     if error.se == 0:
         # Each side's zero-variance line at half the error, so that both hold together.

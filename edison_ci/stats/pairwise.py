@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range, bounded, finite
+from edison_ci.rounding import reaches
+from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
@@ -66,7 +67,7 @@ class OrderEffect:
     def warn(self) -> bool:
         """Whether the judge should be looked at."""
         biased = abs(self.value) >= _BIASED - TIE and self.p.value <= 0.05
-        return biased or self.consistency < _INCONSISTENT
+        return biased or not reaches(self.consistency, _INCONSISTENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +151,14 @@ def length_effect(
     n = w.size
     if n < 3:
         return None
-    x = x - x.mean()
-    sxx = float(x @ x)
+    x = x - mean_of(x)
+    sxx = dot(x, x)
     if sxx < TIE:
         return None
-    y = w - w.mean()
-    slope = float(x @ y) / sxx
+    y = w - mean_of(w)
+    slope = dot(x, y) / sxx
     residual = y - slope * x
-    se = math.sqrt(float(residual @ residual) / (n - 2) / sxx)
+    se = math.sqrt(dot(residual, residual) / (n - 2) / sxx)
     interval = None
     if se > TIE:
         reach = float(stdtrit(n - 2, 0.5 + level / 2)) * se
@@ -188,7 +189,7 @@ def _preference(shown: Interval, p: PValue, narrow: Interval | None) -> Preferen
     if shown.n >= 2 and p.value <= round(1 - shown.level, 12):
         return Preference.A if shown.estimate > 0.5 else Preference.B
     ends = None if narrow is None else narrow.interval
-    if ends and ends.low >= _EQUIVALENT.low and ends.high <= _EQUIVALENT.high:
+    if ends and reaches(ends.low, _EQUIVALENT.low) and reaches(_EQUIVALENT.high, ends.high):
         return Preference.EQUIVALENT
     return Preference.UNCLEAR
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TOLERANCE, bounded
+from edison_ci.rounding import exceeds, reaches
+from edison_ci.stats.arrays import bounded, mean_of, variance_of
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array
@@ -70,8 +71,8 @@ def panel_score(row: Row, *, method: Method = "mean") -> PanelScore:
         return PanelScore(None, 0, method, None, None, False)
     sd = spread = None
     if scores.size >= 2:
-        sd, spread = float(scores.std(ddof=1)), float(scores[-1] - scores[0])
-    flagged = (spread or 0.0) >= _FLAG_RANGE - TOLERANCE or (sd or 0.0) >= _FLAG_SD - TOLERANCE
+        sd, spread = math.sqrt(variance_of(scores)), float(scores[-1] - scores[0])
+    flagged = reaches(spread or 0.0, _FLAG_RANGE) or reaches(sd or 0.0, _FLAG_SD)
     return PanelScore(_together(scores, method), scores.size, method, sd, spread, flagged)
 
 
@@ -87,7 +88,7 @@ def panel(table: Sequence[Row], *, method: Method = "mean") -> Panel:
         raise ValueError("every case has one entry a judge, None where it is missing")
     missing = sum(x is None for row in rows for x in row)
     severity = severity_of(rows, judges)
-    adjusted = missing > FEW_MISSING * judges * len(rows) and None not in severity
+    adjusted = exceeds(missing, FEW_MISSING * judges * len(rows)) and None not in severity
     cases = []
     for row in rows:
         found = panel_score(row, method=method)
@@ -119,7 +120,7 @@ def _together(scores: Array, method: Method) -> float:
         return float(np.median(scores))
     cut = int(TRIM * scores.size) if method == "trimmed" else 0
     kept = scores[cut : scores.size - cut]
-    return math.fsum(kept.tolist()) / kept.size
+    return mean_of(kept)
 
 
 def severity_of(table: Sequence[Row], judges: int) -> tuple[float | None, ...]:
@@ -137,7 +138,7 @@ def severity_of(table: Sequence[Row], judges: int) -> tuple[float | None, ...]:
         scores = np.array([x for x in row if x is not None], dtype=np.float64)
         left[present, present] += 1
         left[np.ix_(present, present)] -= 1 / len(present)
-        right[present] += scores - scores.mean()
+        right[present] += scores - mean_of(scores)
     # One condition too few, that they add up to 0, is what the shortest solution keeps.
     found, _, rank, _ = np.linalg.lstsq(left, right, rcond=None)
     if rank < judges - 1 or not any(x is not None for row in table for x in row):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, TOLERANCE, finite, grouped
+from edison_ci.stats.arrays import TIE, TOLERANCE, finite, grouped, sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def sign_flip(
     unit = "sign flip" if clusters is None else "sign flip of clusters"
     if not sums.size:
         return PValue(1.0, d.size, f"{unit}: no case differs", side, 0, None)
-    sizes, observed = np.abs(sums), float(sums.sum())
+    sizes, observed = np.abs(sums), sum_of(sums)
     if sums.size <= _ENUMERATED:
         totals = np.zeros(1)
         for size in sizes:

@@ -14,6 +14,8 @@ import numpy as np
 from scipy.special import chdtri, nctdtr, ndtri, stdtrit
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import significant, whole
+from edison_ci.stats.arrays import dot, mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,11 +135,11 @@ def cases_for_margin(
         method="one-sided t bound with one pseudo-case that lost everything",
         assumptions=(
             "the candidate is really unchanged",
-            f"sd of the paired differences {sd:.3g}",
-            f"margin {margin:.3g}",
-            f"confidence {1 - alpha:.3g}, one-sided",
-            f"power {power:.3g}",
-            f"one unseen case may drop by {worst_case_drop:.3g}",
+            f"sd of the paired differences {significant(sd, 3)}",
+            f"margin {significant(margin, 3)}",
+            f"confidence {significant(1 - alpha, 3)}, one-sided",
+            f"power {significant(power, 3)}",
+            f"one unseen case may drop by {significant(worst_case_drop, 3)}",
         ),
     )
 
@@ -158,9 +160,9 @@ def cases_for_effect(
         ),
         method=_PAIRED_T,
         assumptions=(
-            f"true difference {effect:.3g}",
+            f"true difference {significant(effect, 3)}",
             *_planning_assumptions(sd, alpha),
-            f"power {power:.3g}",
+            f"power {significant(power, 3)}",
         ),
     )
 
@@ -185,7 +187,7 @@ def smallest_effect(
         value=high * sd,
         n=n,
         method=_PAIRED_T,
-        assumptions=(*_planning_assumptions(sd, alpha), f"power {power:.3g}"),
+        assumptions=(*_planning_assumptions(sd, alpha), f"power {significant(power, 3)}"),
     )
 
 
@@ -202,7 +204,10 @@ def paired_power(n: int, *, effect: float, sd: float, alpha: float = 0.05) -> Pa
         value=_power(n, ratio=abs(effect) / sd, alpha=alpha),
         n=n,
         method=_PAIRED_T,
-        assumptions=(f"true difference {effect:.3g}", *_planning_assumptions(sd, alpha)),
+        assumptions=(
+            f"true difference {significant(effect, 3)}",
+            *_planning_assumptions(sd, alpha),
+        ),
     )
 
 
@@ -238,11 +243,12 @@ def variance_split(repeats: Sequence[Sequence[float]]) -> VarianceSplit | None:
     total = float(sizes.sum())
     if n < 2 or total == n:
         return None
-    means = np.array([case.mean() for case in cases])
-    grand = float(sizes @ means) / total
-    msw = sum(float(((case - case.mean()) ** 2).sum()) for case in cases) / (total - n)
-    msb = float(sizes @ (means - grand) ** 2) / (n - 1)
-    k0 = (total - float(sizes @ sizes) / total) / (n - 1)
+    means = np.array([mean_of(case) for case in cases])
+    grand = dot(sizes, means) / total
+    within = (dot(case - mean_of(case), case - mean_of(case)) for case in cases)
+    msw = math.fsum(within) / (total - n)
+    msb = dot(sizes, (means - grand) ** 2) / (n - 1)
+    k0 = (total - dot(sizes, sizes) / total) / (n - 1)
     return VarianceSplit(
         between=max(0.0, (msb - msw) / k0),
         within=msw,
@@ -265,13 +271,14 @@ def best_repeats(within: float, between: float, *, cost_ratio: float) -> BestRep
         _require(0 <= variance < math.inf, f"{name} must be a variance from 0 up, not {variance!r}")
     _require(0 < cost_ratio < math.inf, f"cost_ratio must be above 0, not {cost_ratio!r}")
     square = cost_ratio * within / between if between else math.inf
-    value = max(1, round(math.sqrt(square))) if math.isfinite(square) else None
+    value = max(1, whole(math.sqrt(square))) if math.isfinite(square) else None
     return BestRepeats(
         value=value if within else 1,
         method="optimal allocation in two-stage sampling",
         assumptions=(
-            f"variance within cases {within:.3g}, between cases {between:.3g}",
-            f"a case costs {cost_ratio:.3g} times a repeat",
+            f"variance within cases {significant(within, 3)}, "
+            f"between cases {significant(between, 3)}",
+            f"a case costs {significant(cost_ratio, 3)} times a repeat",
         ),
     )
 
@@ -281,9 +288,9 @@ _PAIRED_T = "noncentral t, two-sided paired t-test"
 
 def _planning_assumptions(sd: float, alpha: float) -> tuple[str, ...]:
     return (
-        f"sd of the paired differences {sd:.3g}",
+        f"sd of the paired differences {significant(sd, 3)}",
         "roughly normal mean difference",
-        f"alpha {alpha:.3g}, two-sided",
+        f"alpha {significant(alpha, 3)}, two-sided",
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from edison_ci.frozen import dataclass
+from edison_ci.rounding import rounded
 from edison_ci.stats.arrays import Range
 from edison_ci.stats.correction import holm
 from edison_ci.stats.davidson import Model, fit
@@ -268,7 +269,7 @@ def _placed(
                 method=spread.method,
             )
         )
-    return tuple(sorted(rows, key=lambda row: (-row.value, row.system)))
+    return tuple(sorted(rows, key=lambda row: (-rounded(row.value, 6), row.system)))
 
 
 def _clearly_better(theta: Array, spread: _Spread, level: float) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.rounding import fixed
 from edison_ci.stats.ab import Outcome
 from edison_ci.stats.convergence import verified
 from edison_ci.stats.drift import REFERENCE_RUNS
@@ -66,12 +67,12 @@ def drift_sentence(
     if drop.current is None or drop.reference is None:
         return "Nothing to compare with the reference."
     said = (
-        f"Quality {100 * drop.current:.0f}, was {100 * drop.reference:.0f} "
+        f"Quality {fixed(100 * drop.current)}, was {fixed(100 * drop.reference)} "
         f"({REFERENCE_RUNS}-run reference)"
     )
     if drop.value is not None and drop.p is not None:
         noise = "not explained by noise" if drop.sure else "may be noise"
-        said += f": {-100 * drop.value:+.0f}%, {noise} ({chance(drop.p)})"
+        said += f": {fixed(-100 * drop.value, signed=True)}%, {noise} ({chance(drop.p)})"
     said += "."
     slope = report.trend.value
     if report.trend.falling and slope is not None:
@@ -93,7 +94,7 @@ def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> s
     chosen, best = models[recommendation.value], models[recommendation.best]
     if chosen is not best:
         worst = "" if chosen.worst_plausible is None else signed(chosen.worst_plausible)
-        cost = "" if best.cost <= 0 else f" at {100 * chosen.cost / best.cost:.0f}% of the cost"
+        cost = "" if best.cost <= 0 else f" at {fixed(100 * chosen.cost / best.cost)}% of the cost"
         return (
             f"Use {chosen.name}: within {points(margin)} points of the best "
             f"(worst plausible {worst}){cost}."
@@ -103,7 +104,7 @@ def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> s
     if cheap is not best and best.cost > 0:
         said += (
             f" The cheapest choice is {cheap.name}: {points(best.value - cheap.value)} points "
-            f"lower at {100 * cheap.cost / best.cost:.0f}% of the cost."
+            f"lower at {fixed(100 * cheap.cost / best.cost)}% of the cost."
         )
     return said
 

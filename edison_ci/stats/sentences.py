@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.rounding import fixed, rounded, significant, whole
 from edison_ci.stats.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -27,13 +28,12 @@ _RAREST = 10_000
 
 def points(score: float) -> str:
     """Return a 0-1 score as points out of 100: 81.4, and 100 rather than 100.0."""
-    text = f"{100 * score:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+    return fixed(100 * score, 1).removesuffix(".0")
 
 
 def signed(score: float, *, digits: int = 1) -> str:
     """Return a change in points with its sign: +1.5, -3.9, and 0 without one."""
-    text = f"{100 * score:+.{digits}f}"
+    text = fixed(100 * score, digits, signed=True)
     return "0" if not text.strip("+-0.") else text
 
 
@@ -43,8 +43,8 @@ def chance(p: float) -> str:
     Capped at 1 in 10,000, which is as far as random relabelling can tell.
     """
     if p >= 0.001:
-        return f"{100 * p:.1f}%".replace(".0%", "%")
-    return f"1 in {min(_RAREST, round(1 / p)) if p > 0 else _RAREST:,}"
+        return f"{fixed(100 * p, 1)}%".replace(".0%", "%")
+    return f"1 in {min(_RAREST, whole(1 / p)) if p > 0 else _RAREST:,}"
 
 
 def cases(n: int) -> str:
@@ -66,9 +66,9 @@ def score_sentence(score: Interval | None) -> str:
     few = "; few cases: wide margin" if score.n < _FEW else ""
     if score.method == "all scores equal":
         if score.estimate < 0.5:
-            could = f"could be as high as {points(_whole(score.high))}"
+            could = f"could be as high as {points(rounded(score.high, 2))}"
         else:
-            could = f"could be as low as {points(_whole(score.low))}"
+            could = f"could be as low as {points(rounded(score.low, 2))}"
         return f"{points(score.estimate)} on all {cases(score.n)} ({could}{few})"
     return f"{points(score.estimate)} (likely {points(score.low)} to {points(score.high)}{few})"
 
@@ -78,14 +78,14 @@ def composite_sentence(
 ) -> str:
     """Say a composite with what it is made of (STATS 2)."""
     weights = ":".join(f"{criterion.weight:g}" for criterion in criteria)
-    value = "unknown" if score is None else f"{100 * score.estimate:.1f} / 100"
+    value = "unknown" if score is None else f"{fixed(100 * score.estimate, 1)} / 100"
     said = f"Quality {value} ({len(criteria)} criteria, weights {weights})."
     return f"{said} {missing:,} of {scores:,} scores missing." if missing else said
 
 
 def cluster_sentence(effect: DesignEffect, *, unit: str = "documents") -> str:
     """Say what clustered cases are worth (STATS 4.2)."""
-    worth = round(effect.effective_n)
+    worth = whole(effect.effective_n)
     said = f"questions come from {effect.clusters} {unit}"
     if worth < effect.n:
         said += f": worth about {worth} independent questions, not {effect.n}"
@@ -96,10 +96,10 @@ def pass_sentence(passes: int, rate: Interval | None) -> str:
     """Say a pass rate (STATS 5)."""
     if rate is None:
         return "no case was checked"
-    said = f"{passes:,} of {rate.n:,} passed: {100 * rate.estimate:.0f}%"
+    said = f"{passes:,} of {rate.n:,} passed: {fixed(100 * rate.estimate)}%"
     if rate.low is None or rate.high is None:
         return f"{said} (1 case: no error bar possible)"
-    return f"{said} ({100 * rate.low:.0f} to {100 * rate.high:.0f})"
+    return f"{said} ({fixed(100 * rate.low)} to {fixed(100 * rate.high)})"
 
 
 def change_sentence(change: Difference | None, *, what: str = "Quality") -> str:
@@ -160,14 +160,14 @@ def anytime_sentence(decision: AnytimeDecision, *, saved: float | None = None) -
         return f"Still not clear after {reached} (early-stopping corrected)."
     said = f"Stopped after {reached}: already clear (early-stopping corrected)."
     share = decision.saved if saved is None else saved
-    return f"{said} Saved about {100 * share:.0f}% of the cost." if share > 0 else said
+    return f"{said} Saved about {fixed(100 * share)}% of the cost." if share > 0 else said
 
 
 def planning_sentence(
     smallest: SmallestEffect, targets: Sequence[tuple[float, CasesNeeded]]
 ) -> str:
     """Say what the cases there are can show, and what finer questions need (STATS 10)."""
-    seen = f"{100 * smallest.value:.0f}"
+    seen = fixed(100 * smallest.value)
     said = f"With {cases(smallest.n)} you can detect changes of about {seen} points or more."
     asked = [
         f"{points(target)} points you need {_about(needed.value)}" if not index
@@ -193,7 +193,7 @@ def _lower(interval: Range | None) -> str:
         return ""
     if interval.high > 0:
         return f" (likely {points(interval.high)} higher to {points(-interval.low)} lower)"
-    return f" (likely {_fixed(-interval.high)} to {_fixed(-interval.low)} lower)"
+    return f" (likely {fixed(-100 * interval.high, 1)} to {fixed(-100 * interval.low, 1)} lower)"
 
 
 def _open_end(said: str, decision: GateDecision) -> str:
@@ -215,7 +215,8 @@ def _level(decision: GateDecision, what: str) -> str:
     value, asked = points(decision.value or 0.0), points(decision.margin)
     if decision.worst_plausible is None:
         verb = {Verdict.PASS: "keeps", Verdict.FAIL: "misses"}.get(decision.verdict, "is open at")
-        return f"{what} is {decision.value:g} and {verb} its limit of {decision.margin:g}."
+        shown = significant(decision.value or 0.0, 6)
+        return f"{what} is {shown} and {verb} its limit of {decision.margin:g}."
     if decision.verdict is Verdict.PASS:
         worst = points(decision.worst_plausible)
         return f"{what} {value}, worst plausible {worst}: keeps the limit of {asked}."
@@ -229,24 +230,17 @@ def _level(decision: GateDecision, what: str) -> str:
 
 
 def _relative(decision: GateDecision, what: str) -> str:
-    change, allowed = f"{100 * (decision.value or 0.0):+.0f}%", f"{100 * decision.margin:g}%"
+    change = f"{fixed(100 * (decision.value or 0.0), signed=True)}%"
+    allowed = f"{100 * decision.margin:g}%"
     if decision.verdict is Verdict.PASS:
         worst = decision.worst_plausible
-        bound = "" if worst is None else f", worst plausible {100 * worst:+.0f}%"
+        bound = "" if worst is None else f", worst plausible {fixed(100 * worst, signed=True)}%"
         return f"{what} {change}{bound}: inside the {allowed} that are allowed."
     if decision.verdict is Verdict.FAIL:
         p = decision.p_adjusted
         luck = "" if p is None else f" Chance of seeing this by luck: {chance(p)}."
         return f"{what} {change}: more than the {allowed} that are allowed.{luck}"
     return _open_end(f"{what} {change}.", decision)
-
-
-def _fixed(score: float) -> str:
-    return f"{100 * score:.1f}"
-
-
-def _whole(score: float) -> float:
-    return round(score, 2)
 
 
 def _capital(text: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, bounded
+from edison_ci.stats.arrays import TIE, bounded, mean_of
 from edison_ci.stats.evidence import always_valid_interval, evidence, log_capital
 from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import paired_difference
@@ -97,7 +97,7 @@ def decide_anytime(
     n = taken[-1] if verdict is not Verdict.INCONCLUSIVE else d.size
     return AnytimeDecision(
         verdict=verdict,
-        value=float(d[:n].mean()) if n else None,
+        value=mean_of(d[:n]) if n else None,
         n=n,
         method="e-values at every look",
         interval=always_valid_interval(d[:n], looks=taken, level=rule.confidence),
@@ -138,7 +138,7 @@ def decide_look(
     lost = evidence(
         kept if beyond else d, null="at least", mean=-margin if beyond else 0.0, looks=taken
     )
-    dropped = float(kept.mean()) <= -margin + TIE
+    dropped = mean_of(kept) <= -margin + TIE
     verdict = Verdict.PASS if passed.p <= rule.alpha else Verdict.INCONCLUSIVE
     if verdict is not Verdict.PASS and dropped and lost.p <= rule.alpha:
         verdict = Verdict.FAIL
@@ -150,7 +150,7 @@ def decide_look(
     differing = int(np.count_nonzero(np.abs(d) > TIE))
     return GateDecision(
         verdict=verdict,
-        value=float(d.mean()),
+        value=mean_of(d),
         n=pairs.n,
         method="e-values at every look",
         interval=shown,
@@ -195,7 +195,7 @@ def _first_clear(
         for_fail = max(for_fail, float(failed[look - 1]))
         if for_pass >= target:
             return Verdict.PASS, taken, (for_pass, for_fail)
-        if for_fail >= target and float(d[:look].mean()) <= -rule.margin + TIE:
+        if for_fail >= target and mean_of(d[:look]) <= -rule.margin + TIE:
             return Verdict.FAIL, taken, (for_pass, for_fail)
     return Verdict.INCONCLUSIVE, taken, (for_pass, for_fail)
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range, finite
+from edison_ci.stats.arrays import TIE, Range, dot, finite, mean_of
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array, Floats
@@ -82,21 +82,21 @@ def forecast(times: Floats, scores: Floats, *, threshold: float, level: float = 
     n = x.size
     if not trend(t, x).falling:
         return _none(n, level, "no clear fall")
-    middle = t.mean()
-    sxx = float(((t - middle) ** 2).sum())
-    slope = float((t - middle) @ (x - x.mean())) / sxx
+    middle = mean_of(t)
+    sxx = dot(t - middle, t - middle)
+    slope = dot(t - middle, x - mean_of(x)) / sxx
     if slope >= 0:
         return _none(n, level, "no clear fall")
-    start = float(x.mean()) - slope * float(middle)
+    start = mean_of(x) - slope * middle
     crossing = (threshold - start) / slope
     if crossing <= t[-1]:
         return _none(n, level, "already at the threshold")
     if crossing - t[-1] > (t[-1] - t[0]) / 2:
         return _none(n, level, "too far to predict")
     residual = x - start - slope * t
-    spread = math.sqrt(float(residual @ residual) / (n - 2))
+    spread = math.sqrt(dot(residual, residual) / (n - 2))
     reach = float(stdtrit(n - 2, 0.5 + level / 2)) * spread
-    interval = _limits(_Line(start, slope, float(middle), sxx, n), reach, threshold)
+    interval = _limits(_Line(start, slope, middle, sxx, n), reach, threshold)
     if interval is not None:
         interval = Range(max(interval.low, float(t[-1])), interval.high)
     return Forecast(crossing, n, "straight line, prediction limits", interval, level)

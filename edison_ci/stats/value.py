@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edison_ci.frozen import dataclass
-from edison_ci.stats.arrays import TIE, Range, bounded, finite
+from edison_ci.rounding import snap
+from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.other_metrics import tail_latency
@@ -105,13 +106,11 @@ def recommend(
     if {s.size for s in scores} != {scores[0].size} or not scores[0].size:
         raise ValueError("models are compared on the same cases, at least one")
     speeds = [_median(contender.latencies) for contender in contenders]
-    means = [float(s.mean()) for s in scores]
+    means = [snap(mean_of(s)) for s in scores]
     costs = [c.cost for c in contenders]
     front = pareto_front(list(zip(means, costs, speeds, strict=True)))
     # Ties of the best score go to the cheaper, then to the first name.
-    best = min(
-        range(len(means)), key=lambda i: (-round(means[i], 12), costs[i], contenders[i].name)
-    )
+    best = min(range(len(means)), key=lambda i: (-means[i], costs[i], contenders[i].name))
     # The best was picked on the same cases: the error is divided by the number of others.
     strict = replace(rule, confidence=1 - rule.alpha / max(1, len(contenders) - 1))
     worst = [worst_plausible_change(s - scores[best], strict, clusters=clusters) for s in scores]
@@ -157,7 +156,7 @@ def _recommended(valued: Sequence[Valued], best: Valued, rule: GateRule) -> Reco
 
 
 def _inside(worst: float | None, margin: float) -> bool:
-    return worst is not None and worst > -margin
+    return worst is not None and worst > TIE - margin
 
 
 def _median(latencies: Floats) -> float | None:

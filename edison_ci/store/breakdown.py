@@ -185,10 +185,10 @@ with cells as (
   from cells group by {by}, case_id
 ), b as (
   select {by}, sum(lost) as missing,
-    avg(case when n then score / n end) as low,
-    avg(case when n then (score + lost) / n end) as high,
-    avg(case when pass_n then passes / pass_n end) as pass_low,
-    avg(case when pass_n then (passes + undecided) / pass_n end) as pass_high
+    round(avg(case when n then score / n end), 12) as low,
+    round(avg(case when n then (score + lost) / n end), 12) as high,
+    round(avg(case when pass_n then passes / pass_n end), 12) as pass_low,
+    round(avg(case when pass_n then (passes + undecided) / pass_n end), 12) as pass_high
   from cases group by {by}
 )
 update {table} set missing = b.missing, composite_worst = b.low, composite_best = b.high,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from edison_ci.errors import StoreError
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
+from edison_ci.rounding import snap
 
 if TYPE_CHECKING:
     import sqlite3
@@ -201,7 +202,7 @@ def mean_score(
         "and side = 'head' and case_id in (select value from json_each(?))",
         (run_id, json.dumps(sorted(cases))),
     ).fetchone()
-    return score, int(found)
+    return None if score is None else snap(score), int(found)
 
 
 def loop_spending(connection: sqlite3.Connection, loop: Loop) -> list[PhaseSpending]:

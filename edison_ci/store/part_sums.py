@@ -12,6 +12,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.rounding import TOLERANCE, snap
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ FAILED = "failed"
 """The kind of mark that a failing case has."""
 _BATCH = 1000
 _BINS = 10
-_FAILS_BELOW = 0.5
+_FAILS_BELOW = 0.5 - TOLERANCE
 """A score fails below this where the part itself neither passes nor fails."""
 
 # What most rows do not have is null: to make a text of it takes longer than to find it.
@@ -66,19 +68,15 @@ class _Total:
     def add(self, rows: _Rows) -> None:
         """Count some more, in their order."""
         self.first = min(self.first, min([row[_CELL] for row in rows]))
-        total = self.total
-        for row in rows:
-            score = row[_SCORE]
-            if score is not None:
-                total += score
-                self.n += 1
-        self.total = total
+        scores = [row[_SCORE] for row in rows if row[_SCORE] is not None]
+        self.n += len(scores)
+        self.total += math.fsum(scores)
         self.passed += sum([row[_PASSED] for row in rows if row[_PASSED]])
         self.errors += sum([row[_STATUS] == "error" for row in rows])
         self.blocked += sum([row[_BLOCKED] for row in rows])
 
     def of(self, part: _Part) -> PartTotal:
-        mean = self.total / self.n if self.n else None
+        mean = snap(self.total / self.n) if self.n else None
         kind, name = part
         return PartTotal(name, kind, self.n, self.passed, mean, self.errors, self.blocked)
 
@@ -128,12 +126,12 @@ class _Spread:
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
         for score, times in Counter(scores).items():
-            self.bins[min(_BINS - 1, max(0, int(score * _BINS)))] += times
+            self.bins[min(_BINS - 1, max(0, int(score * _BINS + TOLERANCE)))] += times
 
     def row(self) -> tuple[Any, ...]:
         """Return it as a table has it; digits that depend on the order are rounded away."""
-        mean = round(self.mean, 12) if self.n else None
-        sd = round(math.sqrt(self.squares / (self.n - 1)), 12) if self.n > 1 else None
+        mean = snap(self.mean) if self.n else None
+        sd = snap(math.sqrt(self.squares / (self.n - 1))) if self.n > 1 else None
         counts = (self.passed, self.failed, self.errors, self.skipped)
         return (
             self.n,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.rounding import snap
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
@@ -72,16 +74,21 @@ def _scores(connection: sqlite3.Connection, run_id: str, side: str, keys: Sequen
     values = {"run": run_id, "side": side}
     if len(keys) == 1:
         row = connection.execute(f"select {_SCORES} from ({cases} case_id)", values).fetchone()
-        return {(side,): tuple(row), keys[0]: tuple(row)}
+        return {(side,): _snapped(row), keys[0]: _snapped(row)}
     connection.execute("drop table if exists temp.graded")
     connection.execute(f"create temp table graded as {cases} prompt, model, case_id", values)
     row = connection.execute(f"select {_SCORES} from temp.graded").fetchone()
-    found: _Sums = {(side,): tuple(row)}
+    found: _Sums = {(side,): _snapped(row)}
     query = f"select prompt, model, {_SCORES} from temp.graded group by prompt, model"
     for prompt, model, *scores in connection.execute(query):
-        found[side, prompt, model] = tuple(scores)
+        found[side, prompt, model] = _snapped(scores)
     connection.execute("drop table temp.graded")
     return found
+
+
+def _snapped(row: Sequence[Any]) -> tuple[Any, ...]:
+    """Return means without the digits that depend on the order of rows and on SQLite's version."""
+    return tuple(snap(value) if isinstance(value, float) else value for value in row)
 
 
 def _answers(connection: sqlite3.Connection, side: str, keys: Sequence[_Key]) -> _Sums:

@@ -104,8 +104,8 @@ def test_cases_on_which_judges_are_far_apart_are_listed(edison: Edison, panel: F
     shown = edison(panel, "status", "latest").out
     assert (
         "  2 judges, they differ by 50+ points on 1 of 12 cases (listed below). "
-        "Judge mild is 12 points more generous than the others. "
-        "Judge strict is 12 points stricter than the others.\n"
+        "Judge mild is 13 points more generous than the others. "
+        "Judge strict is 13 points stricter than the others.\n"
     ) in shown
     assert "    apart: 00@small Brevity: mild 60, strict 0\n" in shown
     assert "Krippendorff's alpha" in shown
@@ -163,3 +163,46 @@ def test_one_judge_has_nobody_to_agree_with(edison: Edison, mini: Folder) -> Non
     assert json.loads(done.out)["runs"][0]["judge_agreement"] is None
     assert rows(mini, "select count(*) from opinion") == [(4,)]
     assert "judges" not in edison(mini, "status", "latest").out
+
+
+def told(found: Any) -> Any:
+    """Return what a run tells without its own name and times; lists in whatever order."""
+    if isinstance(found, dict):
+        left_out = {"run_id", "created_at", "finished_at", "wall_s", "calls", "cost_microusd"}
+        return {key: told(value) for key, value in found.items() if key not in left_out}
+    if isinstance(found, list):
+        return sorted((told(value) for value in found), key=lambda each: json.dumps(each))
+    return found
+
+
+def test_the_order_of_cases_and_judges_changes_no_number(edison: Edison, panel: Folder) -> None:
+    panel.write(
+        "third.jsonl", panel.read("strict.jsonl").replace('\\"score\\": 2', '\\"score\\": 3')
+    )
+    panel.edit(
+        "models.yaml",
+        "judge: {",
+        "third: {provider: sim, model: script, options: {file: third.jsonl}}\njudge: {",
+    )
+    panel.edit(HELLO, "[strict, mild]", "[strict, mild, third]")
+    first = edison(panel, "run", "--json")
+    assert first.code == 0, first.all
+    (one,) = json.loads(first.out)["runs"]
+    shown = edison(panel, "status", "latest", "--facets").out.splitlines()
+    lines = panel.read("datasets/names.jsonl").splitlines(keepends=True)
+    panel.write("datasets/names.jsonl", "".join(lines[7:] + lines[6::-1]))
+    panel.edit(HELLO, "[strict, mild, third]", "[third, mild, strict]")
+    second = edison(panel, "run", "--json")
+    assert second.code == 0, second.all
+    (other,) = json.loads(second.out)["runs"]
+    assert one["run_id"] != other["run_id"]
+    assert one["judge_agreement"]["alpha"]["estimate"] is not None
+    assert told(one) == told(other)
+    again = edison(panel, "status", "latest", "--facets").out.splitlines()
+    skipped = ("run ", "cost", "calls", one["run_id"], other["run_id"])
+
+    def numbers(text: list[str]) -> list[str]:
+        return [line for line in text if not any(word in line for word in skipped)]
+
+    assert numbers(shown) == numbers(again)
+    assert len(numbers(shown)) > 5

@@ -54,8 +54,8 @@ def test_what_is_shown_is_told_from_what_is_a_tie(edison: Edison, ran: Folder) -
     assert "1,004 ms" in first
     assert second.startswith("1-2   medium  v1 (aaaaaaaa)  84.0 (82.")
     assert third.startswith("3     small   v1 (aaaaaaaa)  39.8 (37.")
-    assert "32% of 40 (20 to 48)" in third
-    assert said[0].startswith("shown  large over small: +45.2 points (likely +")
+    assert "33% of 40 (20 to 48)" in third
+    assert said[0].startswith("shown  large over small: +45.3 points (likely +")
     assert said[0].endswith("on 40 cases, by luck 1 in 3,333")
     assert said[2].startswith("tie    large and medium: +1.0 points (likely -")
     assert said[3] == "3 comparisons were made; after allowing for that, 2 stand out."

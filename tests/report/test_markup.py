@@ -66,7 +66,7 @@ def test_other_addresses_are_not(address: str) -> None:
 
 def test_attributes_are_left_out_set_or_bare() -> None:
     assert element("input", checked=True, disabled=False, id=None, class_="a", data_n=1.25) == (
-        '<input checked class="a" data-n="1.2">'
+        '<input checked class="a" data-n="1.3">'
     )
 
 

@@ -91,3 +91,12 @@ def test_shares_of_this_run_are_compared_as_they_are() -> None:
     assert decide_as_is(None, 50, limit).verdict is INCONCLUSIVE
     assert decide_as_is(0.0, 0, limit).verdict is INCONCLUSIVE
     assert decide_as_is(0.01, 50, limit, advisory=True).notes
+
+
+def test_a_limit_that_is_met_exactly_is_kept_whatever_the_last_digits() -> None:
+    mean = (0.1 + 0.7) / 1  # 0.7999999999999999
+    assert mean < 0.8
+    assert decide_as_is(mean, 50, Limit(0.8)).verdict is PASS
+    assert decide_as_is(1.1 * 300_000, 50, Limit(330_000, "at_most")).verdict is PASS
+    assert decide_as_is(0.79, 50, Limit(0.8)).verdict is FAIL
+    assert decide_as_is(330_001, 50, Limit(330_000, "at_most")).verdict is FAIL

@@ -29,6 +29,7 @@ from edison_ci.providers.sim.pace import Pace
 from edison_ci.providers.sim.questions import question_scores
 from edison_ci.providers.sim.seeds import stream
 from edison_ci.providers.sim.speaking import spoken
+from edison_ci.rounding import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,7 +157,7 @@ def _screened(text: str, rng: Random) -> str:
     hits = len(_RUDE.findall(text[:MAX_CHARS]))
     value = clamped((0.03 if hits == 0 else 0.6 + 0.15 * hits) + rng.gauss(0.0, 0.02))
     reason = f"{hits} rude words" if hits else "nothing found"
-    return json.dumps({"reason": reason, "score": round(value, 3)})
+    return json.dumps({"reason": reason, "score": rounded(value, 3)})
 
 
 def _graded(request: Request, rng: Random, noise: float) -> str:
@@ -173,7 +174,7 @@ def _graded(request: Request, rng: Random, noise: float) -> str:
         good, bad = choice[1].lower().split(" or ")
         return good if share >= 0.5 else bad
     low, high = _scale(asked)
-    number = round(low + share * (high - low), 2 if high - low <= 1 else 1)
+    number = rounded(low + share * (high - low), 2 if high - low <= 1 else 1)
     if re.search(r"\bjson\b", asked, re.I):
         return json.dumps({"score": number, "reason": seen.remark})
     return f"{number:g}"

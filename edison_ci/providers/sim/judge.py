@@ -14,6 +14,7 @@ from edison_ci.providers.sim.extraction import observer as extraction
 from edison_ci.providers.sim.knowledge import Task
 from edison_ci.providers.sim.story import observer as story
 from edison_ci.providers.sim.support import observer as support
+from edison_ci.rounding import mean, mean_or_none, weighted_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,9 +144,8 @@ def pairwise(
 def _overall(exhibit: Exhibit, criteria: Sequence[Criterion]) -> float:
     seen = observe(exhibit)
     if not criteria:
-        return sum(value.value for value in seen.values()) / max(1, len(seen))
-    values = (_quality(exhibit, criterion, seen).value for criterion in criteria)
-    return sum(values) / len(criteria)
+        return mean_or_none([value.value for value in seen.values()]) or 0.0
+    return mean([_quality(exhibit, criterion, seen).value for criterion in criteria])
 
 
 def _difference(better: Exhibit, worse: Exhibit, criteria: Sequence[Criterion]) -> str:
@@ -166,11 +166,9 @@ def _quality(exhibit: Exhibit, criterion: Criterion, seen: Mapping[str, Seen]) -
     parts = _parts_of(exhibit.task, criterion)
     if not parts or not seen:
         return plain_text.quality(exhibit, criterion.name, criterion.description)
-    value = sum(weight * seen[name].value for name, weight in parts.items())
+    value = weighted_mean([(weight, seen[name].value) for name, weight in parts.items()])
     losses = {name: weight * (1 - seen[name].value) for name, weight in parts.items()}
-    return Seen(
-        value / sum(parts.values()), seen[max(losses, key=lambda name: losses[name])].remark
-    )
+    return Seen(value or 0.0, seen[max(losses, key=lambda name: losses[name])].remark)
 
 
 def _parts_of(task: Task, criterion: Criterion) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ import re
 from edison_ci.providers.sim.exhibit import Exhibit, Seen, clamped
 from edison_ci.providers.sim.knowledge import MAX_CHARS, strings_in
 from edison_ci.providers.sim.writing import words_of
+from edison_ci.rounding import fixed
 
 _SHORT = re.compile(r"concis|short|brief|length|brev|one sentence")
 _WARM = re.compile(r"empath|kind|warm|tone|friendl|polite|caring")
@@ -32,7 +33,9 @@ def quality(exhibit: Exhibit, name: str, description: str) -> Seen:
         return Seen(clamped(0.35 + 0.25 * found), f"{found} friendly words")
     shared = _overlap(exhibit, text)
     if _RELEVANT.search(wanted):
-        return Seen(clamped(0.35 + 1.3 * shared), f"takes up {shared:.0%} of the input's words")
+        return Seen(
+            clamped(0.35 + 1.3 * shared), f"takes up {fixed(100 * shared)}% of the input's words"
+        )
     keywords = {word for word in words_of(description) if len(word) > 5}
     hits = len(keywords & set(words_of(text)))
     length = 0.35 if count < _FEW or count > _MANY else 0.7

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from edison_ci.providers.sim.exhibit import Seen, clamped
 from edison_ci.providers.sim.knowledge import MAX_CHARS, strings_in
 from edison_ci.providers.sim.writing import words_of
+from edison_ci.rounding import mean, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ def question_scores(
         value, remark = _found(criterion.name, seen)
         share = clamped(value + rng.gauss(0.0, noise))
         width = criterion.maximum - criterion.minimum
-        score = round(criterion.minimum + width * share, 0 if width > 1 else 1)
+        score = rounded(criterion.minimum + width * share, 0 if width > 1 else 1)
         scores[criterion.name] = {"reason": remark, "score": score}
     return json.dumps({"scores": scores}, ensure_ascii=False)
 
@@ -74,8 +75,8 @@ def _seen(text: str, objective: str) -> dict[str, Seen]:
             clamped(0.25 + 0.03 * len(long) + 0.1 * tricks), f"{len(long)} unusual words"
         ),
     }
-    mean = sum(found[name].value for name in ("clarity", "relevance", "originality")) / 3
-    found["overall"] = Seen(mean, "as clear, relevant and original as that")
+    overall = mean([found[name].value for name in ("clarity", "relevance", "originality")])
+    found["overall"] = Seen(overall, "as clear, relevant and original as that")
     return found
 
 

@@ -20,6 +20,7 @@ from edison_ci.report.charts.drawing import (
 )
 from edison_ci.report.charts.scales import Unit, finite, written
 from edison_ci.report.markup import Html, element
+from edison_ci.rounding import TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ def _place(
         return
     span = chart.most - chart.least
     position = (value - chart.least) / span if span else 0.5
-    step = min(max(int(position * _STEPS), 0), _STEPS - 1)
+    step = min(max(int(position * _STEPS + TOLERANCE), 0), _STEPS - 1)
     cases = "" if field.n is None else f", {field.n:,} cases"
     out = f", {field.stands_out} the rest" if field.stands_out else ""
     said = f"{where[0]}, {where[1]}: {written(chart.unit, value)}{cases}{out}"

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.report.numbers import NOTHING, dollars
+from edison_ci.rounding import fixed, rounded, significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,16 +74,18 @@ def written(unit: Unit, value: float | None) -> str:
     if shown is None:
         return NOTHING
     if unit is Unit.POINTS:
-        return f"{100 * shown:.1f}"
+        return fixed(100 * shown, 1)
     if unit is Unit.CHANGE:
-        return f"{100 * shown:+.1f}"
+        return fixed(100 * shown, 1, signed=True)
     if unit is Unit.SHARE:
-        return f"{100 * shown:.0f}%"
+        return f"{fixed(100 * shown)}%"
     if unit is Unit.RATIO:
-        return f"{100 * shown:+.1f}%"
+        return f"{fixed(100 * shown, 1, signed=True)}%"
     if unit is Unit.DOLLARS:
         return dollars(shown)
-    return f"{shown:,.0f} ms" if unit is Unit.MILLISECONDS else f"{shown:,.6g}"
+    if unit is Unit.MILLISECONDS:
+        return f"{fixed(shown, grouped=True)} ms"
+    return significant(shown, 6, grouped=True)
 
 
 def interval_written(unit: Unit, low: float | None, high: float | None) -> str:
@@ -99,11 +102,10 @@ def tick_text(unit: Unit, value: float, step: float) -> str:
     elif unit is Unit.DOLLARS:
         value, step = value / 1e6, step / 1e6
     digits = max(0, -math.floor(math.log10(step) + _TINY)) if step > 0 else 0
-    if round(step, digits) != round(step, digits + 1):
+    if rounded(step, digits) != rounded(step, digits + 1):
         digits += 1  # 2.5 needs a digit more than 2
-    sign = "+" if unit in (Unit.CHANGE, Unit.RATIO) and round(value, digits) > 0 else ""
-    text = f"{sign}{value:,.{min(digits, 9)}f}"
-    text = text.removeprefix("-") if not text.strip("-0.,") else text  # no minus zero
+    signed = unit in (Unit.CHANGE, Unit.RATIO) and rounded(value, digits) > 0
+    text = fixed(value, min(digits, 9), signed=signed, grouped=True)
     if unit is Unit.DOLLARS:
         return f"-${text[1:]}" if text.startswith("-") else f"${text}"
     return f"{text}%" if unit in (Unit.SHARE, Unit.RATIO) else text

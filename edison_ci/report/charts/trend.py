@@ -36,6 +36,7 @@ from edison_ci.report.charts.scales import (
 )
 from edison_ci.report.markup import Html, element
 from edison_ci.report.numbers import counted
+from edison_ci.rounding import mean_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,7 +231,7 @@ def _joined(moments: Sequence[Moment], together: int) -> Iterator[Moment]:
         yield Moment(
             group[-1].at,
             group[-1].label,
-            sum(values) / len(values) if values else None,
+            mean_or_none(values),
             min(lows) if lows else None,
             max(highs) if highs else None,
         )

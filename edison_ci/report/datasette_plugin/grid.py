@@ -12,6 +12,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin import finding
 from edison_ci.report.datasette_plugin.sums import Sums, sums_by_model
 from edison_ci.report.datasette_plugin.wishing import Graded, Wish
+from edison_ci.rounding import mean_or_none
 from edison_ci.store.grades import flagged_cells
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ class Box:
     def mean(self, name: str) -> float | None:
         """Return the mean of a number over the draws that have it."""
         values = [getattr(draw, name) for draw in self.draws]
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
+        return mean_or_none([value for value in values if value is not None])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.documents.secret_text import redacted
 from edison_ci.harmless import lines
 from edison_ci.report.markup import Html, element, escape, joined
+from edison_ci.rounding import fixed, rounded, whole
 
 if TYPE_CHECKING:
     from edison_ci.decide.rows import GateRow
@@ -21,26 +22,26 @@ NOTHING = "\N{EN DASH}"
 
 def points(value: float | None) -> str:
     """Return a score in points out of 100."""
-    return NOTHING if value is None else f"{100 * value:.1f}"
+    return NOTHING if value is None else fixed(100 * value, 1)
 
 
 def percent(value: float | None, digits: int = 0) -> str:
     """Return a share."""
-    return NOTHING if value is None else f"{100 * value:.{digits}f}%"
+    return NOTHING if value is None else f"{fixed(100 * value, digits)}%"
 
 
 def span(low: float | None, high: float | None, digits: int = 1) -> str:
     """Return an interval, in points or percent."""
     if low is None or high is None:
         return ""
-    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f}"
+    return f"{fixed(100 * low, digits)} to {fixed(100 * high, digits)}"
 
 
 def signed(value: float | None) -> str:
     """Return a change in points."""
     if value is None:
         return NOTHING
-    return f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return fixed(100 * value, 1, signed=True).replace("-", "\N{MINUS SIGN}")
 
 
 def signed_span(low: float | None, high: float | None) -> str:
@@ -55,20 +56,32 @@ def dollars(microusd: float | None) -> str:
     if microusd == 0:
         return "$0"
     if microusd < 10_000:
-        return f"${microusd / 1e6:.6f}"
-    return f"${microusd / 1e6:,.4f}" if microusd < 1_000_000 else f"${microusd / 1e6:,.2f}"
+        return f"${fixed(microusd / 1e6, 6)}"
+    return f"${fixed(microusd / 1e6, 4 if microusd < 1_000_000 else 2, grouped=True)}"
 
 
 def milliseconds(value: float | None) -> str:
     """Return a latency."""
     if value is None:
         return NOTHING
-    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+    if value < 10_000:
+        return f"{fixed(value, grouped=True)} ms"
+    return f"{fixed(value / 1000, 1, grouped=True)} s"
 
 
 def count(value: int | None) -> str:
     """Return a whole number."""
     return NOTHING if value is None else f"{value:,}"
+
+
+def tokens(value: float | None) -> str:
+    """Return a mean number of tokens, as a whole one."""
+    return count(None if value is None else whole(value))
+
+
+def short_number(value: float) -> str:
+    """Return a number on a criterion's own scale, with two decimals at most."""
+    return f"{rounded(value, 2):g}"
 
 
 def counted(value: int, word: str) -> str:
@@ -80,7 +93,7 @@ def chance(value: float | None) -> str:
     """Return a p-value."""
     if value is None:
         return NOTHING
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return "< 0.001" if value < 0.001 else fixed(value, 3)
 
 
 def when(time: str | None) -> str:
@@ -100,8 +113,8 @@ def lasted(begun: str, ended: str | None) -> str:
     took = dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(begun)
     seconds = max(took.total_seconds(), 0)
     if seconds < 90:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"{fixed(seconds, 1)} s" if seconds < 10 else f"{fixed(seconds)} s"
+    return f"{fixed(seconds / 60)} min" if seconds < 5400 else f"{fixed(seconds / 3600, 1)} h"
 
 
 def text(value: str | None) -> str:
@@ -144,9 +157,9 @@ def level(metric: str, asked: float) -> str:
     if metric.startswith("cost_usd"):
         return f"${asked:g}"
     if metric.startswith("latency_ms"):
-        return f"{asked:,.0f} ms"
+        return f"{fixed(asked, grouped=True)} ms"
     if metric.startswith("tokens"):
-        return f"{asked:,.0f} tokens"
+        return f"{fixed(asked, grouped=True)} tokens"
     return f"{100 * asked:g}%"
 
 
@@ -156,11 +169,11 @@ def found(gate: GateRow, number: float | None) -> str:
     if number is None:
         return NOTHING
     if kind == "relative":
-        return f"{100 * number:+.1f}%".replace("-", "\N{MINUS SIGN}")
+        return f"{fixed(100 * number, 1, signed=True)}%".replace("-", "\N{MINUS SIGN}")
     if gate.metric.startswith("cost_usd"):
         return dollars(1e6 * number)
     if gate.metric.startswith("latency_ms"):
         return milliseconds(number)
     if gate.metric.startswith("tokens"):
-        return f"{number:,.0f}"
-    return signed(number) if kind == "change" else f"{100 * number:.1f}%"
+        return fixed(number, grouped=True)
+    return signed(number) if kind == "change" else f"{fixed(100 * number, 1)}%"

@@ -13,6 +13,7 @@ from edison_ci.report.charts.trend import Moment, Series, Trend, trend
 from edison_ci.report.components import data_table, figure, scrolled, section
 from edison_ci.report.markup import Html, element
 from edison_ci.report.numbers import NOTHING, dollars, score
+from edison_ci.rounding import TOLERANCE
 
 if TYPE_CHECKING:
     from edison_ci.report.closeup import CloseUp
@@ -88,7 +89,10 @@ def kinds_of_cases(view: RunView) -> Html | None:
     known = [f.composite.estimate for by in found.values() for f in by.values()]
     values = [value for value in known if value is not None] or [0.0, 1.0]
     # Shades are for these scores alone, or all would look alike.
-    ends = (math.floor(10 * min(values)) / 10, math.ceil(10 * max(values)) / 10)
+    ends = (
+        math.floor(10 * min(values) + TOLERANCE) / 10,
+        math.ceil(10 * max(values) - TOLERANCE) / 10,
+    )
     chart = HeatMap("Score by kind of case", names, rows, least=ends[0], most=ends[1], width=720)
     return section("Kinds of cases", element("div", figure(heatmap(chart)), class_="panel"))
 

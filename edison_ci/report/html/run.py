@@ -22,8 +22,9 @@ from edison_ci.report.gate_charts import forests_of, gate_name, one_prompt
 from edison_ci.report.html.cases import failing_answers, grid_of, moved_cases
 from edison_ci.report.html.parts import costs, history, kinds_of_cases, spreads
 from edison_ci.report.markup import Html, element, joined
-from edison_ci.report.numbers import NOTHING, change, counted, dollars, score
+from edison_ci.report.numbers import NOTHING, change, counted, dollars, score, signed_span
 from edison_ci.report.sections import WORDS
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,10 +84,10 @@ def _cards(view: RunView) -> Iterator[Card]:
         moved = change(against.estimate, None, None).removesuffix(" points")
         ends = ""
         if against.low is not None and against.high is not None:
-            ends = f"{100 * against.low:+.1f} to {100 * against.high:+.1f}"
+            ends = signed_span(against.low, against.high)
         yield Card("Change against base", moved, "points", ends)
     passed = overall.pass_rate
-    share = NOTHING if passed is None else f"{100 * passed.estimate:.0f}%"
+    share = NOTHING if passed is None else f"{fixed(100 * passed.estimate)}%"
     of = "" if passed is None else f"of {passed.n:,}"
     yield Card("Pass rate", share, of, _range(passed, digits=0))
     about = "~" if summary.calls["unknown"] else ""
@@ -102,7 +103,7 @@ def _cards(view: RunView) -> Iterator[Card]:
 
 
 def _points(found: Interval | None) -> str:
-    return NOTHING if found is None else f"{100 * found.estimate:.1f}"
+    return NOTHING if found is None else fixed(100 * found.estimate, 1)
 
 
 def _range(found: Interval | None, *, digits: int = 1) -> str:
@@ -110,7 +111,7 @@ def _range(found: Interval | None, *, digits: int = 1) -> str:
         return ""
     if found.low is None or found.high is None:
         return "1 case: no error bar"
-    return f"{100 * found.low:.{digits}f} to {100 * found.high:.{digits}f}"
+    return f"{fixed(100 * found.low, digits)} to {fixed(100 * found.high, digits)}"
 
 
 def _missing(view: RunView) -> Html | None:
@@ -176,7 +177,7 @@ def _scored(measured: Measured) -> Html:
     estimate = None if composite is None else composite.estimate
     bar = interval(Range(told, estimate, low, high))
     about = "~" if measured.estimated else ""
-    share = NOTHING if passed is None else f"{100 * passed.estimate:.0f}%"
+    share = NOTHING if passed is None else f"{fixed(100 * passed.estimate)}%"
     return element(
         "tr",
         element("th", element("bdi", place.prompt), scope="row"),
@@ -193,7 +194,7 @@ def _scored(measured: Measured) -> Html:
 
 
 def _ms(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.0f} ms"
+    return NOTHING if value is None else f"{fixed(value, grouped=True)} ms"
 
 
 def _worth(view: RunView) -> Html | None:
@@ -251,7 +252,7 @@ def _changes(view: RunView) -> Html | None:
 def _changed(one: Change) -> Html:
     found = one.standing
     low, high = found.interval or (None, None)
-    ends = NOTHING if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+    ends = NOTHING if low is None or high is None else signed_span(low, high)
     more = f", about {counted(found.n_more, 'more case')} would tell" if found.n_more else ""
     missing = f" ({found.missing:,} missing)" if found.missing else ""
     moved = change(found.estimate, None, None).removesuffix(" points")

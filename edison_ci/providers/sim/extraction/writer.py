@@ -13,6 +13,7 @@ from edison_ci.providers.sim.extraction.reader import (
     guessed,
     plain_number,
 )
+from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.providers.sim.writing import Writing
@@ -127,7 +128,7 @@ def _printed_total(document: str, total: Any, currency: Any) -> Any:
     for amount in amounts_in(document):
         if amount.value == total:
             return f"{_SIGNS.get(str(currency), '')}{amount.text}"
-    return f"{_SIGNS.get(str(currency), '')}{total:,.2f}"
+    return f"{_SIGNS.get(str(currency), '')}{fixed(total, 2, grouped=True)}"
 
 
 def _renamed(writing: Writing, found: dict[str, Any]) -> dict[str, Any]:

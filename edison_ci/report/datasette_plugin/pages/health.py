@@ -12,6 +12,7 @@ from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import experiments, last_of
 from edison_ci.report.datasette_plugin.sums import booked, run_cost, sums_of_run
 from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.rounding import significant
 from edison_ci.store.database import migrations, version_of
 from edison_ci.store.runs import find_run
 
@@ -124,4 +125,5 @@ def _line(name: str, value: float, **labels: str) -> str:
         for key, text in labels.items()
     )
     told = ",".join(f'{key}="{text}"' for key, text in escaped)
-    return f"{name}{{{told}}} {value:.10g}" if told else f"{name} {value:.10g}"
+    series = f"{name}{{{told}}}" if told else name
+    return f"{series} {significant(value, 10)}"

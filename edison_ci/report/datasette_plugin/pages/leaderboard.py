@@ -13,6 +13,7 @@ from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, rememb
 from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, ranked_cells
 from edison_ci.report.datasette_plugin.sums import sums_by_model
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.rounding import snap
 from edison_ci.stats.sentences import chance, comparisons_sentence
 from edison_ci.store.breakdown import Shown
 from edison_ci.store.runs import NO_TRIAL
@@ -140,7 +141,7 @@ def _places(rows: Sequence[Standing]) -> list[Place]:
 def _sums(look: Look, run: Run) -> list[Place]:
     """Return the newest run alone, without ranks: nobody tested the differences."""
     rows = sums_by_model(look.connection, run.id)
-    rows.sort(key=lambda row: -(row.composite.estimate or 0.0))
+    rows.sort(key=lambda row: -snap(row.composite.estimate or 0.0))
     return [
         Place("", row.prompt, row.version, run.labels.get(row.prompt, ""), row.model,
               row.composite, row.pass_rate, row.answer_cost_microusd, row.p50_ms, row.p95_ms, run,

@@ -12,6 +12,7 @@ from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.runs import RunLine, experiments, run_lines
 from edison_ci.report.datasette_plugin.sums import booked
 from edison_ci.report.numbers import counted
+from edison_ci.rounding import snap
 from edison_ci.stats.convergence import verified
 from edison_ci.store.loops import (
     Iteration,
@@ -54,7 +55,7 @@ class LoopLine:
     @property
     def best(self) -> Iteration | None:
         """The one with the best score on the training cases, the first of several."""
-        return max(self.measured, key=lambda one: one.score or 0.0, default=None)
+        return max(self.measured, key=lambda one: snap(one.score or 0.0), default=None)
 
     @property
     def holdout(self) -> dict[str, Any] | None:

@@ -76,8 +76,7 @@ def run(look: Look) -> Page:
 def _amount(wish: Wish, box: Box) -> str:
     """Return what stands in a box."""
     if wish.metric == "tokens":
-        tokens = box.mean("tokens")
-        return shown.count(None if tokens is None else round(tokens))
+        return shown.tokens(box.mean("tokens"))
     if wish.metric == "cost":
         return shown.dollars(box.mean("cost_microusd"))
     if wish.metric == "latency":
@@ -88,8 +87,7 @@ def _amount(wish: Wish, box: Box) -> str:
 def _total(wish: Wish, sums: Sums) -> str:
     """Return what stands below a column."""
     if wish.metric == "tokens":
-        tokens = sums.answer_tokens
-        return f"{shown.count(None if tokens is None else round(tokens))} mean"
+        return f"{shown.tokens(sums.answer_tokens)} mean"
     if wish.metric == "cost":
         return f"{shown.dollars(sums.answer_cost_microusd)} mean"
     if wish.metric == "latency":
