@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from sqlite_utils import Database
 
 from docs.reference import code, table
 from docs.sample import build
 from edison_ci.store.database import migrations, open_database
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
+
+    from sqlite_utils.db import Table
 
 _OPENING = re.compile(r"create (?:table|view) (\w+)(?: \(| as)\s*(?:-- (.*))?")
 _COLUMN = re.compile(r"  (\w+) .*?(?:-- (.*))?$")
@@ -44,60 +47,60 @@ def notes() -> dict[str, Notes]:
 
 def tables() -> str:
     """Return every table with its columns."""
-    with _empty() as connection:
-        return "\n".join(_table(connection, name) for name in _names(connection, "table"))
+    with _empty() as database:
+        return "\n".join(_table(one) for one in _own(database.tables))
 
 
 @contextmanager
-def _empty() -> Iterator[sqlite3.Connection]:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        closing(open_database(Path(folder) / "results.db")) as connection,
-    ):
-        yield connection
+def _empty() -> Iterator[Database]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.db"
+        with Database(open_database(path)) as database:
+            yield database
 
 
-def _table(connection: sqlite3.Connection, name: str) -> str:
-    said = notes()[name]
-    keys = {
-        row[3]: (row[2], row[4]) for row in connection.execute(f"pragma foreign_key_list({name})")
-    }
+def _own(tables: list[Table]) -> list[Table]:
+    return [one for one in tables if not one.name.startswith("sqlite_")]
+
+
+def _table(one: Table) -> str:
+    said = notes()[one.name]
+    parents = {key.column: f"[`{key.other_table}`](#{key.other_table})" for key in one.foreign_keys}
     rows = []
-    for _, column, kind, needed, _, key in connection.execute(f"pragma table_info({name})"):
-        meaning = said.columns.get(column, "")
-        if column in keys:
-            parent = f"[`{keys[column][0]}`](#{keys[column][0]})"
-            meaning = f"{meaning}; {parent}" if meaning else parent
-        marks = f"{kind.lower()}{', key' if key else ''}{'' if needed or key else ', or null'}"
-        rows.append((code(column), marks, meaning))
+    for column in one.columns:
+        told = (said.columns.get(column.name), parents.get(column.name))
+        key = ", key" if column.is_pk else "" if column.notnull else ", or null"
+        meaning = "; ".join(text for text in told if text)
+        rows.append((code(column.name), f"{column.type.lower()}{key}", meaning))
     about = f"{said.about[:1].upper()}{said.about[1:]}.\n\n" if said.about else ""
-    return f"### {name}\n\n{about}{table(('column', 'type', 'meaning'), rows)}"
+    return f"### {one.name}\n\n{about}{table(('column', 'type', 'meaning'), rows)}"
 
 
 def views() -> str:
     """Return every view with the names of its columns."""
-    rows = []
-    with _empty() as connection:
-        for name in _names(connection, "view"):
-            columns = [row[1] for row in connection.execute(f"pragma table_info({name})")]
-            rows.append((code(name), notes()[name].about, ", ".join(map(code, columns))))
+    with _empty() as database:
+        rows = [
+            (code(view.name), notes()[view.name].about, ", ".join(map(code, view.columns_dict)))
+            for view in database.views
+        ]
     return table(("view", "has", "columns"), rows)
 
 
 def diagram() -> str:
     """Return which tables name which others, as a diagram."""
     lines = ["erDiagram"]
-    with _empty() as connection:
-        for name in _names(connection, "table"):
-            columns = {row[1] for row in connection.execute(f"pragma table_info({name})")}
-            for row in connection.execute(f"pragma foreign_key_list({name})"):
-                many = "||--o|" if name == "answer" else "||--o{"
-                lines.append(f"    {row[2]} {many} {name} : {row[3]}")
-            if {"address", "take"} <= columns and name != "answer":
-                many = "||--o|" if name == "answer_text" else "|o--o{"
-                lines.append(f'    answer {many} {name} : "address, take"')
-            if name in ("attempt", "event"):
-                lines.append(f"    run |o--o{{ {name} : run_id")
+    with _empty() as database:
+        for one in _own(database.tables):
+            many = "||--o|" if one.name == "answer" else "||--o{"
+            lines += [
+                f"    {key.other_table} {many} {one.name} : {key.column}"
+                for key in one.foreign_keys
+            ]
+            if {"address", "take"} <= one.columns_dict.keys() and one.name != "answer":
+                many = "||--o|" if one.name == "answer_text" else "|o--o{"
+                lines.append(f'    answer {many} {one.name} : "address, take"')
+            if one.name in ("attempt", "event"):
+                lines.append(f"    run |o--o{{ {one.name} : run_id")
     text = "\n".join(lines)
     return f"```mermaid\n{text}\n```\n"
 
@@ -107,25 +110,16 @@ def query(sql: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.db"
         build(path)
-        with closing(open_database(path)) as connection:
-            cursor = connection.execute(sql)
-            head = tuple(column[0] for column in cursor.description)
-            rows = [tuple(_shown(value) for value in row) for row in cursor]
-    return f"```sql\n{sql.strip()}\n```\n\n{table(head, rows)}"
+        with Database(open_database(path)) as database:
+            found = list(database.query(sql))
+    rows = [tuple(map(_shown, row.values())) for row in found]
+    return f"```sql\n{sql.strip()}\n```\n\n{table(tuple(found[0]), rows)}"
 
 
 def _shown(value: object) -> str:
     if value is None:
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _names(connection: sqlite3.Connection, kind: str) -> list[str]:
-    rows = connection.execute(
-        "select name from sqlite_schema where type = ? and name not like 'sqlite_%' order by rowid",
-        (kind,),
-    )
-    return [name for (name,) in rows]
 
 
 __all__ = ["diagram", "query", "tables", "views"]

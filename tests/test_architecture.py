@@ -71,6 +71,7 @@ ONLY_IN = {
     "uvloop": {"execute/event_loop.py"},
     "httpx": {"forge/transport.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
+    "sqlite_utils": {"store/absorbing.py"},
     "tenacity": {"providers/resilience.py"},
     "phonenumbers": {"safety/numbers.py"},
     "subprocess": {
