@@ -119,6 +119,8 @@ class _Inspector:
                 tree = Parser(ENVIRONMENT, self._text.replace("\r", "\n")).parse()
         except TemplateSyntaxError as error:
             reason = re.sub(r" at \d+\Z|(?<=')\)\Z", "", str(error.message))
+            # Python 3.14 has other words for it.
+            reason = re.sub(r'"(.+)" is an (invalid escape sequence)\..*', r"\2 '\1'", reason)
             raise self._fatal(f"not a valid template: {reason}", error.lineno) from None
         except ValueError:  # an integer of more digits than Python reads
             raise self._fatal("not a valid template: a number has too many digits") from None

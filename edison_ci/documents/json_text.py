@@ -140,15 +140,19 @@ _HINTS = {
 
 
 def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
-    here = text[error.pos : error.pos + 1]
+    here, before = text[error.pos : error.pos + 1], text[: error.pos].rstrip()
+    # Before Python 3.13 the place is that of the bracket, and the words are those of a missing value.
+    if error.msg.startswith("Illegal trailing comma"):
+        before, here = text[: error.pos + 1], "}"
+    if here in ("}", "]") and before.endswith(","):
+        message = "not valid JSON: nothing follows this comma"
+        return Fault("syntax", message, "remove it", at=place(text, len(before) - 1))
     fitting = (hint for start, hint in _HINTS.items() if error.msg.startswith(start))
     hint = next(fitting, "check brackets, commas and quotes")
     if here == "'":
         hint = "JSON strings take double quotes"
     elif here in ("#", "/"):
         hint = "JSON has no comments"
-    elif here in ("}", "]") and text[: error.pos].rstrip().endswith(","):
-        hint = "remove the comma before it"
     message = error.msg[0].lower() + error.msg[1:]
     return Fault("syntax", f"not valid JSON: {message}", hint, at=place(text, error.pos))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -46,7 +47,7 @@ def told(edison: Edison, shop: Folder, *flags: str) -> tuple[int, dict[str, Any]
 
 
 def rows(shop: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+    with opened(shop.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -139,7 +140,7 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_result(
 ) -> None:
     improve(shop)
     _, whole = told(edison, shop)
-    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+    with opened(shop.path / ".edison/results.db") as connection:
         connection.execute("update run set status = 'EXECUTING', owner = 'gone', verdict = null")
         connection.execute("delete from decision")
         connection.execute("pragma foreign_keys = 0")
@@ -160,7 +161,7 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_result(
 def test_an_old_answer_is_not_set_against_a_new_one(edison: Edison, shop: Folder) -> None:
     """If one side must be bought and the other is older than a day, both are bought."""
     edison(shop, "run", "-q")
-    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+    with opened(shop.path / ".edison/results.db") as connection:
         connection.execute("drop trigger answer_is_kept")
         connection.execute("update answer set created_at = '2026-11-13T00:00:00.000Z'")
         days = "julianday('now') - julianday(created_at)"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -58,7 +59,7 @@ def told(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
 
 
 def bought(folder: Folder) -> int:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return int(connection.execute("select count(*) from attempt").fetchone()[0])
 
 

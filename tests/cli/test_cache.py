@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -24,7 +25,7 @@ def ran(mini: Folder) -> Folder:
 
 
 def texts(folder: Folder) -> int:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return int(connection.execute("select count(*) from answer_text").fetchone()[0])
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -44,7 +45,7 @@ def told(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
 
 
 def versions(folder: Folder) -> list[str]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         rows = connection.execute("select version from cell group by version order by min(rowid)")
         return [version[:8] for (version,) in rows]
 
@@ -211,7 +212,7 @@ def test_the_gates_of_today_decide_and_nothing_is_written(edison: Edison, projec
     done = edison(project, "gate")
     assert done.code == 1
     assert done.out.startswith("hello  FAIL  run ")
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         rounds = connection.execute("select count(*), max(round) from decision").fetchone()
     assert rounds == (3, 0)
 
@@ -242,10 +243,10 @@ def test_an_unclear_gate_that_insists_ends_with_5(edison: Edison, project: Folde
 
 def test_a_run_that_is_not_over_is_not_decided(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update run set status = 'PAUSED'")
     done = edison(project, "gate")
     assert (done.code, "edison resume" in done.err) == (2, True)
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update run set status = 'FAILED'")
     assert edison(project, "gate").code == 3

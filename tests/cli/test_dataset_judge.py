@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -136,7 +137,7 @@ def test_a_hostile_judge_gives_no_score(edison: Edison, project: Folder, text: s
     done = edison(project, "dataset", "judge", "--by", "kind")
     assert done.code == 3
     assert "no judge gave a verdict: kind: " in done.err
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         rows = connection.execute("select distinct score, status from question_score").fetchall()
     assert rows == [(None, "error")]
 
@@ -167,7 +168,7 @@ def test_instructions_of_your_own_are_sent_and_change_the_hash(
     judged(edison, project)
     project.write("judges/question.md", "Be very strict.\n")
     assert judged(edison, project)["calls"]["made"] == 2
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         (hashes,) = connection.execute("select count(distinct hash) from question_score").fetchone()
     assert hashes == 1, "what was said before is replaced"
 
@@ -224,10 +225,10 @@ def test_whoever_may_not_spend_may_not_judge(edison: Edison, project: Folder) ->
 def test_reasons_go_with_the_other_old_texts(edison: Edison, project: Folder) -> None:
     judged(edison, project)
     path = project.path / ".edison/results.db"
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         connection.execute("update question_score set judged_at = '2020-01-01T00:00:00.000Z'")
     done = edison(project, "gc")
     assert done.code == 0, done.all
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         rows = connection.execute("select distinct reason, score is null from question_score")
         assert rows.fetchall() == [("", 0)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -97,7 +98,7 @@ def test_further_takes_are_listed_and_a_changed_case_is_not_shown(
 def test_what_looks_like_a_key_is_cut_short(edison: Edison, project: Folder) -> None:
     project.edit("models.yaml", "model: small}", "model: echo}")
     edison(project, "run", "-q")
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update part set reason = ? where name = 'words'", (f"saw {SECRET}",))
     done = edison(project, "explain", "ada@small")
     assert "sk-p..." in done.out

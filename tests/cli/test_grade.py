@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import select
-import sqlite3
 import subprocess
 import sys
 import termios
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.stats.sampling import random_order
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -45,7 +45,7 @@ def identify(folder: Folder, email: str) -> None:
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -197,7 +197,7 @@ def test_a_graded_answer_keeps_its_text_and_is_not_counted_as_reused(
     graded(edison, ran, "--cell", "c1@small", "--grade", "up")
     assert json.loads(edison(ran, "cache", "stats", "--json").out) == before
     old = "2000-01-01T00:00:00.000Z"
-    with sqlite3.connect(ran.path / ".edison/results.db") as connection:
+    with opened(ran.path / ".edison/results.db") as connection:
         connection.execute("drop trigger answer_is_kept")
         connection.execute("update answer set created_at = ?", (old,))
         connection.execute("update run set created_at = ?, finished_at = ?", (old, old))
@@ -242,7 +242,7 @@ def test_a_label_that_a_file_cannot_hold_says_what_is_wrong(edison: Edison, ran:
     assert "a label cannot hold this: by has 212 characters; at most 200" in done.err
     assert "scale" not in done.err
     long = "c" * 201
-    with sqlite3.connect(ran.path / ".edison/results.db") as connection:
+    with opened(ran.path / ".edison/results.db") as connection:
         connection.execute("update cell set case_id = ? where case_id = 'c1'", (long,))
     identify(ran, "ann@example.com")
     done = edison(ran, "grade", "--cell", f"{long}@small", "--grade", "up")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -62,7 +63,7 @@ def run_of(edison: Edison, folder: Folder, *args: str, code: int = 0) -> dict[st
 
 
 def rows(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 

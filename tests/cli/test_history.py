@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 from edison_ci.documents.yaml_edit import scalar
 from edison_ci.execute.aggregating import rollups_of
 from edison_ci.store.suggestions import Status
+from tests.opened import opened
 from tests.planted import Planted, plant
 from tests.suggested import keep, suggestion_for, version_of
 
@@ -142,7 +142,7 @@ def test_other_cases_and_grading_are_told_too(edison: Edison, told: Folder) -> N
 
 def test_the_interval_of_a_version_allows_for_clusters(edison: Edison, told: Folder) -> None:
     before = versions(edison, told)[1]["composite"]
-    with sqlite3.connect(told.path / ".edison/results.db") as connection:
+    with opened(told.path / ".edison/results.db") as connection:
         connection.execute("update cell set cluster = 'k' || (substr(case_id, 2) / 5)")
         rollups_of(connection, "r2")(connection)
     after = versions(edison, told)[1]["composite"]

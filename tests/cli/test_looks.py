@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +89,7 @@ def gate(run: dict[str, Any], metric: str = "composite") -> dict[str, Any]:
 
 
 def ask(shop: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+    with opened(shop.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -212,7 +213,7 @@ def slow_run(shop: Folder) -> subprocess.Popen[str]:
 
 def stopped_after_the_first_look(shop: Folder, status: str) -> None:
     """Put the results back to where a process died after its first look."""
-    with sqlite3.connect(shop.path / ".edison/results.db") as connection:
+    with opened(shop.path / ".edison/results.db") as connection:
         connection.execute("pragma foreign_keys = 0")
         connection.execute(
             "update run set status = ?, owner = 'gone', verdict = null, complete = 0", (status,)
@@ -229,7 +230,7 @@ def test_a_look_that_was_stored_is_neither_repeated_nor_lost(
 ) -> None:
     draws, whole = looked
     stopped_after_the_first_look(draws, status)
-    with sqlite3.connect(draws.path / ".edison/results.db") as connection:
+    with opened(draws.path / ".edison/results.db") as connection:
         connection.execute("drop trigger decision_is_kept")
         connection.execute("update decision set decided_at = 'then'")
     code, run = told(edison, draws, "resume")
@@ -243,7 +244,7 @@ def test_a_run_killed_after_its_last_look_ends_as_it_was_decided(
     edison: Edison, looked: Looked
 ) -> None:
     draws, whole = looked
-    with sqlite3.connect(draws.path / ".edison/results.db") as connection:
+    with opened(draws.path / ".edison/results.db") as connection:
         connection.execute(
             "update run set status = 'AGGREGATING', owner = 'gone', verdict = null, complete = 0"
         )
@@ -368,7 +369,7 @@ def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> No
 def test_a_sampled_run_goes_on_where_it_was_killed(edison: Edison, sampled: Folder) -> None:
     _, whole = told(edison, sampled)
     assert whole["looks"]["number"] > 2
-    with sqlite3.connect(sampled.path / ".edison/results.db") as connection:
+    with opened(sampled.path / ".edison/results.db") as connection:
         connection.execute("pragma foreign_keys = 0")
         connection.execute(
             "update run set status = 'EXECUTING', owner = 'gone', verdict = null, complete = 0"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.opened import opened
 from tests.refine.workbench import project
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def committed(folder: Folder) -> None:
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 

@@ -16,6 +16,7 @@ import pytest
 from edison_ci.execute import lanes
 from edison_ci.plan.shards import shard_of
 from tests.conftest import ROOT, Folder
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ def keep(folder: Folder, name: str) -> None:
     results = folder.path / ".edison/results.db"
     target = folder.path / name
     target.unlink(missing_ok=True)
-    with sqlite3.connect(results) as connection:
+    with opened(results) as connection:
         connection.execute("vacuum into ?", (str(target),))
     connection.close()
     remove_results(folder)

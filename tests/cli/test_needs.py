@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.litellm_bridge import LitellmBridge
 from tests.bare import lacking, without
 from tests.loopback.fixture import loopback
+from tests.opened import opened
 from tests.providers.kitchen import model
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def problems(done: Result) -> list[tuple[Any, ...]]:
 
 def booked(folder: Folder) -> int:
     """Return how many calls were booked; reading fails if nothing was ever stored."""
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         found: int = connection.execute("select count(*) from attempt").fetchone()[0]
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.conftest import Folder
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.opened import opened
 from tests.refine.workbench import (
     WELCOME,
     cases_shown,
@@ -31,7 +31,7 @@ SMALL = ("--population", "3", "--generations", "2")
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -93,7 +93,7 @@ def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(
         for _ in range(2):  # the second time it is told of the first suggestion
             done = edison(folder, "optimize", "hello", *SMALL, "--force")
             assert done.code == 0, done.err
-            with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+            with opened(folder.path / ".edison/results.db") as connection:
                 change = "update suggestion set status = 'rejected', reason = 'no' where status <> "
                 connection.execute(f"{change} 'refused'")
         bodies = [request.body.decode() for request in server.requests]

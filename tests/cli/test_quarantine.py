@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -110,7 +111,7 @@ def test_changes_and_refusals_are_audited(edison: Edison, project: Folder) -> No
     assert refused.code == 2
     assert "quarantine add needs an editor; test@example.com is a reviewer" in refused.err
     assert project.read("quarantine.yaml") == before
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         rows = connection.execute("select action, entity from audit order by seq").fetchall()
     assert rows == [
         ("quarantine add", "hello/bad"),
@@ -174,7 +175,7 @@ def test_an_empty_quarantine_says_so(edison: Edison, project: Folder) -> None:
 
 def flip(project: Folder, case: str, passed: int, score: float) -> None:
     """Let the newest answer to a case come out otherwise."""
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         connection.execute(
             "update cell set passed = ?, composite = ? where case_id = ? and "
             "run_id = (select id from run order by created_at desc, rowid desc limit 1)",
@@ -212,7 +213,7 @@ def test_answers_that_disagree_over_takes_are_flaky(edison: Edison, project: Fol
 
 def test_draws_of_one_run_disagree_too(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q", "--draws", "3")
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update cell set passed = 0 where case_id = 'c5' and draw = 2")
     (flaky,) = suggested(edison, project)["flaky"]
     assert (flaky["case"], flaky["passed"], flaky["answers"]) == ("c5", 2, 3)
@@ -249,7 +250,7 @@ def test_so_many_flaky_cases_are_not_the_fault_of_the_cases(
     edison: Edison, project: Folder
 ) -> None:
     edison(project, "run", "-q", "--draws", "3")
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update cell set passed = 0 where draw = 2")
     done = edison(project, "quarantine", "suggest")
     assert "the prompt or the grading is unsteady" in done.err

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.opened import opened
 from tests.planted import Planted, plant
 from tests.refine.workbench import (
     WELCOME,
@@ -32,7 +32,7 @@ KEYS = {
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -77,7 +77,7 @@ def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(folder: Folder) 
         for _ in range(2):  # the second time it is told of the first suggestion
             done = folder.edison("refine", "hello", "--candidates", "2")
             assert done.code == 0, done.err
-            with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+            with opened(folder.path / ".edison/results.db") as connection:
                 connection.execute("update suggestion set status = 'tried'")
         bodies = [request.body.decode() for request in server.requests]
     shown = cases_shown(folder, bodies)
@@ -178,7 +178,7 @@ def test_a_trial_that_was_cut_off_is_told_from_a_run_that_waits(
     waiting = Planted("r2", when.format(2), {"small": [0.5]}, complete=False)
     path = plant(mini, cut, waiting)
     assert "trial" not in edison(mini, "status").all
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         connection.execute("update run set trigger = 'refine' where id = 'r1'")
     done = edison(mini, "status")
     lines = {line.split()[0]: line for line in done.out.splitlines()}

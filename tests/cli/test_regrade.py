@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -36,7 +36,7 @@ def write_cases(folder: Folder, count: int) -> None:
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -163,7 +163,7 @@ def test_an_answer_that_is_gone_is_an_error_that_names_its_cell(
     edison: Edison, project: Folder
 ) -> None:
     edison(project, "run", "-q")
-    with sqlite3.connect(project.path / ".edison/results.db") as connection:
+    with opened(project.path / ".edison/results.db") as connection:
         gone = "select address from cell where case_id = 'c4'"
         connection.execute(f"delete from answer_text where address in ({gone})")
     (run,) = regraded(edison, project)["runs"]

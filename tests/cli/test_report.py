@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from junitparser import JUnitXml
 from lxml import etree
 
 from tests.cli.test_against import GOOD, PLAIN, improve, shop, worsen
+from tests.opened import opened
 from tests.report.page import assert_harmless
 from tests.report.test_junit import XSD
 from tests.report.test_pdf import browser
@@ -206,7 +206,7 @@ def test_a_run_that_is_not_there_is_said(edison: Edison, measured: Folder) -> No
 def test_a_run_whose_process_died_is_not_taken_for_one_that_goes_on(
     edison: Edison, measured: Folder
 ) -> None:
-    with sqlite3.connect(measured.path / ".edison/results.db") as connection:
+    with opened(measured.path / ".edison/results.db") as connection:
         connection.execute("update run set status = 'EXECUTING', verdict = null, owner = '1-dead'")
     text = edison(measured, "report").out
     assert text.startswith("## ⏳ edison: not finished")
@@ -226,7 +226,7 @@ def test_reasons_stay_in_a_private_project(edison: Edison, measured: Folder) -> 
 
 
 def answers_of(folder: Folder) -> list[str]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         rows = connection.execute(
             "select t.text from cell c join answer_text t using (address, take)"
         )
@@ -248,7 +248,7 @@ def test_a_page_has_everything_in_one_file(edison: Edison, measured: Folder) -> 
 def test_cells_are_a_table_and_lines(edison: Edison, measured: Folder) -> None:
     rows = list(csv.DictReader(io.StringIO(edison(measured, "report", "--format", "csv").out)))
     lines = edison(measured, "report", "--format", "jsonl").out.splitlines()
-    with sqlite3.connect(measured.path / ".edison/results.db") as connection:
+    with opened(measured.path / ".edison/results.db") as connection:
         (cells,) = connection.execute("select count(*) from cell").fetchone()
     assert len(rows) == len(lines) == cells
     assert json.loads(lines[0])["cell"] == rows[0]["cell"]

@@ -16,6 +16,7 @@ import pytest
 
 from edison_ci.cli.run import most_important
 from edison_ci.store.owners import only_one
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def project(mini: Folder) -> Folder:
 
 
 def rows(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -283,7 +284,7 @@ def wait_for_cells(path: Path, count: int) -> None:
     while time.monotonic() < deadline:
         if (path / ".edison/results.db").exists():
             try:
-                with sqlite3.connect(path / ".edison/results.db", timeout=5) as connection:
+                with opened(path / ".edison/results.db", timeout=5) as connection:
                     found = connection.execute("select count(*) from cell").fetchone()[0]
             except sqlite3.OperationalError:
                 found = 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.loopback.server import LoopbackServer
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def gates(edison: Edison, folder: Folder, *words: str) -> list[dict[str, Any]]:
 
 
 def change_results(folder: Folder, *statements: str) -> None:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         for statement in statements:
             connection.execute(statement)
 

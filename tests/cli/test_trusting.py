@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import Price
 from tests.loopback.fixture import loopback
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +102,7 @@ def test_code_that_the_base_does_not_allow_does_not_run(
     commit(proposal, "run my code")
     assert edison(proposal, "run", "--yes", "--allow-code").code == 0
     assert not marker.exists()
-    with sqlite3.connect(proposal.path / ".edison/results.db") as connection:
+    with opened(proposal.path / ".edison/results.db") as connection:
         (said,) = connection.execute("select distinct reason from part").fetchall()
     assert "code of the repository is not allowed" in said[0]
 
@@ -150,7 +150,7 @@ def test_the_base_limits_what_may_be_spent(
     done = edison(proposal, "run", "--yes")
     assert done.code == 4, done.all
     assert "the budget of the base" in done.all
-    with sqlite3.connect(proposal.path / ".edison/results.db") as connection:
+    with opened(proposal.path / ".edison/results.db") as connection:
         assert connection.execute("select count(*) from answer").fetchone() == (0,)
 
 

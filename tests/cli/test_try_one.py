@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from typing import TYPE_CHECKING
+
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -29,7 +30,7 @@ def test_what_is_tried_counts_against_the_project(edison: Edison, mini: Folder) 
     mini.edit("models.yaml", "model: small}", "model: small, price: {in: 1, out: 1}}")
     told = json.loads(edison(mini, "try", "hello", "--json").out)
     assert told["cost_microusd"] > 0
-    with sqlite3.connect(mini.path / ".edison/results.db") as connection:
+    with opened(mini.path / ".edison/results.db") as connection:
         booked = dict(connection.execute("select scope, microusd from booked").fetchall())
     assert booked["project"] == booked["experiment:hello"] >= told["cost_microusd"]
 

@@ -75,7 +75,7 @@ def test_line_ends_byte_order_mark_and_blank_lines_do_not_matter(rows: Rows, dat
     ("line", "column", "message"),
     [
         ("{", 2, "not valid JSON"),
-        ('{"a": 1,}', 9, "not valid JSON"),
+        ('{"a": 1,}', 8, "nothing follows this comma"),
         ("{'a': 1}", 2, "not valid JSON"),
         ('{"a": 1} {"a": 2}', 10, "not valid JSON"),
         ('{"a": NaN}', 7, "NaN is not a JSON number"),

@@ -170,8 +170,8 @@ def test_many_values_side_by_side_are_not_deep() -> None:
     [
         ("{'a': 1}", "1:2", "JSON strings take double quotes"),
         ("{\"a\": 'b'}", "1:7", "JSON strings take double quotes"),
-        ('{"a": 1,\n}', "2:1", "remove the comma before it"),
-        ('{"a": [1, ]}', "1:11", "remove the comma before it"),
+        ('{"a": 1,\n}', "1:8", "remove it"),
+        ('{"a": [1, ]}', "1:9", "remove it"),
         ('{"a": 1} {"b": 2}', "1:10", "a file, or a line of a .jsonl file, holds one value"),
         ('{"a": 1,\n // no\n "b": 2}', "2:2", "JSON has no comments"),
         ("", "1:1", "write a value; texts stand in double quotes"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.stats.sampling import random_order
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
@@ -32,7 +32,7 @@ def ran(edison: Edison, mini: Folder) -> Folder:
 def say(folder: Folder, cases: list[str], shift: float, *, thumbs: bool = False) -> None:
     """Let a person grade answers: so much above what the judge says, give or take."""
     noise = random.Random(1)
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         for case in cases:
             cell, run_case, address, take, composite, passed = connection.execute(
                 "select id, case_id, address, take, composite, passed from cell where case_id = ?",
@@ -116,7 +116,7 @@ def test_thumbs_correct_the_pass_rate(edison: Edison, ran: Folder) -> None:
 def test_error_rates_on_labels_of_other_answers_correct_the_judge_s_passes(
     edison: Edison, ran: Folder
 ) -> None:
-    with sqlite3.connect(ran.path / ".edison/results.db") as connection:
+    with opened(ran.path / ".edison/results.db") as connection:
         connection.execute(
             "insert into licence select id, '[\"judge\"]', 1, '', 0.7, 60, 0.6, 40, 36, 20, 14 "
             "from run"
@@ -129,7 +129,7 @@ def test_error_rates_on_labels_of_other_answers_correct_the_judge_s_passes(
         "On 60 human labels they find 90% of what passes and 70% of what fails"
         in (found["sentence"])
     )
-    with sqlite3.connect(ran.path / ".edison/results.db") as connection:
+    with opened(ran.path / ".edison/results.db") as connection:
         connection.execute("update licence set fails = 9, true_fails = 9")
     (found,) = human(edison, ran)["models"][0]["corrections"]
     assert (found["applies"], found["estimate"]) == (False, None)

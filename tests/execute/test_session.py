@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from edison_ci.store.owners import only_one
 from edison_ci.store.runs import find_run
 from tests.conftest import ROOT
 from tests.execute.child import start
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def wait_for(process: subprocess.Popen[str], cells: int) -> None:
 
 
 def cells(folder: Folder) -> list[tuple[object, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(
             "select prompt, model, case_id, draw, address, take, status, composite, passed "
             "from cell order by case_id, draw"
@@ -69,7 +69,7 @@ def cells(folder: Folder) -> list[tuple[object, ...]]:
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 

@@ -21,6 +21,7 @@ import pytest
 from tests.conftest import Folder
 from tests.faults.stage import Stage, copied, poll
 from tests.loopback.script import rule
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,7 +258,7 @@ def test_fault_18_a_file_held_from_the_start_is_a_clean_error_before_any_call(
 
 def foreign(path: Path) -> None:
     path.unlink()
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         connection.execute("create table theirs (x)")
     connection.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from edison_ci.loop import looping
 from edison_ci.store.loops import Point
 from tests.conftest import Folder
+from tests.opened import opened
 
 POINTS = (
     "measuring", "measured", "deciding", "refining", "reviewing", "committing", "committed",
@@ -93,7 +93,7 @@ def ended(folder: Folder) -> dict[str, Any]:
 
 def what_came(folder: Folder, told: dict[str, Any]) -> dict[str, Any]:
     """Return the end of a loop, without what differs from one time to the next."""
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         paid = connection.execute(
             "select phase, count(*), count(distinct address) from attempt where state = 'settled' "
             "group by phase order by phase"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from edison_ci.errors import UsageError
 from edison_ci.operate.exporting import export_recording, write_over_recording
 from edison_ci.operate.site import Site, site_at
 from edison_ci.providers.recording import FIRST_LINE, read_recording
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +29,14 @@ def site(mini: Folder) -> Site:
 
 
 def change(site: Site, sql: str) -> None:
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         connection.execute(sql)
 
 
 def test_a_recording_has_the_newest_answer_of_every_call_in_order(
     site: Site, tmp_path: Path
 ) -> None:
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         sample, time = Sample(connection), "2026-11-15T10:00:00Z"
         booking = sample.booking("20261115T090000-bbbbbb", "refund", "small", time, reuse=False)
         sample.bought(booking, "Second thoughts.")

@@ -29,6 +29,7 @@ from edison_ci.store.audit import AuditRow, read_audit, verify_audit
 from edison_ci.store.database import migrations, stored_version
 from edison_ci.store.exclusive import exclusively
 from edison_ci.store.owners import Owner
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.conftest import Folder
@@ -57,7 +58,7 @@ def as_member(folder: Folder, monkeypatch: pytest.MonkeyPatch, login: str) -> Si
 
 
 def audit(site: Site) -> list[AuditRow]:
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         assert verify_audit(connection).broken is None
         return read_audit(connection)
 
@@ -115,7 +116,7 @@ def test_a_role_that_is_enough_is_let_through(
 
 def test_gc_follows_the_settings_and_is_written_down(site: Site) -> None:
     preview = preview_gc(site)
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         connection.execute("update run set complete = 0")
     gone = gc(site)
     assert preview.texts == 0 and preview.spared_texts == 4
@@ -135,7 +136,7 @@ def test_gc_that_finds_nothing_writes_nothing(site: Site) -> None:
 
 def test_retention_of_zero_days_is_for_ever(site: Site, mini: Folder) -> None:
     mini.write("edison.yaml", "version: 1\nproject: mini\nsettings: {retention_days: 0}\n")
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         connection.execute("update run set complete = 0")
     assert gc(at(mini)).texts == preview_gc(at(mini)).texts == 0
 
@@ -146,7 +147,7 @@ def test_cases_in_quarantine_are_read_from_their_file(site: Site, mini: Folder) 
         "cases:\n  - {experiment: support-reply, case: refund, reason: flaky, since: 2026-11-01,"
         " until: 2027-11-01, owner: ada}\n",
     )
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         connection.execute("update run set complete = 0")
     assert gc(at(mini)).texts == 2
 
@@ -281,6 +282,6 @@ def test_an_upgrade_that_fails_leaves_the_file_as_it_was(
     with pytest.raises(Exception, match="already exists"):
         upgrade(site)
     assert stored_version(site.results) == 1
-    with sqlite3.connect(site.results) as connection:
+    with opened(site.results) as connection:
         tables = connection.execute("select count(*) from sqlite_schema where name = 'later'")
         assert tables.fetchone() == (0,)

@@ -20,6 +20,7 @@ from edison_ci.refine.searching import SIEVE
 from edison_ci.review.refined import refined
 from edison_ci.store.owners import only_one
 from edison_ci.store.suggestions import MadeBy, Status, changing, find_suggestion
+from tests.opened import opened
 from tests.refine.workbench import (
     MANNERS,
     PATH,
@@ -54,7 +55,7 @@ def door(folder: Folder) -> Folder:
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
@@ -278,7 +279,7 @@ def test_a_suggestion_is_held_to_the_limits_that_it_was_made_under(folder: Folde
     best = museum(door).optimize(generations=6, population=6).suggestions[0]
     loaded = load_project(door.path)
     assert refined(loaded, best, PROMPT.encode()).decode().count("\n") == PROMPT.count("\n") + 4
-    with sqlite3.connect(door.path / ".edison/results.db") as connection:
+    with opened(door.path / ".edison/results.db") as connection:
         connection.execute("update suggestion set made_by = 'refine'")
     with changing(door.path / ".edison/results.db") as connection:
         small = find_suggestion(connection, best.id)
@@ -289,7 +290,7 @@ def test_a_suggestion_is_held_to_the_limits_that_it_was_made_under(folder: Folde
 def test_nobody_can_store_another_kind_of_limits(door: Folder) -> None:
     museum(door).optimize(generations=1)
     with (
-        sqlite3.connect(door.path / ".edison/results.db") as connection,
+        opened(door.path / ".edison/results.db") as connection,
         pytest.raises(sqlite3.IntegrityError),
     ):
         connection.execute("update suggestion set made_by = 'anything goes'")

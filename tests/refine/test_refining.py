@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from edison_ci.refine.asking import RE_ASKS
 from edison_ci.refine.evidence import NOT_VERIFIED
 from edison_ci.store.owners import only_one
 from edison_ci.store.suggestions import Status, changing, find_suggestion, move_suggestion
+from tests.opened import opened
 from tests.refine.test_patch import BAD
 from tests.refine.workbench import (
     PATH,
@@ -42,7 +42,7 @@ def museum(folder: Folder) -> Folder:
 
 
 def stored(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+    with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 

@@ -10,6 +10,7 @@ import pytest
 from edison_ci.store.audit import START, AuditEntry, add_audit, audited, read_audit, verify_audit
 from edison_ci.store.database import open_database
 from edison_ci.store.writer import Writer
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,5 +121,5 @@ def test_a_row_is_added_through_the_writer_and_a_failure_leaves_no_gap(tmp_path:
         with pytest.raises(ValueError, match="no"):
             writer.submit(fail).result()
         assert writer.submit(audited(ENTRY)).result() == 2
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         assert verify_audit(connection).broken is None

@@ -26,6 +26,7 @@ from edison_ci.store.copies import back_up
 from edison_ci.store.database import open_database, open_reader, translated
 from edison_ci.store.writer import Writer
 from tests.conftest import ROOT
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +130,7 @@ def test_17_a_folder_that_cannot_be_made_is_refused_before_any_call(shared: Path
 
 def test_17_a_file_that_may_not_be_read_is_a_clear_error(shared: Path) -> None:
     path = shared / "results.db"
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         connection.execute("create table t (x)")
     path.chmod(0o000)
     said = without_rights(lambda: open_reader(path))

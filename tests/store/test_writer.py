@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -16,8 +15,10 @@ from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.database import migrations, open_database, open_reader
 from edison_ci.store.header import APPLICATION_ID
 from edison_ci.store.writer import Writer
+from tests.opened import opened
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
@@ -31,7 +32,7 @@ def insert(name: str) -> Callable[[sqlite3.Connection], int]:
 
 
 def count(path: Path) -> int:
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         return int(connection.execute("select count(*) from event").fetchone()[0])
 
 
@@ -174,7 +175,7 @@ def test_a_forked_child_may_not_write(tmp_path: Path) -> None:
 
 def test_a_new_file_has_our_mark_and_version(tmp_path: Path) -> None:
     open_database(tmp_path / "results.db").close()
-    with sqlite3.connect(tmp_path / "results.db") as connection:
+    with opened(tmp_path / "results.db") as connection:
         assert connection.execute("pragma application_id").fetchone() == (APPLICATION_ID,)
         assert connection.execute("pragma user_version").fetchone() == (len(migrations()),)
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
@@ -196,7 +197,7 @@ def test_a_file_that_is_not_ours_is_refused_and_untouched(
 
 def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         connection.execute("create table x (y)")
     with pytest.raises(UsageError, match="another program"):
         open_database(path)
