@@ -54,7 +54,8 @@ def run(
 ) -> tuple[Progress, Ended]:
     """Run; return the progress as it was at the start, and how it ended."""
     project = load_project(folder.path)
-    (match,) = matches(Terminal(State(quiet=True)), project, project.experiment("hello"), ref)
+    (experiment,) = project.experiments.values()
+    (match,) = matches(Terminal(State(quiet=True)), project, experiment, ref)
     begun: list[Progress] = []
 
     def keep(progress: Progress) -> None:
@@ -118,6 +119,19 @@ def test_a_model_that_changed_since_the_base_is_planned_twice(project: Folder) -
     begun, ended = run(project, ref="main")
     assert begun.planned_by_lane["small"] == begun.planned_by_lane["small at the base"] == CASES
     assert ended.progress.by_lane == begun.planned_by_lane
+
+
+def test_more_draws_are_planned_when_they_are_asked_for(support: Folder) -> None:
+    experiment = "experiments/support-reply.yaml"
+    support.edit(experiment, "margin: 10pp}", "margin: 5pp, if_unclear: more_draws}")
+    support.git("init", "--quiet", "--initial-branch=main")
+    support.git("add", "--all")
+    support.git("commit", "--quiet", "--message", "start")
+    support.edit("prompts/support-reply.md", "Write a reply", "Compose a reply")
+    begun, ended = run(support, ref="main")
+    assert begun.planned_by_lane == {}, "it plans one round after the other"
+    (planned,) = ended.progress.planned_by_lane.values()
+    assert planned == ended.progress.total == ended.progress.by_lane.total() == 4 * 94
 
 
 def test_errors_are_those_of_the_model_that_made_them(project: Folder) -> None:
