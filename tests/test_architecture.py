@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import Folder
+
 PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
@@ -82,6 +84,7 @@ ONLY_IN = {
         "report/pdf.py",
     },
     "rapidfuzz": {"checks/measures.py"},
+    "rich": {"cli/bars.py"},
     "sacrebleu": {"checks/measures.py"},
     "safetensors": {"checks/embeddings.py"},
     "tokenizers": {"checks/embeddings.py"},
@@ -272,3 +275,9 @@ def test_validate_loads_nothing_heavy() -> None:
     loaded = loaded_by("validate", cwd=ROOT / "examples" / "customer-support")
     assert "pydantic" in loaded
     assert not loaded & (HEAVY | {"jsonschema", "asyncio", "cronsim"})
+
+
+def test_a_run_without_a_terminal_does_not_load_what_draws_bars(mini: Folder) -> None:
+    loaded = loaded_by("run", cwd=mini.path)
+    assert {"sqlite3", "asyncio"} <= loaded
+    assert "rich" not in loaded

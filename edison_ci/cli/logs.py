@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,22 +15,10 @@ if TYPE_CHECKING:
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-ERASED = "\r\x1b[2K"
-"""Takes what stands in the line of a terminal off it."""
-
-
-def is_live(stream: TextIO | None, *, plain: bool) -> bool:
-    """Whether a line of a stream can be written over and over."""
-    if plain or stream is None or os.environ.get("TERM") == "dumb":
-        return False
-    return stream.isatty()
-
-
 def configure_logging(state: State) -> None:
     """Send the package's log to stderr, as much of it as was asked for."""
-    handler = logging.StreamHandler(sys.stderr)
-    live = is_live(sys.stderr, plain=state.json or state.no_color)
-    handler.setFormatter(_JsonLines() if state.log_json else _Lines(live=live))
+    handler = _Stderr(sys.stderr)
+    handler.setFormatter(_JsonLines() if state.log_json else _Lines())
     logger = logging.getLogger("edison_ci")
     logger.handlers[:] = [handler]
     logger.propagate = False
@@ -50,15 +37,19 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to stderr as it is now: bars take its place while they are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.setStream(sys.stderr)
+        super().emit(record)
+
+
 class _Lines(logging.Formatter):
     """`warning: could not fetch (remote=origin)`, on one line and without secrets.
 
-    A hint stands below it, and on a terminal the line takes the place of a bar.
+    A hint stands below it.
     """
-
-    def __init__(self, *, live: bool) -> None:
-        super().__init__()
-        self._before = ERASED if live else ""
 
     def format(self, record: logging.LogRecord) -> str:
         extra = _extra(record)
@@ -68,7 +59,7 @@ class _Lines(logging.Formatter):
         if record.exc_info:
             said += "\n" + self.formatException(record.exc_info)
         below = f"\n  {line(hint)}" if hint else ""
-        return f"{self._before}{record.levelname.lower()}: {line(said)}{below}"
+        return f"{record.levelname.lower()}: {line(said)}{below}"
 
 
 class _JsonLines(logging.Formatter):

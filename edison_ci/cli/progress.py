@@ -1,19 +1,18 @@
-"""How does a run look while it goes on?
-
-On a terminal one line is written over and over: bar, cost, time left. Elsewhere a line comes for
-each tenth of the work.
-"""
+"""Progress of a run on stderr: bars on a terminal, elsewhere a line for each tenth of the work."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
+import signal
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.logs import ERASED, is_live
+from edison_ci.cli.meter import Meter, most
 from edison_ci.cli.terminal import ODD, Ink, counted
+from edison_ci.plugins import later
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
@@ -21,54 +20,58 @@ if TYPE_CHECKING:
     from edison_ci.execute.runner import Progress
     from edison_ci.plan.looks import Look
 
-_EVERY_S = 0.1
 _LINES_APART_S = 0.5
-_WIDTH = 24
+_BARS_AFTER_S = 1.0
+"""A run that is over sooner shows no bars, and does not load what draws them."""
+_NO_BARS = ("dumb", "unknown")
+
+_bars = later("edison_ci.cli.bars:Bars")
+
+
+def is_live(terminal: Terminal) -> bool:
+    """Whether stderr is a terminal with somebody before it, on which lines can be redrawn."""
+    if terminal.json or sys.stderr is None or os.environ.get("TERM") in _NO_BARS:
+        return False
+    return sys.stderr.isatty() and os.environ.get("CI", "") in ("", "0", "false")
 
 
 class Display:
     """Shows progress on stderr."""
 
-    def __init__(
-        self, terminal: Terminal, *, quiet: bool, plain: bool, brief: bool = False
-    ) -> None:
+    def __init__(self, terminal: Terminal, *, quiet: bool, brief: bool = False) -> None:
         self._terminal = terminal
-        self._live = is_live(sys.stderr, plain=plain)
-        # One of many runs shows its bar, and leaves no lines in a log.
+        self._live = is_live(terminal)
+        # One of many runs shows its bars, and leaves no lines in a log.
         self._quiet = quiet or (brief and not self._live)
-        self._begun = time.monotonic()
-        self._first = -1
         self._next = 0.0
         self._tenth = -1
+        self._screen: _Screen | None = None
+
+    def start(self, progress: Progress) -> None:
+        """Show bars from now on, where there are any."""
+        if self._live and not self._quiet:
+            self._screen = _Screen(Meter(progress, time.monotonic()), color=self._terminal.color)
 
     def progress(self, progress: Progress) -> None:
-        """Show how far the run is."""
-        if self._quiet:
+        """Print how far the run is, once in a while; bars look for themselves."""
+        if self._quiet or self._live:
             return
-        if self._first < 0:
-            # What an earlier session did says nothing about the speed of this one.
-            self._first, self._begun = progress.done - 1, time.monotonic()
-        if self._live:
-            self._line(progress)
-            return
-        tenth = 10 * progress.done // _most(progress)
+        tenth = 10 * progress.done // most(progress)
         now = time.monotonic()
         if tenth > self._tenth and (now >= self._next or tenth == 10):
             # A run that takes less than a second does not fill a log with ten lines.
             self._tenth, self._next = tenth, now + _LINES_APART_S
             if tenth > 0:
-                self._terminal.note(f"  {10 * tenth:3d}%  {_told(progress)}")
+                self._terminal.note(f"  {10 * tenth:3d}%  {', '.join(facts(progress).values())}")
 
     def alert(self, budget: str, used: float) -> None:
         """Say that a budget is nearly used up."""
-        self.clear()
         self._terminal.note(Ink("budget:", ODD), f" {fixed(100 * used)}% of {budget} is booked")
 
     def look(self, look: Look, more: bool) -> None:
         """Say that the gates are not clear yet, and that more is asked for."""
         if not more or look.kind != "draws" or self._quiet:
             return
-        self.clear()
         self._tenth = -1
         draws = look.at // look.number * (look.number + 1)
         said = f"  look {look.number} of {look.of}: not clear yet, going on to {draws} draws a case"
@@ -84,63 +87,74 @@ class Display:
         calls = f"finishing {counted(in_flight, 'call')} in flight" if in_flight else "almost there"
         self._terminal.note(Ink("stopping:", ODD), f" {calls}; press Ctrl-C again to give up on it")
 
-    def _line(self, progress: Progress) -> None:
-        now = time.monotonic()
-        last = progress.done >= _most(progress)
-        if now < self._next and not last:
-            return
-        self._next = now + _EVERY_S
-        share = progress.done / _most(progress)
-        full = round(_WIDTH * share)
-        bar = "#" * full + "-" * (_WIDTH - full)
-        left = self._left(progress, now)
-        text = f"  [{bar}] {fixed(100 * share):>3}%  {_told(progress)}{left}"
-        width = shutil.get_terminal_size().columns
-        each = _each(progress)
-        if len(text) + len(each) < width:
-            text += each
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{ERASED}{text[: max(width - 1, 1)]}")
-            sys.stderr.flush()
-        if last:
-            self.clear()
-
-    def _left(self, progress: Progress, now: float) -> str:
-        done = progress.done - self._first
-        if done < 1 or now - self._begun < 1:
-            return ""
-        seconds = (now - self._begun) / done * (_most(progress) - progress.done)
-        return f", {span(now - self._begun)}, about {span(seconds)} left"
-
     def clear(self) -> None:
-        """Take the bar off the screen."""
-        if self._live:
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(ERASED)
-                sys.stderr.flush()
+        """Take the bars off the screen for good."""
+        if self._screen is not None:
+            self._screen.close()
+            self._screen = None
 
 
-def _each(progress: Progress) -> str:
-    """Return how far each model is, where there are several."""
-    lanes = sorted(progress.by_lane.items())
-    if len(lanes) < 2:
-        return ""
-    return f"  ({', '.join(f'{name} {count:,}' for name, count in lanes)})"
+class _Screen:
+    """Shows bars after a moment, hides them while the process is suspended, takes them off."""
+
+    def __init__(self, meter: Meter, *, color: bool) -> None:
+        self._meter, self._color = meter, color
+        self._lock = threading.RLock()
+        self._bars: Any = None
+        self._closed = False
+        self._timer = threading.Timer(_BARS_AFTER_S, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+        self._heard = False
+        if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+            with contextlib.suppress(ValueError):  # signals are the main thread's
+                signal.signal(signal.SIGTSTP, self._suspended)
+                self._heard = True
+
+    def close(self) -> None:
+        """Take the bars off the screen for good."""
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            self._hide()
+        if self._heard:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+
+    def _show(self) -> None:
+        with self._lock:
+            # What follows the last cell is short, and nothing moves any more.
+            if not self._closed and self._meter.progress.done < most(self._meter.progress):
+                self._bars = _bars(self._meter, color=self._color)
+                self._bars.start()
+
+    def _hide(self) -> None:
+        if self._bars is not None:
+            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+                self._bars.stop()
+            self._bars = None
+
+    def _suspended(self, _number: int, _frame: object) -> None:
+        """Leave the shell a clean screen with a cursor after Ctrl-Z, and draw the bars again."""
+        with self._lock:
+            shown = self._bars is not None
+            self._hide()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if shown:
+            self._show()
 
 
-def _told(progress: Progress) -> str:
-    spent, budget = progress.tally.cost_microusd, progress.budget_microusd
-    limit = f" of {dollars(budget)}" if budget is not None else ""
-    cost = f", {dollars(spent)}{limit}" if spent else ""
+def facts(progress: Progress) -> dict[str, str]:
+    """Return what a line of progress says: cells, errors and cost, where there are any."""
+    of = f"at most {progress.most:,} cells" if progress.most else counted(progress.total, "cell")
+    found = {"cells": f"{progress.done:,} of {of}"}
     wrong = progress.cells["error"]
-    errors = f", {counted(wrong, 'error')}" if wrong else ""
-    most = f"at most {progress.most:,} cells" if progress.most else counted(progress.total, "cell")
-    return f"{progress.done:,} of {most}{errors}{cost}"
-
-
-def _most(progress: Progress) -> int:
-    """Return the cells that it may come to: what is shown never goes beyond the whole."""
-    return max(progress.total, progress.most, 1)
+    if wrong:
+        found["errors"] = counted(wrong, "error")
+    spent, budget = progress.tally.cost_microusd, progress.budget_microusd
+    if spent:
+        limit = f" of {dollars(budget)}" if budget is not None else ""
+        found["cost"] = f"{dollars(spent)}{limit}"
+    return found
 
 
 def dollars(microusd: float) -> str:

@@ -45,14 +45,14 @@ class Table:
     def session(self, match: Match) -> Iterator[Session]:
         """Yield the session of one run, and take its progress off the screen in the end."""
         state, recording = self.state, self.recording
-        plain = state.json or state.no_color
-        display = Display(self.asking.terminal, quiet=state.quiet, plain=plain)
+        display = Display(self.asking.terminal, quiet=state.quiet)
         tools = tools_for(state, match.project)
         if recording is not None:
             tools = dataclasses.replace(tools, provider_for=lambda _: recording)
         tools = dataclasses.replace(
             tools,
             on_plan=self.asking,
+            on_start=display.start,
             on_progress=display.progress,
             on_alert=display.alert,
             on_look=display.look,
@@ -80,14 +80,14 @@ class Seats:
     @contextlib.contextmanager
     def opened(self, loop: Cap | None = None) -> Iterator[Tools]:
         """Yield what a session works with, perhaps within the budget of a loop."""
-        state, plain = self.state, self.state.json or self.state.no_color
-        terminal, brief = self.asking.terminal, self.brief
-        display = Display(terminal, quiet=state.quiet, plain=plain, brief=brief)
+        state = self.state
+        display = Display(self.asking.terminal, quiet=state.quiet, brief=self.brief)
         tools = tools_for(state, self.project)
         try:
             yield dataclasses.replace(
                 tools,
                 on_plan=self.asking.refuse,
+                on_start=display.start,
                 on_progress=display.progress,
                 on_alert=display.alert,
                 on_stop=display.stopping,

@@ -63,6 +63,11 @@ class Terminal:
         """Whether JSON is asked for."""
         return self._state.json
 
+    @property
+    def color(self) -> bool:
+        """Whether remarks are coloured."""
+        return _color_wanted(self._state, sys.stderr)
+
     # --- results ----------------------------------------------------------------------------------
 
     def result(self, *parts: str | Ink) -> None:

@@ -141,7 +141,7 @@ _HINTS = {
 
 def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
     here, before = text[error.pos : error.pos + 1], text[: error.pos].rstrip()
-    # Before Python 3.13 the place is that of the bracket, and the words are those of a missing value.
+    # Before Python 3.13 the place is that of the bracket, and the words tell of a missing value.
     if error.msg.startswith("Illegal trailing comma"):
         before, here = text[: error.pos + 1], "}"
     if here in ("}", "]") and before.endswith(","):

@@ -216,11 +216,17 @@ def asking(project: Project, lanes: Lanes, *, phase: str = "judge") -> Ask:
     """Return how judges are asked: through the same layer as everybody else."""
 
     async def ask(name: str, request: Request) -> Completion:
+        calls = lanes.calls_of(phase, name)
         try:
             paid = await lanes.of(project.models[name], phase).answer(request)
         except LaneClosed as closed:
+            calls.failed += 1
             # The answer is kept and may be judged later; only its judgment is missing.
             raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
+        except CallError:
+            calls.failed += 1
+            raise
+        calls.answered += 1
         _heard.get().append(Judgment(name, request.address, paid.take))
         return paid.completion
 

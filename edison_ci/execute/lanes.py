@@ -37,6 +37,16 @@ class LaneSettings:
     """What whoever waits for a lane can do."""
 
 
+@dataclass(slots=True)
+class PhaseCalls:
+    """How far one model is in a phase that serves other phases, such as judging."""
+
+    per_cell: float = 0.0
+    """Calls that are planned for a cell, on average."""
+    answered: int = 0
+    failed: int = 0
+
+
 class Lanes:
     """The lanes of a run: one for each model and phase, made when first asked for."""
 
@@ -44,6 +54,8 @@ class Lanes:
         self._settings, self.purse, self._reader = settings, purse, reader
         self._stored = any_answer(reader)
         self.tally = Tally()
+        self.calls: dict[tuple[str, str], PhaseCalls] = {}
+        """Calls for anything but answers, by phase and name of the model."""
         self._providers: dict[str, Provider] = {}
         self._lanes: dict[tuple[str, str], Lane] = {}
 
@@ -53,6 +65,10 @@ class Lanes:
         if key not in self._lanes:
             self._lanes[key] = self._made(model, phase)
         return self._lanes[key]
+
+    def calls_of(self, phase: str, model: str) -> PhaseCalls:
+        """Return the count of the calls of a model in a phase other than `generate`."""
+        return self.calls.setdefault((phase, model), PhaseCalls())
 
     def _made(self, model: Model, phase: str) -> Lane:
         settings = self._settings

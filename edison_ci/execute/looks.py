@@ -71,13 +71,16 @@ class Looks:
         if rules.kind == "cases":
             progress.most = progress.total
         progress.total = 0
+        progress.planned_by_lane.clear()
 
     async def run(self, answer: Callable[[Model], Answer]) -> None:
         """Fill round after round, until the gates are clear or nothing is left to measure."""
         progress = self._runner.progress
         for look, stage in self._rounds():
             self._work.stage = stage
-            progress.total += self._work.count(stage, self._rules.cases)
+            planned = self._work.planned(self._rules.cases, stage)
+            progress.planned_by_lane.update(planned)
+            progress.total += planned.total()
             await self._runner.run(self._work.lanes(answer))
             await self._runner.finish()
             if progress.stopped_by is not None or not self._desk.can_look():
@@ -115,7 +118,7 @@ class Looks:
         planned = self._runner.progress.total
         if self._rules.kind == "draws":
             following = Stage(range(self._work.draws), subjects=found.subjects)
-            planned += self._work.count(following, self._rules.cases)
+            planned += self._work.planned(self._rules.cases, following).total()
 
         def operation(connection: sqlite3.Connection) -> None:
             for status in ("JUDGING", "AGGREGATING"):

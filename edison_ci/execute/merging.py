@@ -253,7 +253,7 @@ class Joint(Session):
     async def _end(self, held: Held, work: Work) -> Ended:
         cells = Counter(cell_statuses(held.reader, held.run_id))
         progress = Progress(total=cells.total(), cells=cells)
-        await self._begin(held, progress)
+        await self._begin(held)
         purse, stop = self._lanes(held).purse, self._experiment.file.stop
         bulletin = Bulletin(self._tools, purse, held.reader, alert_at=stop.alert_at)
         ask = self._gates.ask(held.reader, held.run_id, work, now=self._now)

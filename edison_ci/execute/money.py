@@ -67,6 +67,12 @@ def run_limit(caps: Iterable[Cap]) -> int | None:
     return min(own, default=None)
 
 
+def token_cap(caps: Iterable[Cap]) -> Cap | None:
+    """Return the cap with the fewest tokens that a run may use; None without such a limit."""
+    own = [cap for cap in caps if cap.days is None and cap.tokens is not None]
+    return min(own, key=lambda cap: cap.tokens or 0, default=None)
+
+
 def share_used(connection: sqlite3.Connection, cap: Cap, today: str) -> float:
     """Return how much of a limit is booked, from 0 to 1."""
     microusd, tokens = booked(connection, cap, today)

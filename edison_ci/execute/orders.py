@@ -137,6 +137,8 @@ class Tools:
     decide: Callable[[sqlite3.Connection, Question], Conclusion] | None = None
     on_plan: Callable[[Plan], None] = lambda _: None
     """Sees the plan before anything is sent, and may refuse it by raising."""
+    on_start: Callable[[Progress], None] = lambda _: None
+    """Gets the progress before the first cell is filled; it changes while the run goes on."""
     on_progress: Callable[[Progress], None] = lambda _: None
     on_alert: Callable[[str, float], None] = lambda _budget, _used: None
     """Hears once when a budget is nearly used up."""

@@ -9,6 +9,7 @@ that a decision that was made stays as it was.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,6 +63,8 @@ class Found:
     """Cells of a prompt, model or case that is no longer there."""
     missing: int = 0
     """Cells that the files have and the run has not."""
+    planned: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Cells of the new run, by side and configuration."""
     named: list[str] = field(default_factory=list)
     """The first that changed, as CASE@MODEL#DRAW."""
 
@@ -101,7 +104,9 @@ class KeptAnswers:
                 found.changed += 1
                 if len(found.named) < _NAMED:
                     found.named.append(named(task))
-            elif cell.status == "skipped":
+                continue
+            found.planned[task.side, task.configuration.name] += 1
+            if cell.status == "skipped":
                 found.skipped += 1
             else:
                 found.cells += 1

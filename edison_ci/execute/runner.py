@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.grading import CellGrade
+    from edison_ci.execute.lanes import PhaseCalls
     from edison_ci.execute.output import Output
     from edison_ci.execute.pairing import Pairing
     from edison_ci.providers.budgeting import Paid
@@ -82,6 +83,12 @@ class Progress:
     cells: Counter[str] = field(default_factory=Counter)
     by_lane: Counter[str] = field(default_factory=Counter)
     """Finished cells of each lane."""
+    planned_by_lane: Counter[str] = field(default_factory=Counter)
+    """Cells that each lane is to fill, as far as is known."""
+    errors_by_lane: Counter[str] = field(default_factory=Counter)
+    """Cells of each lane in error, since the run was started or resumed."""
+    calls: dict[tuple[str, str], PhaseCalls] = field(default_factory=dict)
+    """Calls for anything but answers, by phase and model."""
     tally: Tally = field(default_factory=Tally)
     """Answers since the run was started or resumed, with what they cost."""
     closed: dict[str, str] = field(default_factory=dict)
@@ -91,6 +98,10 @@ class Progress:
     stopped_by: str | None = None
     budget_microusd: int | None = None
     """The most that the run may cost."""
+    budget_tokens: int | None = None
+    """The most tokens that the run may use."""
+    booked_tokens: int = 0
+    """Tokens that count against that limit, read now and then where there is one."""
 
     @property
     def silent(self) -> bool:
@@ -175,6 +186,8 @@ class Runner:
             await self._outbox.put(cell)
             self.progress.cells[cell.status] += 1
             self.progress.by_lane[work.name] += 1
+            if cell.status == "error":
+                self.progress.errors_by_lane[work.name] += 1
             self.on_progress(self.progress)
         if self.head_to_head is not None:
             await self.head_to_head.see(task, self._outbox)

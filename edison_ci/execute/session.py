@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import times
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.aggregating import rollups_of
-from edison_ci.execute.bulletin import Bulletin
+from edison_ci.execute.bulletin import Bulletin, go_on, progress_of
 from edison_ci.execute.changes import (
     KeptPrices,
     changes,
@@ -35,12 +35,12 @@ from edison_ci.execute.head_to_head import HeadToHead
 from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.licence import RunLicence
 from edison_ci.execute.looks import Desk, Looks, Rules
-from edison_ci.execute.money import caps_of, run_limit, shared
+from edison_ci.execute.money import caps_of, shared
 from edison_ci.execute.orders import Against, Ended, RunOptions, Tools, allowing_code
 from edison_ci.execute.pairing import Pairing
 from edison_ci.execute.provenance import commit_of
 from edison_ci.execute.regrading import KeptAnswers
-from edison_ci.execute.runner import Progress, Runner
+from edison_ci.execute.runner import Runner
 from edison_ci.execute.snapshot import kept_data
 from edison_ci.execute.stopping import Stop
 from edison_ci.execute.work import BASE, HEAD, Work
@@ -50,9 +50,9 @@ from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
 from edison_ci.store.call_sums import stored_reuse
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import reclaim, spent
+from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import Owner, only_one
-from edison_ci.store.runs import NewRun, done_statuses, find_run, move_run, start_run
+from edison_ci.store.runs import NewRun, find_run, move_run, start_run
 from edison_ci.store.spending import reused_answers
 from edison_ci.store.wishes import wanted
 from edison_ci.store.writer import Writer
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.execute.gatekeeping import Ask
     from edison_ci.execute.orders import Conclusion
-    from edison_ci.execute.runner import Answer
+    from edison_ci.execute.runner import Answer, Progress
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run
 
@@ -236,13 +236,12 @@ class Session:
     # --- inside the event loop --------------------------------------------------------------------
 
     async def _execute(self, held: Held) -> Ended:
-        progress = Progress(total=held.plan.cells + held.plan.skipped)
-        await self._begin(held, progress)
+        await self._begin(held)
         async with AsyncExitStack() as stack:
-            lanes = self._lanes(held)
-            progress.tally, progress.budget_microusd = lanes.tally, run_limit(lanes.purse.caps)
+            lanes, cells = self._lanes(held), self._work(held)
+            progress = progress_of(held.plan, cells, lanes, held.kept)
             if held.resumed is not None:
-                progress.tally.cost_microusd = spent(held.reader, held.run_id)
+                go_on(progress, cells, held.reader, held.run_id)
             stack.push_async_callback(lanes.close)
             grader = self._tools.grading(held.project, self._experiment, lanes)
             runner = Runner(held.run_id, held.writer, grader, progress)
@@ -253,12 +252,12 @@ class Session:
                 runner.done_before = held.reader
             if BASE in self._sides:
                 runner.pairing = self._pairing(held)
-            cells = self._work(held)
             runner.head_to_head = HeadToHead.of(held.run_id, cells, lanes, held.reader)
             answers = partial(self._answers, held, lanes)
             ask = self._gates.ask(held.reader, held.run_id, cells, now=self._now)
             looks = self._looks(held, runner, cells, ask)
             filling = runner.run(cells.lanes(answers)) if looks is None else looks.run(answers)
+            self._tools.on_start(progress)
             work = asyncio.create_task(filling)
             stop = Stop(runner, work, lambda: self._tools.on_stop(lanes.purse.in_flight))
             listening = asyncio.create_task(self._listen(held, stop))
@@ -282,13 +281,11 @@ class Session:
         known = looks.conclusion if looks is not None else None
         return await self._conclude(held, bulletin, progress, lambda: known or ask(None))
 
-    async def _begin(self, held: Held, progress: Progress) -> None:
-        resumed = held.resumed
-        if resumed is not None:
-            if resumed.moving and resumed.status not in ("PENDING", "AGGREGATING"):
-                died = move_run(held.run_id, "PAUSED", self._now(), stopped_by="killed")
-                await held.writer.write(died)
-            progress.cells.update(done_statuses(held.reader, held.run_id))
+    async def _begin(self, held: Held) -> None:
+        resumed, still = held.resumed, ("PENDING", "AGGREGATING")
+        if resumed is not None and resumed.moving and resumed.status not in still:
+            died = move_run(held.run_id, "PAUSED", self._now(), stopped_by="killed")
+            await held.writer.write(died)
         fresh = {"owner": held.owner.id, "stopped_by": None, "verdict": None}
         await held.writer.write(move_run(held.run_id, "EXECUTING", self._now(), **fresh))
 

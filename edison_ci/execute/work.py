@@ -6,6 +6,7 @@ own, in which a case comes with all its cells, both sides of a pair next to each
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -40,9 +41,9 @@ class Stage:
     subjects: frozenset[tuple[str, str]] | None = None
     """Prompts and models; None for all."""
 
-    def has(self, prompt: Prompt, configuration: Configuration) -> bool:
-        """Whether a prompt with a model belongs to it."""
-        return self.subjects is None or (prompt.id, configuration.name) in self.subjects
+    def has(self, prompt: str, configuration: str) -> bool:
+        """Whether a prompt with a configuration of a model belongs to it."""
+        return self.subjects is None or (prompt, configuration) in self.subjects
 
 
 @dataclass(slots=True)
@@ -72,16 +73,24 @@ class Work:
         cases = self.project.cases(experiment) if experiment.file.data else [STATIC]
         return self.selection.pick(cases)
 
-    def count(self, stage: Stage, cases: int) -> int:
-        """Return how many cells a stage has, in a run of so many cases."""
-        subjects = [
-            (prompt, configuration)
-            for experiment in map(self.selection.narrow, self.sides.values())
-            for prompt in experiment.prompts
-            for configuration in experiment.configurations(prompt)
-        ]
-        each = sum(stage.has(*subject) for subject in subjects) * len(stage.draws)
-        return each * (cases if stage.cases is None else len(stage.cases))
+    def planned(self, cases: int, stage: Stage | None = None) -> Counter[str]:
+        """Return how many cells each lane has to fill, in a run of so many cases."""
+        stage = stage or Stage(range(self.draws))
+        each = len(stage.draws) * (cases if stage.cases is None else len(stage.cases))
+        found: Counter[str] = Counter()
+        for (side, name), lane in self.lane_names().items():
+            prompts = self.selection.narrow(self.sides[side]).prompts
+            found[lane] += each * sum(stage.has(prompt.id, name) for prompt in prompts)
+        return found
+
+    def lane_names(self) -> dict[tuple[str, str], str]:
+        """Return the lane of each side and configuration."""
+        models = self._models()
+        return {
+            (side, name): _lane_name(model.key, model, models)
+            for side, experiment in self.sides.items()
+            for name, model, _ in self.selection.narrow(experiment).models
+        }
 
     def lanes(self, answer: Callable[[Model], Answer]) -> list[LaneWork]:
         """Return the work of each model, given how its answers are come by."""
@@ -136,7 +145,7 @@ class Work:
                 for side, subject in subjects.items():
                     for prompt, configurations in subject:
                         for configuration in configurations:
-                            if stage.has(prompt, configuration):
+                            if stage.has(prompt.id, configuration.name):
                                 twin = twins.get((side, prompt.id, configuration.name))
                                 yield Task(prompt, configuration, case, draw, side, twin)
 

@@ -340,12 +340,13 @@ _DONE = (
 )
 
 
-def done_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
-    """Return how many cells of a run need not be asked or graded again, by status."""
-    rows = connection.execute(
-        f"select status, count(*) from cell where run_id = ? and {_DONE} group by status", (run_id,)
-    )
-    return dict(rows.fetchall())
+def done_cells(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str, str, int]]:
+    """Return status, side, model and number of cells that need not be asked or graded again."""
+    return connection.execute(
+        f"select status, side, model, count(*) from cell where run_id = ? and {_DONE} "
+        "group by status, side, model",
+        (run_id,),
+    ).fetchall()
 
 
 def is_done(connection: sqlite3.Connection, cell_id: str) -> bool:

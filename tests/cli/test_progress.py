@@ -1,10 +1,12 @@
-"""How a run looks on a terminal while it goes on."""
+"""What is shown of a run while it goes on, and where."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import logging
+import os
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,78 +18,94 @@ from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.terminal import Terminal
 from edison_ci.execute.runner import Progress
 from edison_ci.providers.lane import Tally
+from tests.cli.screen import Tty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class Screen(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let terminals have 120 columns."""
-    monkeypatch.setenv("COLUMNS", "120")
+    from collections.abc import Iterator
 
 
 def progress() -> Progress:
     found = Progress(total=20, cells=Counter(ok=9, error=1), by_lane=Counter(small=6, large=4))
+    found.planned_by_lane = Counter(small=12, large=8)
     found.tally, found.budget_microusd = Tally(cost_microusd=120_000), 5_000_000
     return found
 
 
-def last(show: Callable[[Display], None]) -> str:
-    """Return what is on the last line in the end."""
-    screen = Screen()
-    with contextlib.redirect_stderr(screen):
-        show(Display(Terminal(State(no_color=True)), quiet=False, plain=False))
-    return screen.getvalue().rpartition("\r\x1b[2K")[2]
+@contextlib.contextmanager
+def on(tty: Tty) -> Iterator[Display]:
+    """Yield what shows progress on a terminal."""
+    with (
+        os.fdopen(os.dup(tty.slave), "w", encoding="utf-8") as stream,
+        contextlib.redirect_stderr(stream),
+    ):
+        display = Display(Terminal(State()), quiet=False)
+        try:
+            yield display
+        finally:
+            display.clear()
 
 
-def test_there_is_one_bar_with_the_cost_against_its_limit_and_how_far_each_model_is() -> None:
-    assert last(lambda display: display.progress(progress())) == (
-        "  [############------------]  50%  10 of 20 cells, 1 error, $0.12 of $5.00"
-        "  (large 4, small 6)"
-    )
+@pytest.fixture(autouse=True)
+def ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let terminals be ordinary ones, with somebody before them."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("CI", raising=False)
 
 
-def test_a_narrow_terminal_gets_the_bar_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert last(lambda display: display.progress(progress())).endswith("$0.12 of $5.00")
+def test_without_a_terminal_there_is_a_line_with_the_cost_against_its_limit() -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        Display(Terminal(State()), quiet=False).progress(progress())
+    assert err.getvalue() == "   50%  10 of 20 cells, 1 error, $0.12 of $5.00\n"
 
 
-def test_one_model_needs_no_figures_of_its_own() -> None:
-    one = progress()
-    one.by_lane = Counter(small=10)
-    assert last(lambda display: display.progress(one)).endswith("$5.00")
+def test_one_of_many_runs_leaves_no_lines_in_a_log() -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        Display(Terminal(State()), quiet=False, brief=True).progress(progress())
+    assert err.getvalue() == ""
+
+
+def test_a_run_that_is_over_at_once_shows_no_bars() -> None:
+    with Tty() as tty:
+        with on(tty) as display:
+            display.start(progress())
+            display.progress(progress())
+        assert not tty.read()
+
+
+def test_what_comes_after_the_last_cell_shows_no_bars() -> None:
+    done = progress()
+    done.cells["ok"] = 19
+    with Tty() as tty, on(tty) as display:
+        display.start(done)
+        (timer,) = (each for each in threading.enumerate() if isinstance(each, threading.Timer))
+        timer.join()
+        assert not tty.read()
 
 
 @pytest.mark.usefixtures("edison")  # which puts the log back
-def test_the_log_takes_the_place_of_the_bar_and_a_hint_stands_below(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def warn(display: Display) -> None:
+def test_the_log_is_written_above_the_bars_and_a_hint_stands_below_its_line() -> None:
+    with Tty() as tty, on(tty) as display:
         configure_logging(State())
-        display.progress(progress())
-        told = {"model": "small", "hint": "Ctrl-C stops it"}
+        display.start(progress())
+        tty.until(lambda text: "6/12" in text)
+        told = {"model": "[b]small", "hint": "Ctrl-C stops it"}
         logging.getLogger("edison_ci.test").warning("no answer", extra=told)
+        display.alert("stop.budget_usd", 0.9)
+        first, hint, budget, small, *_ = tty.until(lambda text: "booked" in text).splitlines()
+        assert (first, hint) == ("warning: no answer (model=[b]small)", "  Ctrl-C stops it")
+        assert budget == "budget: 90% of stop.budget_usd is booked"
+        assert small.startswith("  small  ━")
 
-    assert last(warn) == "warning: no answer (model=small)\n  Ctrl-C stops it\n"
-    monkeypatch.setenv("TERM", "dumb")
-    assert "\x1b" not in last(warn)
 
-
-def test_being_stopped_is_acknowledged_in_place_of_the_bar() -> None:
-    def stop(display: Display) -> None:
-        display.progress(progress())
+def test_being_stopped_is_acknowledged_in_place_of_the_bars() -> None:
+    with Tty() as tty, on(tty) as display:
+        display.start(progress())
+        tty.until(lambda text: "6/12" in text)
         display.stopping(3)
-
-    said = "stopping: finishing 3 calls in flight; press Ctrl-C again to give up on it\n"
-    assert last(stop) == said
+        said = "stopping: finishing 3 calls in flight; press Ctrl-C again to give up on it"
+        assert tty.until(lambda text: "stopping" in text) == said
+        assert tty.screen.cursor
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ class LoopbackServer:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._stop: Callable[[], None] = lambda: None
+        self._released = asyncio.Event()
 
     # --- what tests look at -----------------------------------------------------------------------
 
@@ -142,6 +143,11 @@ class LoopbackServer:
         self._thread.join(10)
         if self._made is not None:
             self._made.cleanup()
+
+    def release(self) -> None:
+        """Let held requests go on, and all that come after."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._released.set)
 
     def _run(self) -> None:
         asyncio.run(self.serve())
@@ -216,6 +222,8 @@ class LoopbackServer:
         chosen.applied += 1
         if chosen.latency_s:
             await asyncio.sleep(chosen.latency_s)
+        if chosen.held:
+            await self._released.wait()
         reply = reply_to(chat, chosen)
         if chosen.is_charged:
             self._charge(number, chat, reply)

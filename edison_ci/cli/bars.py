@@ -1,0 +1,226 @@
+"""Bars of a run, drawn by rich: a line for each model and judge, and one that sums them up.
+
+Loaded only when bars are really shown: rich takes a tenth of a second to load.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.control import Control
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.segment import ControlType, Segment, Segments
+from rich.style import Style
+
+from edison_ci.cli.meter import most
+from edison_ci.cli.progress import facts, span
+from edison_ci.cli.terminal import counted
+from edison_ci.harmless import line
+from edison_ci.rounding import fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from edison_ci.cli.meter import Meter, Row
+
+_A_SECOND = 5
+"""How often the screen is drawn."""
+_NARROWEST_BAR, _WIDEST_BAR = 8, 40
+_GAP = 2
+_COLUMNS = ("count", "unit", "percent", "errors", "rate")
+_DISPENSABLE = ("percent", "unit", "rate", "errors", "bar")
+"""Columns that a narrow terminal goes without, the first ones first."""
+_SPARE_FACTS = ("percent", "tokens", "elapsed", "cells", "errors", "cost")
+"""The same of the facts in the last line."""
+_ROOM_FOR_A_KEY = 2
+"""A terminal writes `^C` behind the last line, which must not wrap by that."""
+
+_PLAIN, _FAINT, _BAD = Style(), Style(dim=True), Style(color="red")
+_STYLES = {"errors": _BAD, "unit": _FAINT, "rate": _FAINT}
+_ALIGNED_LEFT = ("unit",)
+
+
+class Bars:
+    """Draws the figures of a run over and over, until stopped; what is written goes above."""
+
+    def __init__(self, meter: Meter, *, color: bool) -> None:
+        self._meter, self._descriptor = meter, sys.stderr.fileno()
+        self._lengths: list[int] = []
+        """Of the lines that are on the screen."""
+        # What a log or a remark says is never taken for markup, and the terminal wraps it.
+        self._console = Console(
+            file=sys.stderr,
+            force_terminal=True,
+            force_interactive=True,
+            no_color=not color,
+            soft_wrap=True,
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=_A_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            get_renderable=self._drawn,
+        )
+
+    def start(self) -> None:
+        """Put the bars on the screen."""
+        self._live.start(refresh=True)
+
+    def stop(self) -> None:
+        """Take them off it."""
+        self._live.stop()
+
+    def _drawn(self) -> Segments:
+        size = os.get_terminal_size(self._descriptor)
+        # A terminal that does not know its size has none.
+        width, height = size.columns or 80, size.lines or 24
+        self._console.size = (width, height)
+        self._go_up(sum(max(length - 1, 0) // width for length in self._lengths))
+        drawn: list[Segment] = []
+        self._lengths = []
+        for number, each in enumerate(self._lines(width - 1, height)):
+            cut = Segment.adjust_line_length(list(each), width - 1, pad=False)
+            self._lengths.append(Segment.get_line_length(cut))
+            drawn += [Segment.line()] * bool(number) + cut
+        return Segments(drawn)
+
+    def _go_up(self, lines: int) -> None:
+        """Erase the lines that a terminal made of ours when it became narrower."""
+        up = (
+            ControlType.CARRIAGE_RETURN,
+            (ControlType.ERASE_IN_LINE, 2),
+            (ControlType.CURSOR_UP, 1),
+        )
+        if lines:
+            self._console.control(Control(*up * lines))
+
+    def _lines(self, width: int, height: int) -> Iterator[Iterator[Segment]]:
+        now = time.monotonic()
+        rows = self._meter.rows(now)
+        shown, hidden = _chosen(rows, max(height // 2, 1))
+        yield from self._bar_lines(shown, width)
+        if hidden:
+            yield iter([Segment(f"  {_rest(hidden)}", _FAINT)])
+        yield _summary(self._facts(now), width - _ROOM_FOR_A_KEY)
+
+    def _bar_lines(self, rows: Sequence[Row], width: int) -> Iterator[Iterator[Segment]]:
+        console = self._console
+        texts = [_texts(row) for row in rows]
+        names = [_written(row.name, console.encoding) for row in rows]
+        longest = min(max(map(cell_len, names), default=0), max(width // 3, _NARROWEST_BAR))
+        widths = {key: max(len(text[key]) for text in texts) for key in _COLUMNS} if texts else {}
+        widths = {key: size for key, size in widths.items() if size} | {"bar": _NARROWEST_BAR}
+        for key in _DISPENSABLE:
+            if _GAP + longest + sum(_GAP + size for size in widths.values()) <= width:
+                break
+            widths.pop(key, None)
+        if "bar" in widths:
+            rest = width - _GAP - longest - sum(_GAP + size for size in widths.values())
+            widths["bar"] = min(_NARROWEST_BAR + rest, _WIDEST_BAR)
+        for row, name, text in zip(rows, names, texts, strict=True):
+            yield self._bar_line(row, _cut(name, longest, console.encoding), text, widths)
+
+    def _bar_line(
+        self, row: Row, name: str, text: Mapping[str, str], widths: Mapping[str, int]
+    ) -> Iterator[Segment]:
+        yield Segment(f"  {name}")
+        if "bar" in widths:
+            yield Segment(" " * _GAP)
+            yield from self._bar(row, widths["bar"])
+        for key in _COLUMNS:
+            if key in widths:
+                size = widths[key]
+                shown = text[key].ljust(size) if key in _ALIGNED_LEFT else text[key].rjust(size)
+                style = _BAD if key == "rate" and row.stopped else _STYLES.get(key, _PLAIN)
+                yield Segment(" " * (1 if key == "unit" else _GAP) + shown, style)
+
+    def _bar(self, row: Row, width: int) -> list[Segment]:
+        bar = ProgressBar(
+            row.planned,
+            row.done,
+            width=width,
+            complete_style="red" if row.stopped else "cyan",
+            finished_style="green",
+        )
+        drawn = [part for part in self._console.render(bar) if not part.control]
+        # Without colour the part to come is left out, and what stands behind must not move.
+        return Segment.adjust_line_length(drawn, width)
+
+    def _facts(self, now: float) -> dict[str, str]:
+        progress = self._meter.progress
+        found = {"percent": f"{100 * progress.done // most(progress)}%", **facts(progress)}
+        if progress.budget_tokens is not None:
+            found["tokens"] = f"{progress.booked_tokens:,} of {progress.budget_tokens:,} tokens"
+        found["elapsed"] = span(self._meter.elapsed_s(now))
+        left = self._meter.left_s(now)
+        if left is not None:
+            found["left"] = f"about {span(left)} left"
+        return found
+
+
+def _chosen(rows: Sequence[Row], room: int) -> tuple[list[Row], list[Row]]:
+    """Return the rows that there is room for, those that are not finished first, and the others."""
+    if len(rows) <= room:
+        return list(rows), []
+    going = sorted(rows, key=lambda row: row.done >= row.planned)  # which keeps the order
+    kept = {row.name for row in going[: max(room - 1, 1)]}
+    return [row for row in rows if row.name in kept], [row for row in rows if row.name not in kept]
+
+
+def _rest(rows: Sequence[Row]) -> str:
+    done, planned = sum(row.done for row in rows), sum(row.planned for row in rows)
+    errors = sum(row.errors for row in rows)
+    wrong = f", {counted(errors, 'error')}" if errors else ""
+    return f"and {len(rows)} more: {done:,} of {planned:,} done{wrong}"
+
+
+def _texts(row: Row) -> dict[str, str]:
+    """Return the columns of a row behind its name and bar."""
+    return {
+        "count": f"{row.done:,}/{row.planned:,}",
+        "unit": row.unit,
+        "percent": f"{100 * row.done // row.planned}%",
+        "errors": counted(row.errors, "error") if row.errors else "",
+        "rate": "stopped" if row.stopped else _rate(row.rate),
+    }
+
+
+def _rate(a_second: float | None) -> str:
+    if a_second is None:
+        return ""
+    if a_second >= 1:
+        return f"{fixed(a_second, 0 if a_second >= 10 else 1, grouped=True)}/s"
+    return f"{fixed(60 * a_second)}/min"
+
+
+def _summary(found: dict[str, str], width: int) -> Iterator[Segment]:
+    for key in _SPARE_FACTS:
+        if _GAP + sum(len(text) + 2 for text in found.values()) - 2 <= width:
+            break
+        found.pop(key, None)
+    yield Segment(" " * _GAP)
+    for number, (key, text) in enumerate(found.items()):
+        yield Segment(", " if number else "")
+        yield Segment(text, _BAD if key == "errors" else _PLAIN)
+
+
+def _written(name: str, encoding: str) -> str:
+    """Return a name as the terminal can show it."""
+    return line(name).encode(encoding, errors="backslashreplace").decode(encoding)
+
+
+def _cut(name: str, width: int, encoding: str) -> str:
+    """Return a name that takes so many columns."""
+    if cell_len(name) <= width:
+        return set_cell_size(name, width)
+    return set_cell_size(name, width - 1) + ("…" if encoding.startswith("utf") else "~")
