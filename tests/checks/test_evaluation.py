@@ -20,8 +20,9 @@ from edison_ci.checks.registry import REGISTRY
 from edison_ci.documents.marks import Fault
 from edison_ci.records import Case, CaseId, Completion
 from edison_ci.templating import MissingValueError, RenderError
-from tests.checks.answers import HOSTILE, answered, graded, within
+from tests.checks.answers import HOSTILE, answered, graded
 from tests.checks.entries import check
+from tests.timing import within
 
 CODE = {"python", "command"}
 EVERY = sorted(name for name in REGISTRY.names() if name not in CODE)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.prose import _BLOCK, count_sentences, count_words
 from edison_ci.records import Completion, FinishReason
-from tests.checks.answers import graded, score, within
+from tests.checks.answers import graded, score
+from tests.timing import within
 
 
 @pytest.mark.parametrize(
