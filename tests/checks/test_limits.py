@@ -66,7 +66,7 @@ def test_sentences_are_at_most_as_many_as_words(text: str) -> None:
 
 
 def test_sentences_of_a_row_of_dots_are_counted_at_once() -> None:
-    with within(2):
+    with within(5):
         assert count_sentences("." * 200_000 + "x") == 1
         assert count_sentences(". " * 100_000) == 0
         assert count_sentences("\n" * 200_000) == 0

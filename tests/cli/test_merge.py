@@ -16,6 +16,7 @@ import pytest
 from edison_ci.execute import lanes
 from edison_ci.plan.shards import shard_of
 from tests.conftest import ROOT, Folder
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -659,7 +660,7 @@ def test_killed_in_the_middle_nothing_is_half(
         cwd=pair.path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
