@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from edison_ci.cli.app import run
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +99,16 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", guarded)
 
 
+@pytest.fixture(autouse=True)
+def heard_ctrl_c() -> Iterator[None]:
+    """Let processes that tests start hear Ctrl-C, though `nohup make test &` ignores it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @dataclass(frozen=True)
 class Result:
     """How a command ended."""
@@ -131,14 +142,14 @@ class Folder:
         assert old in text, f"{old!r} is not in {name}"
         self.write(name, text.replace(old, new, 1))
 
-    def edison(self, *args: str, env: dict[str, str] | None = None, timeout: float = 60) -> Result:
+    def edison(self, *args: str, env: dict[str, str] | None = None) -> Result:
         """Run the real command in a process of its own."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "edison_ci", *args],
             cwd=self.path,
             env={**os.environ, **(env or {})},
             capture_output=True,
-            timeout=timeout,
+            timeout=PATIENCE_S,
             check=False,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -148,7 +159,7 @@ class Folder:
 
     def git_bytes(self, *args: str) -> bytes:
         done = subprocess.run(
-            ["git", *args], cwd=self.path, capture_output=True, check=True, timeout=60
+            ["git", *args], cwd=self.path, capture_output=True, check=True, timeout=PATIENCE_S
         )
         return done.stdout
 

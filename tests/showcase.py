@@ -30,6 +30,7 @@ from edison_ci.store.suggestions import (
     add_suggestion,
     changing,
 )
+from tests.timing import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENT = "support-reply"
@@ -89,7 +90,7 @@ class Showcase:
             env=_environment(),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
             check=False,
         )
         if done.returncode not in codes:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edison_ci.checks.evaluation import Answered, Grade
 from edison_ci.records import Case, CaseId, Completion
 from tests.checks.entries import check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def answered(text: str, **given: Any) -> Answered:
@@ -32,15 +27,6 @@ def graded(line: str, text: str, **given: Any) -> Grade:
 
 def score(line: str, text: str, **given: Any) -> float:
     return graded(line, text, **given).score
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Fail when a block takes longer."""
-    start = time.monotonic()
-    yield
-    took = time.monotonic() - start
-    assert took < seconds, f"it took {took:.1f} s"
 
 
 HOSTILE = {

@@ -25,8 +25,9 @@ from edison_ci.extras import SACREBLEU, install_command
 from edison_ci.records import Case, CaseId, Completion
 from edison_ci.templating import MissingValueError, RenderError
 from tests.bare import lacking
-from tests.checks.answers import HOSTILE, answered, graded, within
+from tests.checks.answers import HOSTILE, answered, graded
 from tests.checks.entries import check
+from tests.timing import within
 
 CODE = {"python", "command"}
 EVERY = sorted(name for name in REGISTRY.names() if name not in CODE)

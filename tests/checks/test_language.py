@@ -11,7 +11,8 @@ from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.language import _identifier
 from edison_ci.checks.prose import flesch
 from edison_ci.records import Completion, FinishReason
-from tests.checks.answers import graded, score, within
+from tests.checks.answers import graded, score
+from tests.timing import within
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.patterns import analysed, find
-from tests.checks.answers import graded, score, within
+from tests.checks.answers import graded, score
 
 CATASTROPHIC = [
     (r"(a|aa)+$", "a" * 60 + "b"),
@@ -36,13 +36,13 @@ def test_a_catastrophic_pattern_is_an_error_within_its_time(
 ) -> None:
     monkeypatch.setattr("edison_ci.checks.patterns.LIMIT_S", 0.3)
     assert len(text) > analysed(pattern).reach
-    with within(10), pytest.raises(EvaluationError, match=r"takes longer than 0\.3 s"):
+    with pytest.raises(EvaluationError, match=r"takes longer than 0\.3 s"):
         find(pattern, text)
 
 
 def test_the_worker_is_there_again_after_it_was_ended() -> None:
     said = r"the pattern '\(a\|aa\)\+\$' takes longer than 1 s"
-    with within(10), pytest.raises(EvaluationError, match=said):
+    with pytest.raises(EvaluationError, match=said):
         graded("regex: '(a|aa)+$'", "a" * 60 + "b")
     assert score("regex: '(a|aa)+$'", "b" + "a" * 60) == 1
 

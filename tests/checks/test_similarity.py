@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from edison_ci.checks import embeddings, measures
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.extras import install_command
-from tests.checks.answers import graded, score, within
+from tests.checks.answers import graded, score
+from tests.timing import within
 
 CAT, MAT = "the cat sat on the mat", "the cat is on the mat"
 FOX, LOG = "The quick brown fox, jumps over the lazy dog!", "A quick brown dog jumps on the log."

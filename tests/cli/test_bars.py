@@ -22,9 +22,10 @@ from edison_ci.execute.lanes import PhaseCalls
 from edison_ci.execute.runner import Progress
 from edison_ci.providers.lane import Tally
 from tests.cli.screen import OnTty, Tty
-from tests.faults.stage import poll, verdict
+from tests.faults.stage import verdict
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

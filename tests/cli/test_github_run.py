@@ -25,6 +25,7 @@ from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.report.page import assert_harmless
 from tests.report.runner import Runner, read_outputs
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -548,7 +549,7 @@ def test_a_job_that_is_cancelled_before_its_run_says_so(
             github.process = process = subprocess.Popen(
                 words, cwd=job.bench.repository.path, stdout=log, stderr=log
             )
-            assert process.wait(60) == 130, (tmp_path / "log").read_text(encoding="utf-8")
+            assert process.wait(PATIENCE_S) == 130, (tmp_path / "log").read_text(encoding="utf-8")
         (comment,) = [each["body"] for each in github.state.comments.values()]
     stamp = stamp_of(comment)
     assert stamp is not None

@@ -17,6 +17,7 @@ import pytest
 
 from edison_ci.stats.sampling import random_order
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -323,7 +324,7 @@ class Pty:
     def until(self, text: str) -> Pty:
         """Read until a text is on the screen, after what was waited for before."""
         while (found := self.seen.find(text, self._at)) < 0:
-            ready, _, _ = select.select([self._master], [], [], 30)
+            ready, _, _ = select.select([self._master], [], [], PATIENCE_S)
             data = b""
             if ready:
                 with contextlib.suppress(OSError):  # the other end is closed
@@ -347,7 +348,7 @@ class Pty:
         except OSError:
             pass
         os.close(self._master)
-        return self._done.wait(timeout=60)
+        return self._done.wait(timeout=PATIENCE_S)
 
 
 def test_one_key_a_grade_with_notes_back_and_skip_and_quitting_keeps_all(ran: Folder) -> None:

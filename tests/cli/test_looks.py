@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import holding
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     from tests.cli.conftest import Edison
@@ -158,9 +159,9 @@ def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
 ) -> None:
     draws, whole = looked
     (draws.path / ".edison/results.db").unlink()
-    process = slow_run(draws)
+    process = held_run(draws)
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_S)
     assert ask(draws, "select max(round) from decision") == [(0,)]
     before = ask(draws, "select sentence, decided_at from decision where round = 0")
 
@@ -174,9 +175,11 @@ def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
 def test_a_signal_between_two_looks_pauses_and_resume_goes_on(
     edison: Edison, draws: Folder
 ) -> None:
-    process = slow_run(draws)
+    process = held_run(draws)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    holding.heard(process, "stopping:")
+    holding.let_go(draws)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert ask(draws, "select status, stopped_by from run") == [("PAUSED", "SIGINT")]
     code, run = told(edison, draws, "resume")
@@ -184,30 +187,20 @@ def test_a_signal_between_two_looks_pauses_and_resume_goes_on(
 
 
 def test_a_run_can_be_cancelled_between_two_looks(edison: Edison, draws: Folder) -> None:
-    process = slow_run(draws)
-    assert edison(draws, "cancel").code == 0
-    process.communicate(timeout=30)
+    process = held_run(draws)
+    holding.stopped(draws, process, "cancel")
+    process.communicate(timeout=PATIENCE_S)
     assert ask(draws, "select status, max(round) from run join decision on run_id = id") == [
         ("CANCELLED", 0)
     ]
     assert edison(draws, "resume").code == 2
 
 
-def slow_run(shop: Folder) -> subprocess.Popen[str]:
-    """Start a run whose model takes its time, and return when the first look has been taken."""
-    shop.git("stash", "push", "--quiet", "prompts")
-    shop.edit("models.yaml", "model: small", "model: small, options: {latency_ms: 60}")
-    commit(shop)
-    shop.git("stash", "pop", "--quiet")
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "edison_ci", "run", "--against", "main"],
-        cwd=shop.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    assert any("look 1 of 3: not clear yet" in line for line in process.stderr)
+def held_run(shop: Folder) -> subprocess.Popen[str]:
+    """Start a run whose models answer no more once the first look has been taken."""
+    said = "look 1 of 3: not clear yet"
+    process = holding.start(shop, "run", "--against", "main", calls=3, after=said)
+    holding.heard(process, said)
     return process
 
 

@@ -17,6 +17,7 @@ from edison_ci.execute import lanes
 from edison_ci.plan.shards import shard_of
 from tests.conftest import ROOT, Folder
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -660,7 +661,7 @@ def test_killed_in_the_middle_nothing_is_half(
         cwd=pair.path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()

@@ -19,6 +19,7 @@ from tests.cli.test_against import improve, shop, worsen
 from tests.cli.test_trusting import TRUST, commit, laid_out, proposal
 from tests.conftest import ROOT
 from tests.loopback.fixture import loopback
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +173,7 @@ def test_modules_of_the_repository_are_not_imported(mini: Folder) -> None:
             cwd=mini.path,
             env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr.decode()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tests import holding
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -21,6 +22,7 @@ from tests.refine.workbench import (
     refined_over_http,
     reply,
 )
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
@@ -122,23 +124,18 @@ def test_a_budget_ends_it_with_exit_code_4(folder: Folder) -> None:
 
 def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
     project(folder)
-    slow = "options: {latency_ms: 40}, limits: {concurrency: 2}"
     folder.write(
         "models.yaml",
-        f"small: {{provider: sim, model: small, {slow}}}\n"
+        "small: {provider: sim, model: small, limits: {concurrency: 2}}\n"
         "refiner: {provider: sim, model: refiner}\n",
     )
-    command = [sys.executable, "-P", "-m", "edison_ci", "refine", "hello"]
-    with subprocess.Popen(
-        command, cwd=folder.path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "trying the candidate" in line:
-                break
-        next(process.stderr)  # a tenth of the trial is done
+    with holding.start(folder, "refine", "hello", calls=5, after="trying the candidate") as process:
+        holding.heard(process, "trying the candidate")
+        held = "select count(*) from attempt where state = 'reserved'"
+        poll("calls of the trial are in flight", lambda: ask(folder, held) == [(2,)])
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
+        holding.let_go(folder)
+        _, said = process.communicate()
     assert process.returncode == 130, said
     assert "the same command goes on" in said
     assert ask(folder, "select count(*) from suggestion") == [(0,)]

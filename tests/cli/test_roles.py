@@ -15,6 +15,7 @@ import pytest
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.site import site_at
 from edison_ci.store.database import open_database
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -79,7 +80,7 @@ def test_what_cannot_be_set_is_refused(
 def test_a_password_is_asked_for_twice_without_showing_it(people: Folder) -> None:
     command = [sys.executable, "-P", "-m", "edison_ci", "roles", "passwd", "bob"]
     refused = subprocess.run(
-        command, cwd=people.path, input=b"", capture_output=True, check=False, timeout=60
+        command, cwd=people.path, input=b"", capture_output=True, check=False, timeout=PATIENCE_S
     )
     assert refused.returncode == 2
     assert b"--stdin" in refused.stderr
@@ -95,7 +96,7 @@ def test_a_password_is_asked_for_twice_without_showing_it(people: Folder) -> Non
         os.write(ours, f"{PASSWORD}\n".encode())
     while b"new password\r\n" not in seen:
         seen += os.read(ours, 1_000)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     os.close(ours)
     assert PASSWORD.encode() not in seen
     assert accounts(people).access()[1].password_since is not None

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.cli.run import most_important
 from edison_ci.store.owners import only_one
+from tests import holding
 from tests.opened import opened
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
 CASES = 40
-SLOW = (
-    "small: {provider: sim, model: small, options: {latency_ms: 250}, limits: {concurrency: 4},"
+PRICED = (
+    "small: {provider: sim, model: small, limits: {concurrency: 4},"
     " price: {in: 1, out: 2}}\njudge: {provider: sim, model: judge}\n"
 )
 
@@ -245,9 +244,7 @@ def test_watch_tells_what_happened_to_a_run_that_is_over(edison: Edison, project
 def test_an_alert_comes_once_when_a_budget_is_nearly_used_up(
     edison: Edison, project: Folder
 ) -> None:
-    project.write(
-        "models.yaml", SLOW.replace("options: {latency_ms: 250}", "params: {max_tokens: 40}")
-    )
+    project.write("models.yaml", PRICED.replace("limits", "params: {max_tokens: 40}, limits"))
     project.edit("experiments/hello.yaml", "gates:", "stop: {alert_at: 0.5}\ngates:")
     done = edison(project, "run", "--budget", "0.001")
     assert done.code == 4
@@ -262,44 +259,30 @@ def test_an_alert_comes_once_when_a_budget_is_nearly_used_up(
 
 @pytest.fixture
 def running(project: Folder) -> Iterator[subprocess.Popen[str]]:
-    """A real process in the middle of a run."""
-    project.write("models.yaml", SLOW)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "edison_ci", "run"],
-        cwd=project.path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ),
-    )
-    wait_for_cells(project.path, 4)
+    """A real process in the middle of a run, which gets no more answers until it is let go."""
+    project.write("models.yaml", PRICED)
+    process = holding.start(project, "run", calls=4)
+    poll("four cells are there", lambda: process.poll() or cells(project) == 4)
     yield process
     if process.poll() is None:
         process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
 
 
-def wait_for_cells(path: Path, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (path / ".edison/results.db").exists():
-            try:
-                with opened(path / ".edison/results.db", timeout=5) as connection:
-                    found = connection.execute("select count(*) from cell").fetchone()[0]
-            except sqlite3.OperationalError:
-                found = 0
-            if found >= count:
-                return
-        time.sleep(0.02)
-    raise AssertionError("the run did not get going")
+def cells(project: Folder) -> int:
+    """Return how many cells there are, 0 while there is no file or nothing in it."""
+    if not (project.path / ".edison/results.db").exists():
+        return 0  # connecting would make it
+    try:
+        return int(rows(project, "select count(*) from cell")[0][0])
+    except sqlite3.OperationalError:
+        return 0
 
 
 def test_a_run_can_be_paused_from_elsewhere_and_goes_on(
     edison: Edison, project: Folder, running: subprocess.Popen[str]
 ) -> None:
-    done = edison(project, "pause")
-    assert (done.code, "PAUSED" in done.out) == (0, True), done.all
-    assert running.wait(timeout=20) == 130
+    assert "PAUSED" in holding.stopped(project, running, "pause")
     assert (
         rows(
             project, "select distinct state from attempt where state not in ('settled', 'released')"
@@ -315,9 +298,7 @@ def test_a_run_can_be_paused_from_elsewhere_and_goes_on(
 def test_a_cancelled_run_keeps_its_answers_and_is_final(
     edison: Edison, project: Folder, running: subprocess.Popen[str]
 ) -> None:
-    done = edison(project, "cancel", "--json")
-    assert document(done.out).get("status") == "CANCELLED", done.all
-    assert running.wait(timeout=20) == 130
+    assert document(holding.stopped(project, running, "cancel", "--json"))["status"] == "CANCELLED"
     kept = rows(project, "select count(*) from answer")[0][0]
     assert kept >= 4
     assert edison(project, "resume").code == 2
@@ -339,7 +320,7 @@ def test_a_killed_run_is_seen_as_paused_and_resumed_to_the_same_result(
     edison: Edison, project: Folder, running: subprocess.Popen[str]
 ) -> None:
     running.send_signal(signal.SIGKILL)
-    running.wait(timeout=20)
+    running.wait(timeout=PATIENCE_S)
     told = document(edison(project, "status", "latest", "--json").out)["runs"][0]
     assert (told["status"], told["stopped_by"]) == ("PAUSED", "killed")
     resumed = document(edison(project, "resume", "--json").out)["runs"][0]
@@ -353,7 +334,10 @@ def test_ctrl_c_drains_and_tells_how_to_go_on(
     project: Folder, running: subprocess.Popen[str]
 ) -> None:
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
+    said = holding.heard(running, "stopping:")
+    holding.let_go(project)
+    out, rest = running.communicate(timeout=PATIENCE_S)
+    err = said + rest
     assert running.returncode == 130
     assert "PAUSED (SIGINT)" in out
     assert re.search(r"stopping: finishing \d calls? in flight; press Ctrl-C again", err)
@@ -371,7 +355,7 @@ def test_waiting_for_another_run_is_said(project: Folder) -> None:
         )
         assert second.stderr is not None
         said = second.stderr.readline()
-    _, err = second.communicate(timeout=60)
+    _, err = second.communicate(timeout=PATIENCE_S)
     assert said == "waiting for run the-first to end; stop waiting with Ctrl-C\n"
     assert second.returncode == 0, err
 
@@ -422,7 +406,8 @@ def test_a_dataset_edited_while_a_run_goes_on_does_not_change_it(
     project: Folder, running: subprocess.Popen[str]
 ) -> None:
     project.write("datasets/names.jsonl", '{"id": "x", "input": {"name": "X"}, "expected": "X"}\n')
-    running.communicate(timeout=30)
+    holding.let_go(project)
+    running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0
     assert rows(project, "select count(*), min(status) from cell") == [(CASES, "ok")]
     assert rows(project, "select count(*) from cell where case_id = 'x'") == [(0,)]
@@ -433,7 +418,7 @@ def test_a_run_whose_files_changed_is_not_resumed(
     edison: Edison, project: Folder, running: subprocess.Popen[str]
 ) -> None:
     running.kill()
-    running.wait(timeout=20)
+    running.wait(timeout=PATIENCE_S)
     project.edit("prompts/hello.md", "friendly", "grumpy")
     done = edison(project, "resume")
     assert done.code == 2
@@ -460,10 +445,10 @@ def test_watching_runs_again_when_a_file_changes_and_survives_a_mistake(project:
         seen = heard_until(lines, "waiting for a change")
         assert any("3 calls made" in line for line in seen)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=PATIENCE_S) == 130
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def heard_until(lines: Iterator[str], end: str) -> list[str]:
@@ -483,8 +468,7 @@ def test_a_run_can_be_stopped_while_a_file_is_half_edited(
 ) -> None:
     project.write("prompts/hello.md", "---\nid: [\n")
     assert edison(project, "status").code == 0
-    assert "PAUSED" in edison(project, "pause").out
-    assert running.wait(timeout=20) == 130
+    assert "PAUSED" in holding.stopped(project, running, "pause")
 
 
 def test_a_recording_that_could_not_be_written_is_refused_before_anything_is_paid(
@@ -498,7 +482,7 @@ def test_a_recording_that_could_not_be_written_is_refused_before_anything_is_pai
 def test_a_replay_costs_nothing_names_what_it_lacks_and_leaves_the_books_in_order(
     edison: Edison, project: Folder
 ) -> None:
-    project.write("models.yaml", SLOW.replace("options: {latency_ms: 250}, ", ""))
+    project.write("models.yaml", PRICED)
     edison(project, "run", "-q", "--record", "answers.jsonl")
     lines = project.read("answers.jsonl").splitlines(keepends=True)
     assert lines[0] == '{"edison_recording": 1}\n'

@@ -22,6 +22,7 @@ from tests.conftest import ROOT, Folder
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.forge.fake_state import REPOSITORY
 from tests.loopback.script import rule
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.loopback.server import LoopbackServer
@@ -246,7 +247,7 @@ class Bench:
             cwd=self.repository.path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=240,
+            timeout=PATIENCE_S,
             check=False,
         )
         return Done(done.returncode, done.stdout.decode(), self.scratch / "kept")

@@ -30,6 +30,7 @@ from tests.forge.fake_state import Grant
 from tests.forge.mirror import seed
 from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -275,16 +276,16 @@ def test_a_cancelled_job_stores_what_was_paid_and_says_so(bench: Bench) -> None:
             command, cwd=bench.repository.path, stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            assert hanging.event.wait(120), file.read_text(encoding="utf-8")
+            assert hanging.event.wait(PATIENCE_S), file.read_text(encoding="utf-8")
             step = descendants(job.pid)[0]
             assert b"github\0run" in Path(f"/proc/{step}/cmdline").read_bytes(), "a shell is left"
             os.kill(step, signal.SIGINT)  # what the runner does first, to the process it started
-            job.wait(120)
+            job.wait(PATIENCE_S)
         finally:
             for pid in descendants(job.pid) if job.poll() is None else ():
                 os.kill(pid, signal.SIGKILL)
             job.kill()
-            job.wait(10)
+            job.wait(PATIENCE_S)
     done = Done(job.returncode, file.read_text(encoding="utf-8"), bench.scratch / "kept")
     assert done.code == 1, done.log
     assert "exit status 130" in done.log, "failed, so that nobody takes it for a pass"

@@ -15,7 +15,7 @@ PROMPT = "prompts/support-reply.md"
 
 
 def told(folder: Folder, *args: str) -> Any:
-    done = folder.edison(*args, "--json", timeout=120)
+    done = folder.edison(*args, "--json")
     assert done.code == 0, done.all
     return json.loads(done.out)
 

@@ -17,6 +17,7 @@ import pytest
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.load import Experiment, Project, load_project
 from tests.conftest import EXAMPLES
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from edison_ci.records import Case
@@ -188,7 +189,7 @@ def verdicts_on(cases: list[dict[str, Any]]) -> dict[str, Any]:
         input=json.dumps(cases),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

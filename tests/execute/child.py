@@ -1,13 +1,15 @@
 """Runs or resumes an experiment in a process of its own, so that tests can kill it.
 
-python -m tests.execute.child FOLDER run|resume [--budget-microusd N]
+python -m tests.execute.child FOLDER run|resume [--hold-at N]
+
+It tells how many cells are done, and at N waits for a line on its standard input.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,14 +36,24 @@ class ByLength:
         return CellGrade("ok", score, score > 0.2)
 
 
-def tell(progress: Progress) -> None:
-    sys.stdout.write(f"{progress.done}\n")
-    sys.stdout.flush()
+@dataclass
+class Telling:
+    """Tells how far a run is, and keeps it from going on at one point."""
+
+    hold_at: int | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        sys.stdout.write(f"{progress.done}\n")
+        sys.stdout.flush()
+        if self.hold_at is not None and progress.done >= self.hold_at:
+            self.hold_at = None
+            sys.stdin.readline()
 
 
-def start(folder: Path, how: str, budget: int | None = None) -> Ended:
+def start(folder: Path, how: str, budget: int | None = None, hold_at: int | None = None) -> Ended:
     project = load_project(folder)
     experiment = next(iter(project.experiments.values()))
+    tell = Telling(hold_at)
     tools = Tools(provider_for, lambda _project, _experiment, _lanes: ByLength(), on_progress=tell)
     session = Session(project, experiment, tools)
     if how == "run":
@@ -56,9 +68,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("how", choices=["run", "resume"])
-    parser.add_argument("--budget-microusd", type=int)
+    parser.add_argument("--hold-at", type=int)
     args = parser.parse_args()
-    sys.exit(int(start(args.folder, args.how, args.budget_microusd).exit_code))
+    sys.exit(int(start(args.folder, args.how, hold_at=args.hold_at).exit_code))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from edison_ci.store.runs import find_run
 from tests.conftest import ROOT
 from tests.execute.child import start
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,17 +47,20 @@ def child(folder: Folder, how: str, *args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.execute.child", str(folder.path), how, *args],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def wait_for(process: subprocess.Popen[str], cells: int) -> None:
+def held_at(folder: Folder, cells: int) -> subprocess.Popen[str]:
+    """Return a run that waits, with so many cells done, for a line or to be killed."""
+    process = child(folder, "run", "--hold-at", str(cells))
     assert process.stdout is not None
     for line in process.stdout:
         if int(line) >= cells:
-            return
+            return process
     raise AssertionError(process.stderr.read() if process.stderr else "no output")
 
 
@@ -97,15 +101,14 @@ def test_a_killed_run_is_resumed_to_the_same_result(
     project: Folder, tmp_path: Path, after: int
 ) -> None:
     expected = undisturbed(project, tmp_path)
-    process = child(project, "run")
-    wait_for(process, after)
+    process = held_at(project, after)
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_S)
     kept = len(ask(project, "select address from answer"))
     assert kept >= after
 
     resumed = child(project, "resume")
-    _, errors = resumed.communicate(timeout=60)
+    _, errors = resumed.communicate(timeout=PATIENCE_S)
     assert resumed.returncode == 0, errors
     assert cells(project) == expected
     bought = ask(project, "select count(*) from attempt where state = 'settled'")
@@ -116,11 +119,10 @@ def test_a_killed_run_is_resumed_to_the_same_result(
 
 
 def test_what_was_booked_is_what_the_attempts_say(project: Folder) -> None:
-    process = child(project, "run")
-    wait_for(process, 15)
+    process = held_at(project, 15)
     process.kill()
-    process.communicate(timeout=10)
-    child(project, "resume").communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
+    child(project, "resume").communicate(timeout=PATIENCE_S)
     total = ask(
         project,
         "select sum(coalesce(cost_microusd, est_microusd)) from attempt where state <> 'released'",
@@ -133,10 +135,9 @@ def test_a_signal_drains_pauses_and_can_be_resumed(
     project: Folder, tmp_path: Path, number: signal.Signals
 ) -> None:
     expected = undisturbed(project, tmp_path)
-    process = child(project, "run")
-    wait_for(process, 10)
+    process = held_at(project, 10)
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate("go on\n", timeout=PATIENCE_S)
     assert process.returncode == ExitCode.PAUSED
     assert ask(project, "select status, stopped_by from run") == [("PAUSED", number.name)]
     assert (
@@ -173,10 +174,9 @@ def test_a_second_run_reuses_what_is_stored(project: Folder) -> None:
 
 
 def test_a_changed_plan_is_not_resumed(project: Folder) -> None:
-    process = child(project, "run")
-    wait_for(process, 5)
+    process = held_at(project, 5)
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_S)
     project.edit("prompts/hello.md", "friendly", "grumpy")
     with pytest.raises(UsageError, match="has changed: prompts"):
         start(project.path, "resume")

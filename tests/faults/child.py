@@ -41,6 +41,7 @@ import edison_ci.store.writer
 from edison_ci import times
 from edison_ci.cli.app import run as run_command
 from edison_ci.cli.tools import tools_for
+from edison_ci.execute.stopping import Stop
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
 from edison_ci.store.totals import OnTotals
@@ -82,6 +83,8 @@ class Plan:
     """At which passing."""
     model: str = ""
     """`sending` and `answered` of this model only."""
+    says: tuple[str, ...] = ()
+    """Points that it names on standard error whenever it passes them; `signalled` is one too."""
     faster: float = 1.0
     """How much faster than real the clock of waits goes."""
     grace_s: float | None = None
@@ -109,6 +112,8 @@ class Trap:
 
     def reach(self, point: str, model: str = "") -> None:
         plan = self._plan
+        if point in plan.says:
+            os.write(2, f"{point}\n".encode())
         if point != plan.point or (plan.model and model and model != plan.model):
             return
         with self._lock:
@@ -250,6 +255,8 @@ def prepare(plan: Plan) -> None:
         setattr(edison_ci.execute.session, "Writer", TrappedWriter)  # noqa: B010
     if plan.point in ("fsync", "replace:before", "replace:after"):
         _trap_files(trap)
+    if "signalled" in plan.says:
+        _tell_signals(trap)
     if plan.grace_s is not None:
         edison_ci.execute.stopping.GRACE_S = plan.grace_s
     if plan.cap_bytes is not None:
@@ -276,6 +283,16 @@ def _trap_files(trap: Trap) -> None:
     setattr(os, "fsync", trapped_fsync)  # noqa: B010
     setattr(os, "replace", trapped_replace)  # noqa: B010
     setattr(Path, "replace", path_replace)  # noqa: B010
+
+
+def _tell_signals(trap: Trap) -> None:
+    signalled = Stop._signalled
+
+    def telling(self: Stop, name: str) -> None:
+        signalled(self, name)
+        trap.reach("signalled")
+
+    setattr(Stop, "_signalled", telling)  # noqa: B010
 
 
 def _limit(plan: Plan) -> None:

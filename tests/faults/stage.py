@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,13 @@ from tests.conftest import MINIMAL, ROOT, Folder, Result
 from tests.faults.child import Plan
 from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _UNDISTURBED: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
-PATIENCE_S = 90.0
-"""How long anything is waited for: long, because the machine may be busy with other tests."""
 
 
 class Stable:
@@ -65,9 +63,9 @@ class Stable:
             self._process.stdin.write((json.dumps(told) + "\n").encode())
             self._process.stdin.flush()
 
-    def wait(self, pid: int, timeout_s: float = PATIENCE_S) -> int:
+    def wait(self, pid: int) -> int:
         with self._news:
-            assert self._news.wait_for(lambda: pid in self._ended, timeout_s), "it did not end"
+            assert self._news.wait_for(lambda: pid in self._ended, PATIENCE_S), "it did not end"
             return self._ended[pid]
 
     def has_ended(self, pid: int) -> bool:
@@ -77,8 +75,8 @@ class Stable:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -107,13 +105,17 @@ class Running:
     def send(self, number: signal.Signals) -> None:
         self.stable.send(self.pid, number)
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> Result:
-        code = self.stable.wait(self.pid, timeout_s)
+    def wait(self) -> Result:
+        code = self.stable.wait(self.pid)
         return Result(code, self.out.read_text("utf-8"), self.err.read_text("utf-8"))
 
     @property
     def has_ended(self) -> bool:
         return self.stable.has_ended(self.pid)
+
+    def until_it_says(self, text: str, times: int = 1) -> None:
+        """Wait for words on its standard error."""
+        poll(f"it says {text!r}", lambda: self.err.read_text("utf-8").count(text) >= times)
 
     @property
     def peak_mb(self) -> float:
@@ -126,16 +128,6 @@ def figure(text: str) -> None:
     sys.stdout.write(f"\n  {text}\n")
 
 
-def poll(what: str, condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> Any:
-    """Wait until something is so."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"in vain waited for: {what}")
-
-
 @dataclass
 class Shape:
     """What a project looks like."""
@@ -143,7 +135,7 @@ class Shape:
     cases: int = 6
     concurrency: int = 2
     judged: bool = True
-    timeout_s: float = 30.0
+    timeout_s: float = PATIENCE_S
     attempts: int = 3
     max_tokens: int = 40
     experiments: tuple[str, ...] = ("hello",)
@@ -302,7 +294,9 @@ class Stage:
         return self.folder.path / ".edison/results.db"
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(f"{self.database.as_uri()}?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(
+            f"{self.database.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S
+        )
         try:
             return connection.execute(sql).fetchall()
         finally:
@@ -344,7 +338,7 @@ class Stage:
         if not self.database.exists():
             assert self.server.ledger_rows() == []
             return
-        connection = sqlite3.connect(self.database, timeout=30)
+        connection = sqlite3.connect(self.database, timeout=PATIENCE_S)
         try:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
             assert connection.execute("pragma foreign_key_check").fetchall() == []

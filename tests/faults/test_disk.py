@@ -12,21 +12,23 @@ import sqlite3
 import subprocess
 import tempfile
 import threading
-import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.conftest import Folder
-from tests.faults.stage import Stage, copied, poll
+from tests.faults.stage import Stage, copied
 from tests.loopback.script import rule
 from tests.opened import opened
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.faults.conftest import MakeStage
+    from tests.faults.stage import Running
 
 
 # --- 8: half a file -------------------------------------------------------------------------------
@@ -189,35 +191,36 @@ def test_fault_17_what_may_not_be_written_is_told_before_any_call(
 # --- 18: held by another program ------------------------------------------------------------------
 
 
-class Holding(threading.Thread):
-    """Holds the file for a while, as another program might."""
+@contextmanager
+def held(stage: Stage) -> Iterator[None]:
+    """Hold the file, as another program might."""
+    connection = sqlite3.connect(stage.database, isolation_level=None, timeout=PATIENCE_S)
+    try:
+        connection.execute("begin immediate")
+        yield
+        connection.execute("rollback")
+    finally:
+        connection.close()
 
-    def __init__(self, stage: Stage, seconds: float) -> None:
-        super().__init__(daemon=True)
-        self._stage, self._seconds = stage, seconds
-        self.held = threading.Event()
 
-    def run(self) -> None:
-        connection = sqlite3.connect(self._stage.database, isolation_level=None, timeout=60)
-        try:
-            connection.execute("begin immediate")
-            self.held.set()
-            time.sleep(self._seconds)
-            connection.execute("rollback")
-        finally:
-            connection.close()
+def with_answers_on_their_way(stage: Stage, **plan: Any) -> tuple[Running, threading.Event]:
+    """Start a run and return when two calls wait for the event that is returned too."""
+    go = threading.Event()
+    stage.script(rule(model="small-1", until=go))
+    running = stage.start("run", **plan)
+    poll("calls are in flight", lambda: stage.server.in_flight == 2)
+    return running, go
 
 
 def test_fault_18_a_file_held_for_a_while_is_waited_for(stage: Stage) -> None:
     expected = stage.undisturbed()
-    stage.script(rule(model="small-1", latency_s=0.3))
-    running = stage.start("run")
-    poll("calls are in flight", lambda: stage.server.in_flight == 2)
-    holding = Holding(stage, 2.0)
-    holding.start()
+    said = "another program holds the results file"
+    running, go = with_answers_on_their_way(stage, busy_s=3.0)
+    with held(stage):
+        go.set()
+        running.until_it_says(said)  # a third of its patience is over
     done = running.wait()
     assert done.code == 0, done.all
-    holding.join()
     assert set(stage.states()) == {"settled"}
     stage.check_settled(lost=0)
     assert stage.results() == expected
@@ -225,16 +228,13 @@ def test_fault_18_a_file_held_for_a_while_is_waited_for(stage: Stage) -> None:
 
 def test_fault_18_a_file_held_too_long_is_a_clean_error(stage: Stage) -> None:
     expected = stage.undisturbed()
-    stage.script(rule(model="small-1", latency_s=0.3))
-    running = stage.start("run", busy_s=0.5)
-    poll("calls are in flight", lambda: stage.server.in_flight == 2)
-    holding = Holding(stage, 4.0)
-    holding.start()
-    done = running.wait()
+    running, go = with_answers_on_their_way(stage, busy_s=0.5)
+    with held(stage):
+        go.set()
+        done = running.wait()
     assert done.code == 3, done.all
     assert "locked" in done.err
     assert "try again" in done.err
-    holding.join()
     finished(stage, expected)
 
 
@@ -243,14 +243,11 @@ def test_fault_18_a_file_held_from_the_start_is_a_clean_error_before_any_call(
 ) -> None:
     assert stage.edison("run", "--limit", "1").code == 0
     calls = stage.server.chats
-    holding = Holding(stage, 4.0)
-    holding.start()
-    assert holding.held.wait(10)
-    done = stage.edison("run", busy_s=0.3)
+    with held(stage):
+        done = stage.edison("run", busy_s=0.3)
     assert done.code == 3, done.all
     assert "locked" in done.err
     assert stage.server.chats == calls
-    holding.join()
 
 
 # --- 22: not our file -----------------------------------------------------------------------------

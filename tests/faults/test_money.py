@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.stage import Stage, figure, poll
+from tests.faults.stage import Stage, figure
 from tests.loopback.script import rule
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
@@ -108,7 +109,7 @@ class Driver(threading.Thread):
         if outside is not None:
             time.sleep(outside)
             running.send(signal.SIGKILL)
-        done = running.wait(300)
+        done = running.wait()
         if done.code == -signal.SIGKILL:
             self.kills += 1
         elif done.code == 4:

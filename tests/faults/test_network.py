@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
+import threading
 import time
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from edison_ci.contracts import ErrorKind
 from tests.faults.stage import Stage, copied
 from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from tests.conftest import Result
@@ -157,19 +159,19 @@ def test_fault_28_a_reply_always_cut_off_is_an_error_cell(stage: Stage, deed: st
 def test_fault_29_30_a_reply_that_does_not_come_ends_in_a_time_out(
     make_stage: MakeStage, deed: str
 ) -> None:
-    stage = make_stage(timeout_s=1.0)
+    # Long enough for every other call, even on a machine that is busy with something else.
+    stage = make_stage(timeout_s=4.0)
     expected = stage.undisturbed()
-    stage.script(rule(do=deed, model="small-1", contains=ONE, times=2, interval_s=0.2))
+    stage.script(rule(do=deed, model="small-1", contains=ONE, times=1, interval_s=0.2))
     begun = time.monotonic()
     ran(stage, code=0)
-    assert time.monotonic() - begun >= 2.0
-    assert stage.states() == {"settled": 12, "unknown": 2}
-    errors = [error for (error,) in stage.rows("select error from attempt where error is not null")]
-    assert len(errors) == 2
-    assert all(error.startswith("TIMEOUT") for error in errors)
-    stage.check_settled(lost=2)
+    assert time.monotonic() - begun >= 4.0
+    assert stage.states() == {"settled": 12, "unknown": 1}
+    ((error,),) = stage.rows("select error from attempt where error is not null")
+    assert error.startswith("TIMEOUT")
+    stage.check_settled(lost=1)
     assert stage.results() == expected
-    assert stage.server.in_flight == 0, "no connection is left behind"
+    poll("no connection is left behind", lambda: stage.server.in_flight == 0)
 
 
 def test_fault_31_an_endless_reply_is_cut_at_the_cap(stage: Stage) -> None:
@@ -185,7 +187,7 @@ def test_fault_31_an_endless_reply_is_cut_at_the_cap(stage: Stage) -> None:
     ]
     assert running.peak_mb < calm.peak_mb + 80
     stage.check_file()
-    assert stage.server.in_flight == 0
+    poll("no connection is left behind", lambda: stage.server.in_flight == 0)
     assert len(stage.results()) == len(expected)
 
 
@@ -209,8 +211,8 @@ ASKS_NOTHING = {
 }
 
 
-def busy(headers: dict[str, str]) -> Rule:
-    return rule(status=429, headers=headers, model="small-1", times=1)
+def busy(headers: dict[str, str], **others: Any) -> Rule:
+    return rule(status=429, headers=headers, model="small-1", times=1, **others)
 
 
 @pytest.mark.parametrize("form", ASKS_FOR_9_S)
@@ -219,18 +221,23 @@ def test_fault_33_the_whole_lane_waits_as_long_as_it_is_asked_to(
 ) -> None:
     stage = make_stage(judged=False, cases=12)
     expected = stage.undisturbed()
-    headers = ASKS_FOR_9_S[form]()
-    stage.script(busy(headers), rule(latency_s=0.05))
-    ran(stage, code=0, faster=9.0)
-    at = [seen.at for seen in stage.server.requests]
-    asked_s = 9.0
+    refuse, answer = threading.Event(), threading.Event()
+    busy_one = busy({}, until=refuse)
+    stage.script(busy_one, rule(until=answer))
+    running = stage.start("run", faster=9.0)
+    poll("both connections are in use", lambda: stage.server.in_flight == 2)
+    busy_one.headers.update(ASKS_FOR_9_S[form]())
+    asked_at, asked_s = time.monotonic(), 9.0
     if form == "date":
-        first = time.time() - (time.monotonic() - at[0])
-        asked_s = parsedate_to_datetime(headers["retry-after"]).timestamp() - first
-        assert asked_s > 2, "the machine is too busy for this test"
+        asked_s = parsedate_to_datetime(busy_one.headers["retry-after"]).timestamp() - time.time()
+    refuse.set()
+    poll("the refusal was heard", lambda: stage.states().get("released"))
+    answer.set()
+    done = running.wait()
+    assert done.code == 0, done.all
     # Only what was on its way when the refusal came arrives before.
-    early = [seen for seen in at if seen - at[0] < 0.85 * asked_s / 9]
-    assert 1 <= len(early) <= 2
+    later = [seen.at - asked_at for seen in stage.server.requests[2:]]
+    assert min(later) >= 0.95 * asked_s / 9
     assert stage.states() == {"released": 1, "settled": 12}
     stage.check_settled(lost=0)
     assert stage.results() == expected
@@ -241,9 +248,7 @@ def test_fault_33_a_senseless_wish_is_no_wish(make_stage: MakeStage, form: str) 
     stage = make_stage(judged=False)
     expected = stage.undisturbed()
     stage.script(busy(ASKS_NOTHING[form]()))
-    begun = time.monotonic()
     ran(stage, code=0)
-    assert time.monotonic() - begun < 10
     assert stage.results() == expected
 
 
@@ -254,7 +259,7 @@ def test_fault_33_a_long_wish_ends_the_lane_at_once(make_stage: MakeStage, form:
     header = in_seconds(3600) if form == "date" else form
     stage.script(rule(status=429, headers={"retry-after": header}, model="small-1"))
     running = stage.start("run")
-    done = running.wait(30)
+    done = running.wait()
     assert done.code == 3, done.all
     assert "retry after 3" in done.out, "the time is told"
     assert set(kinds(stage)) == {"RATE_LIMIT"}

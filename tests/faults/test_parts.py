@@ -19,6 +19,7 @@ from edison_ci.providers.throttling import Concurrency, Turn
 from edison_ci.records import Completion, Message, Request
 from edison_ci.store.writer import Writer
 from tests.conftest import ROOT
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from edison_ci.records import Json
@@ -47,7 +48,7 @@ async def test_fault_26_a_probe_that_ends_without_a_word_lets_another_probe() ->
         breaker.failed(CallError(ErrorKind.NETWORK, "no"), probe=False)
     assert await breaker.wait()
     breaker.abandoned(probe=True)  # cancelled, or no money
-    assert await asyncio.wait_for(breaker.wait(), 5)
+    assert await asyncio.wait_for(breaker.wait(), PATIENCE_S)
 
 
 async def test_fault_26_calls_on_their_way_when_the_breaker_opens_are_no_probes() -> None:
@@ -67,7 +68,7 @@ async def test_fault_34_a_place_given_to_somebody_who_left_is_given_to_the_next(
     await asyncio.sleep(0)
     places.leave()  # wakes the first, which is cancelled before it can take its place
     first.cancel()
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, PATIENCE_S)
     with pytest.raises(asyncio.CancelledError):
         await first
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.stage import Stage, poll
 from tests.loopback.script import rule
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
+    from tests.faults.stage import Stage
 
 
 def killed(stage: Stage, nth: int = 3) -> None:
@@ -29,8 +31,10 @@ def test_fault_47_a_clock_that_jumps_changes_no_result_and_no_duration(
     run = stage.run_json("run", jump_s=jump_s)
     stage.check_settled(lost=0)
     assert stage.results() == expected
-    assert 0 < run["wall_s"] < 60
-    assert all(0 <= latency < 60_000 for (latency,) in stage.rows("select latency_ms from answer"))
+    assert 0 < run["wall_s"] < 1800
+    assert all(
+        0 <= latency < 1_800_000 for (latency,) in stage.rows("select latency_ms from answer")
+    )
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
@@ -119,7 +123,8 @@ def test_fault_50_files_that_changed_are_named_and_the_run_not_resumed(
 @pytest.mark.parametrize("how", ["edited", "removed", "gone"])
 def test_fault_51_a_dataset_that_changes_does_not_change_a_run(stage: Stage, how: str) -> None:
     expected = stage.undisturbed()
-    stage.script(rule(model="small-1", latency_s=0.3))
+    go = threading.Event()
+    stage.script(rule(model="small-1", until=go))
     running = stage.start("run")
     poll("calls are in flight", lambda: stage.server.in_flight == 2)
     path = stage.folder.path / "datasets/hello.jsonl"
@@ -133,6 +138,7 @@ def test_fault_51_a_dataset_that_changes_does_not_change_a_run(stage: Stage, how
         path.write_text(
             "".join(json.dumps(row) + "\n" for row in rows[: None if how == "edited" else 3])
         )
+    go.set()
     done = running.wait()
     assert done.code == 0, done.all
     assert stage.results() == expected

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.stage import figure
 from tests.peak import MEASURED
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.conftest import Folder
@@ -34,7 +35,7 @@ def shell(stage: Stage, line: str, **env: str) -> subprocess.CompletedProcess[st
         env={**os.environ, "EDISON": edison, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -102,7 +103,7 @@ def test_fault_60_a_terminal_one_column_wide(stage: Stage) -> None:
             if not data:
                 break
             shown += data
-        assert process.wait(60) == 0, shown.decode()
+        assert process.wait(PATIENCE_S) == 0, shown.decode()
     finally:
         os.close(leader)
     assert b"Traceback" not in shown
@@ -141,7 +142,7 @@ def test_fault_62_many_cells_in_little_memory(mini: Folder) -> None:
         env={**os.environ, "PEAK_FILE": str(peak_file)},
         capture_output=True,
         text=True,
-        timeout=1800 if LONG else 200,
+        timeout=1800 if LONG else PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

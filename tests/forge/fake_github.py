@@ -26,6 +26,7 @@ from edison_ci.forge.address import Address
 from tests.forge import fake_routes
 from tests.forge.fake_state import REPOSITORY, Grant, RefusedError, State
 from tests.forge.openapi import ContractError, description
+from tests.timing import PATIENCE_S
 
 _BY_NUMBER = "/repositories/1"
 TOKEN = "ghs_canaryTokenOfTheTests0123456789"
@@ -90,7 +91,7 @@ class FakeGitHub:
     def __exit__(self, kind: object, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         if kind is None:
             assert self.violations == []
 

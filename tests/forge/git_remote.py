@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from tests.timing import PATIENCE_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -34,7 +36,7 @@ class GitRemote:
     def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
 
 class _Connection(BaseHTTPRequestHandler):

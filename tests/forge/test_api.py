@@ -17,6 +17,7 @@ from edison_ci.forge.refusals import PERMISSIONS_HEADER
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.forge.conftest import Clock
@@ -237,7 +238,7 @@ async def test_a_connection_that_breaks_does_not_repeat_what_makes_things(clock:
                 await github.comments(1)
             assert len(accepted) == 5
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert caught.value.fault is ForgeFault.UNAVAILABLE
     assert TOKEN not in repr(caught.value.__dict__)
 

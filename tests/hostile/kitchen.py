@@ -19,6 +19,7 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.harmless import clean
 from tests.conftest import ROOT
 from tests.peak import MEASURED
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -184,7 +185,7 @@ class WarmEdison:
         at: TracebackType | None,
     ) -> None:
         self._pipe(self._process.stdin).close()
-        self._process.wait(30)
+        self._process.wait(PATIENCE_S)
         self._pipe(self._process.stdout).close()
 
     def run(self, folder: Path, *args: str) -> Ending:

@@ -17,6 +17,7 @@ from edison_ci.providers.sim.hearing import hear
 from edison_ci.records import Case, CaseId, Completion, Request
 from tests.conftest import EXAMPLES, Folder
 from tests.judges.bench import Scripted, scores
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +115,7 @@ async def test_with_two_judges_one_may_be_down_and_both_run_at_once(mini: Folder
     together = asyncio.Barrier(2)
 
     async def ask(name: str, request: Request) -> Completion:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await together.wait()
         if name == "strict":
             raise CallError(ErrorKind.TIMEOUT, "slow")

@@ -16,6 +16,7 @@ from edison_ci.loop import looping
 from edison_ci.store.loops import Point
 from tests.conftest import Folder
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 POINTS = (
     "measuring", "measured", "deciding", "refining", "reviewing", "committing", "committed",
@@ -79,7 +80,7 @@ def processes(jobs: list[tuple[Folder, str | None]]) -> list[int]:
     """Run the command in one process after the other; return how each of them ended."""
     told = json.dumps([(str(folder.path), point) for folder, point in jobs])
     done = subprocess.run(
-        [sys.executable, "-c", JOBS, told], capture_output=True, timeout=300, check=False
+        [sys.executable, "-c", JOBS, told], capture_output=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
     return [int(line) for line in done.stdout.split()]

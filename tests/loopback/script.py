@@ -11,6 +11,7 @@ answer. In JSON (`--script FILE` holds a list) a rule is one flat object:
     what happens         do: one of the deeds below, `answer` unless said
                          latency_s: 0.2           wait first, whatever is done then
                          held: true               wait first until the server's `release()`
+                         until: event             wait until a test sets this threading.Event
                          charged: true            whether the ledger gets a line; each deed has its
                                                   own default
     details              status, headers, body    of `status` and `answer`; body may be JSON or text
@@ -46,7 +47,10 @@ Deeds, and whether they are charged:
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from threading import Event
 
 UNCHARGED = frozenset({"status", "redirect"})
 DEEDS = frozenset(
@@ -69,6 +73,7 @@ class Rule:
     for_s: float | None = None
     latency_s: float = 0.0
     held: bool = False
+    until: Event | None = None
     charged: bool | None = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.loopback.deeds import Wire, perform, send
 from tests.loopback.protocols import Chat, Reply, reply_to
 from tests.loopback.script import Rule, rule
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     import ssl
@@ -133,14 +134,14 @@ class LoopbackServer:
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._run, daemon=True, name="loopback")
         self._thread.start()
-        assert self._ready.wait(10), "the loopback server did not start"
+        assert self._ready.wait(PATIENCE_S), "the loopback server did not start"
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._loop is not None
         assert self._thread is not None
         self._loop.call_soon_threadsafe(self._stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         if self._made is not None:
             self._made.cleanup()
 
@@ -224,6 +225,9 @@ class LoopbackServer:
             await asyncio.sleep(chosen.latency_s)
         if chosen.held:
             await self._released.wait()
+        # An event of asyncio could not be set by the thread of a test.
+        while chosen.until is not None and not chosen.until.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
         reply = reply_to(chat, chosen)
         if chosen.is_charged:
             self._charge(number, chat, reply)

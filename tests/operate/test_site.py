@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +29,7 @@ from edison_ci.store.database import migrations, stored_version
 from edison_ci.store.exclusive import exclusively
 from edison_ci.store.owners import Owner
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.conftest import Folder
@@ -198,14 +198,16 @@ def test_nothing_is_taken_away_while_a_run_lives(site: Site) -> None:
     gc(site)
 
 
-def test_a_lock_that_was_left_by_the_dead_hinders_nobody(site: Site) -> None:
+def test_a_lock_that_was_left_by_the_dead_hinders_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edison_ci.store.exclusive._YOUNG_S", PATIENCE_S)
     site.locks.mkdir(exist_ok=True)
     left = site.locks / "owner-1-abc.lock"
     left.touch()
     with pytest.raises(BusyError):
         gc(site)  # it is a moment old: its owner may be about to lock it
-    long_ago = time.time() - 60
-    os.utime(left, (long_ago, long_ago))
+    os.utime(left, (1_000, 1_000))
     gc(site)
     assert not left.exists()
 
@@ -225,7 +227,7 @@ def test_a_run_of_another_process_is_seen(site: Site) -> None:
         with pytest.raises(BusyError, match=str(process.pid)):
             clear(site, Clearing(everything=True))
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE_S)
     assert clear(site, Clearing(everything=True)).texts == 4
 
 

@@ -19,6 +19,7 @@ import yaml
 import edison_ci
 from edison_ci.operate.vendoring import github_files, packed, workflows
 from tests.conftest import EXAMPLES, ROOT
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +118,7 @@ def test_the_wheel_makes_projects_and_packs_itself_again(tmp_path: Path) -> None
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (made / ".github/edison" / name).read_bytes() == data
     assert (made / ".github/edison/run.txt").read_bytes() == (
@@ -170,7 +171,7 @@ def test_packages_are_installed_by_hash_once_and_never_half(laid: Path, tmp_path
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
 
     refused = install("0" * 64)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.models import RegistryReader
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.records import Message, Request
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,4 +67,4 @@ def certificate(folder: Path, *, host: str, expired: bool = False) -> tuple[Path
 
 
 def _openssl(*args: str) -> None:
-    subprocess.run(["openssl", *args], check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *args], check=True, capture_output=True, timeout=PATIENCE_S)

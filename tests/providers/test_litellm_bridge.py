@@ -25,6 +25,7 @@ from edison_ci.providers.litellm_bridge import (
 from tests.conftest import ROOT
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             env={**os.environ, **CANARIES, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr

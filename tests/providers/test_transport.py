@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from tests.loopback.fixture import loopback
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.providers.kitchen import KEY, ask, certificate
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -50,11 +50,7 @@ def provider(url: str, **values: Any) -> OpenAICompatible:
 
 async def until(fact: Callable[[], bool]) -> None:
     """Wait for a fact about the server, which runs in another thread."""
-    for _ in range(500):
-        if fact():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")
+    await asyncio.to_thread(poll, "the server says so", fact)
 
 
 @pytest.fixture
@@ -149,12 +145,11 @@ async def test_a_host_that_nobody_knows_was_not_charged() -> None:
 async def test_a_reply_that_does_not_come_times_out(
     loopback: LoopbackServer, asking: Asking, deed: str
 ) -> None:
-    late = rule(latency_s=30) if deed == "endless_wait" else rule(do=deed, interval_s=0.05)
+    late = rule(latency_s=PATIENCE_S) if deed == "endless_wait" else rule(do=deed, interval_s=0.05)
     loopback.script = [late]
-    start = time.monotonic()
-    error = await asking(loopback, timeout_s=0.3)
+    # Long enough to be sent, which decides whether it was charged.
+    error = await asking(loopback, timeout_s=1.5)
     assert (error.kind, error.charged, error.retried) == (ErrorKind.TIMEOUT, True, True)
-    assert time.monotonic() - start < 3
 
 
 async def test_a_connection_that_hangs_was_not_charged() -> None:
@@ -273,7 +268,7 @@ async def test_no_failure_shows_the_key(
 ) -> None:
     body = {"error": {"message": f"Incorrect API key provided: {KEY}"}}
     loopback.script = [rule(do=deed, status=401, body=body, location=f"http://x/{KEY}")]
-    one = provider(loopback.url, timeout_s=0.5)
+    one = provider(loopback.url, timeout_s=1.5)
     with caplog.at_level(logging.DEBUG), pytest.raises(CallError) as caught:
         await one.complete(ask())
     await one.aclose()
@@ -482,4 +477,4 @@ def test_aiohttp_is_imported_by_the_first_call_only() -> None:
         "import sys, edison_ci.providers.adapters;"
         "assert not {'aiohttp', 'litellm', 'httpx'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=PATIENCE_S)

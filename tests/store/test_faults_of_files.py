@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from edison_ci.store.database import open_database, open_reader, translated
 from edison_ci.store.writer import Writer
 from tests.conftest import ROOT
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,41 +151,44 @@ def test_17_a_backup_can_be_read_from_a_read_only_folder(shared: Path, results: 
 # --- 18, 19: held by others -----------------------------------------------------------------------
 
 HOLD = """
-import sqlite3, sys, time
+import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("begin immediate")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+sys.stdin.readline()
 connection.execute("rollback")
 """
 
 
-def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
-    """Lock the file in another process."""
-    words = [sys.executable, "-c", HOLD, str(path), str(seconds)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+def hold(path: Path) -> subprocess.Popen[str]:
+    """Lock the file in another process, until it gets a line or is killed."""
+    words = [sys.executable, "-c", HOLD, str(path)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def test_18_a_writer_waits_for_a_file_that_is_held_for_3_seconds(results: Path) -> None:
-    with Writer(results) as writer, hold(results, 3) as process:
-        started = time.monotonic()
-        assert writer.submit(insert).result(20) == 1
-        assert time.monotonic() - started > 2
-        process.wait(10)
+def test_18_a_writer_waits_for_a_file_that_is_held(results: Path) -> None:
+    with Writer(results) as writer, hold(results) as process:
+        inserted = writer.submit(insert)
+        with pytest.raises(TimeoutError):
+            inserted.result(1)
+        process.communicate("let go\n")
+        assert inserted.result(PATIENCE_S) == 1
 
 
 def test_18_a_writer_can_be_opened_while_the_file_is_held(results: Path) -> None:
-    with hold(results, 1) as process, Writer(results) as writer:
-        assert writer.submit(insert).result(20) == 1
-        process.wait(10)
+    with hold(results) as process, Writer(results) as writer:
+        inserted = writer.submit(insert)
+        process.communicate("let go\n")
+        assert inserted.result(PATIENCE_S) == 1
 
 
 def test_18_a_file_that_is_held_for_longer_is_a_clear_error(results: Path) -> None:
     connection = open_database(results, timeout_s=0.2)
-    with hold(results, 60) as process:
+    with hold(results) as process:
         with pytest.raises(sqlite3.OperationalError) as busy:
             connection.execute("begin immediate")
         error = translated(busy.value, results)
@@ -193,7 +196,6 @@ def test_18_a_file_that_is_held_for_longer_is_a_clear_error(results: Path) -> No
         assert error.exit_code is ExitCode.NOT_MEASURED
         assert open_reader(results).execute("select count(*) from cell").fetchone() == (8,)
         process.kill()
-        process.wait(10)
     connection.execute("begin immediate")
     assert insert(connection) == 1
     connection.execute("commit")
@@ -400,7 +402,7 @@ def test_several_processes_that_start_at_once_make_one_file(tmp_path: Path) -> N
         child.stdin.write("go\n")
         child.stdin.flush()
     for child in children:
-        _, said = child.communicate(timeout=60)
+        _, said = child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 0, said
     connection = open_reader(path)
     assert connection.execute("select count(*) from event").fetchone() == (4,)

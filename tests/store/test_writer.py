@@ -16,6 +16,7 @@ from edison_ci.store.database import migrations, open_database, open_reader
 from edison_ci.store.header import APPLICATION_ID
 from edison_ci.store.writer import Writer
 from tests.opened import opened
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,7 +48,7 @@ def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
     gate = threading.Event()
 
     def block(_: sqlite3.Connection) -> None:
-        gate.wait(10)
+        gate.wait(PATIENCE_S)
 
     with Writer(tmp_path / "results.db") as writer:
         first = writer.submit(block)
@@ -119,16 +120,16 @@ def test_nobody_waits_for_ever_for_a_writer_that_failed(tmp_path: Path) -> None:
 
     with Writer(tmp_path / "results.db") as writer:
         with pytest.raises(StoreError, match="SystemExit: out of the thread"):
-            writer.submit(fail).result(10)
+            writer.submit(fail).result(PATIENCE_S)
         with pytest.raises(StoreError):
-            writer.submit(insert("later")).result(10)
+            writer.submit(insert("later")).result(PATIENCE_S)
 
 
 def test_an_operation_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     gate = threading.Event()
 
     def block(_: sqlite3.Connection) -> None:
-        gate.wait(10)
+        gate.wait(PATIENCE_S)
 
     def fail(connection: sqlite3.Connection) -> None:
         insert("half")(connection)

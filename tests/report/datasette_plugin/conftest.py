@@ -19,6 +19,7 @@ import pytest
 from tests import showcase
 from tests.conftest import ROOT
 from tests.report.datasette_plugin.desk import Desk, build
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,11 +158,11 @@ def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
             break
     address = f"http://127.0.0.1:{json.loads(told)['port']}"
     try:
-        with httpx.Client(base_url=address, timeout=120, trust_env=False) as client:
+        with httpx.Client(base_url=address, timeout=PATIENCE_S, trust_env=False) as client:
             yield Server(address, line, client)
     finally:
         process.terminate()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         process.stdout.close()
 
 

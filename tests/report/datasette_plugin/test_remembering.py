@@ -14,13 +14,12 @@ from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
 from edison_ci.report.datasette_plugin.pages import datasets, judges, leaderboard
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside
 from tests import showcase
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.report.datasette_plugin.conftest import Stored
-
-PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from edison_ci.report.datasette_plugin.serving import Serving, application
 from edison_ci.report.datasette_plugin.signing import safe_next
 from tests.report.datasette_plugin.conftest import LINES, started
 from tests.report.datasette_plugin.test_browser import AXE, chromium
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,11 @@ class House:
         """A browser without cookies."""
         headers = {**BROWSER, **more.pop("headers", {})}
         return httpx.Client(
-            base_url=self.server.address, timeout=120, trust_env=False, headers=headers, **more
+            base_url=self.server.address,
+            timeout=PATIENCE_S,
+            trust_env=False,
+            headers=headers,
+            **more,
         )
 
     def send(self, client: httpx.Client, **fields: str) -> httpx.Response:

@@ -17,6 +17,7 @@ from edison_ci.report.datasette_plugin.watching import stream
 from edison_ci.store.database import open_database
 from edison_ci.store.events import add_event
 from edison_ci.store.runs import NewRun, move_run, start_run
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,13 +52,13 @@ async def test_each_step_is_told_until_the_run_ends(going_on: Path) -> None:
     with closing(sqlite3.connect(going_on)) as connection:
         add_event(connection, RUN, "run:progress", {"done": 3, "total": 8}, "t2")
         connection.commit()
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_S):
         after = told(await anext(chunks))
     assert (after["done"], after["total"], after["moving"]) == (3, 8, True)
     with closing(sqlite3.connect(going_on)) as connection:
         move_run(RUN, "PAUSED", "t3")(connection)
         connection.commit()
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_S):
         last = [told(chunk) async for chunk in chunks]
     assert [(each["status"], each["moving"]) for each in last] == [("PAUSED", False)]
 
