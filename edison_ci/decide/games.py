@@ -97,7 +97,9 @@ def games_of(
     rows = connection.execute(
         "select a.prompt, a.side, a.model, b.side, b.model, a.case_id, a.draw, x.judge, "
         "x.ab_winner, x.ba_winner, x.chars_a, x.chars_b, x.asked, x.own, a.composite, b.composite "
-        "from cell a join comparison x on x.a_cell = a.id join cell b on b.id = x.b_cell "
+        # Cross joins keep this order: SQLite would try each pair of cells, the square of a run.
+        "from cell a cross join comparison x on x.a_cell = a.id "
+        "cross join cell b on b.id = x.b_cell "
         "where a.run_id = ?1 and b.run_id = ?1 order by a.prompt, a.case_id, a.draw",
         (run_id,),
     )

@@ -70,6 +70,7 @@ def line_up(connection: sqlite3.Connection, a: Choice, b: Choice) -> Lineup:
         _copy(connection, side, choice)
     alone = [name for what in ("prompt", "model") for name in _alike(connection, what)]
     connection.execute("create index temp.in_order on cell (side, prompt, model, case_id, draw)")
+    connection.execute("create index temp.by_id on cell (id)")
     matching = match_cases(_contents(connection, "base"), _contents(connection, "head"))
     if not matching.common:
         raise UsageError(

@@ -57,6 +57,17 @@ def test_reading_leaves_the_connection_as_it_was(shelf: Shelf) -> None:
     assert shelf.connection.execute("pragma query_only").fetchone() == (1,)
 
 
+def test_the_work_of_a_report_grows_with_the_run_and_not_with_its_square(shelf: Shelf) -> None:
+    plots = [Plot(id=f"20261116T0900{n:02}-aaaaaa", cases=40 * 4**n) for n in range(3)]
+    shelf.add(*plots)
+    steps: list[int] = []
+    for plot in plots:
+        steps.append(0)
+        shelf.connection.set_progress_handler(lambda: steps.append(steps.pop() + 1), 100)
+        shelf.report(plot.id)
+    assert steps[2] < 6 * steps[1], steps  # four times the cases
+
+
 def test_a_run_without_base_has_no_changes_and_says_why(shelf: Shelf) -> None:
     (view,) = shelf.add(Plot(against=False)).runs
     assert view.changes == ()
