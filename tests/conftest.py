@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 from edison_ci.cli.app import run
 from tests import needing
@@ -49,8 +49,15 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     """Let the collector of garbage pass over the tests themselves, which stay to the end."""
+    _first_property()  # Hypothesis looks for who refers to its generator, among what is not frozen
     gc.collect()
     gc.freeze()
+
+
+@settings(derandomize=True, max_examples=1, database=None)
+@given(strategies.none())
+def _first_property(nothing: None) -> None:
+    assert nothing is None
 
 
 @dataclass

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -194,7 +195,8 @@ def test_18_a_file_that_is_held_for_longer_is_a_clear_error(results: Path) -> No
         error = translated(busy.value, results)
         assert str(error).startswith("results.db: database is locked\n  another program holds")
         assert error.exit_code is ExitCode.NOT_MEASURED
-        assert open_reader(results).execute("select count(*) from cell").fetchone() == (8,)
+        with closing(open_reader(results)) as reader:
+            assert reader.execute("select count(*) from cell").fetchone() == (8,)
         process.kill()
     connection.execute("begin immediate")
     assert insert(connection) == 1
