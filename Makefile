@@ -126,6 +126,13 @@ check: lint ## lint, types and the tests that need nothing but Python, in three 
 test: venv node browser lint workflows wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
+.PHONY: coverage
+coverage: venv node browser .tools/smoke/requirements.txt ## measure what the tests run, by package
+	rm -rf .tools/coverage && mkdir -p .tools/coverage
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/python -m benchmarks.coverage --write docs/benchmarks/coverage.md
+
 .PHONY: simulate
 simulate: venv ## hold the statistics to their promises, 10,000 runs a cell
 	$(BIN)/python -m benchmarks.simulate
