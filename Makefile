@@ -13,8 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$name" -c '$(ENOUGH)' 2>/dev/null && echo "$$name" && break; done)
-# One more than the cores of the smallest machine: tests wait for processes, locks and browsers.
-JOBS ?= 3
+# Two more than the cores of the smallest machine: tests wait for processes, locks and browsers.
+JOBS ?= 4
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
@@ -120,7 +120,7 @@ wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it o
 
 .PHONY: check
 check: lint ## lint, types and the tests that need nothing but Python, in three minutes
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not tools and not slow" $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --quick $(PYTEST_ARGS)
 
 .PHONY: test
 test: venv node browser lint workflows wheel-smoke ## run every check and every test
@@ -138,8 +138,9 @@ simulate: venv ## hold the statistics to their promises, 10,000 runs a cell
 	$(BIN)/python -m benchmarks.simulate
 
 .PHONY: faults
-faults: venv ## break runs in every way, the long form: 800 kills, 50,000 cells (up to an hour)
-	FAULTS=long timeout 3600 $(BIN)/pytest -s tests/faults
+faults: venv ## the long forms: 800 kills, 50,000 cells, 300 examples a property (up to an hour)
+	FAULTS=long timeout 2400 $(BIN)/pytest -s tests/faults
+	FAULTS=long timeout 1200 $(BIN)/pytest -n $(JOBS) --dist worksteal -m hypothesis
 
 .PHONY: bench
 bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks

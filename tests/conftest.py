@@ -27,14 +27,21 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# How long an example takes says more of the machine than of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says more of the machine than of the code. `make faults` tries more.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    max_examples=300 if "FAULTS" in os.environ else 50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 1024**3
+FOREIGN = ("EDISON_", "GITHUB_", "GIT_", "RUNNER_", "ACTIONS_", "XDG_")
+"""Variables that say what the user, or a job, has set up."""
 
 
 def pytest_configure() -> None:
@@ -73,9 +80,24 @@ class Homes:
         return self.last
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make check` leaves out."""
-    needing.mark(items)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="leave out what takes long or needs tools"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what `make check` leaves out."""
+    quick = config.getoption("--quick") and collection_path.suffix == ".py"
+    return True if quick and needing.is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Leave out what needs tools that `make check` does not install."""
+    if config.getoption("--quick"):
+        out = {item for item in items if needing.needs_tools(item)}
+        items[:] = [item for item in items if item not in out]
+        config.hook.pytest_deselected(items=[*out])
 
 
 @pytest.fixture(scope="session")
@@ -85,13 +107,14 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 @pytest.fixture(autouse=True)
 def scrubbed(monkeypatch: pytest.MonkeyPatch, homes: Homes) -> None:
-    """Take away keys, the user's Git configuration and every EDISON_ and GITHUB_ variable."""
+    """Take away keys, the user's Git configuration and what else differs between machines."""
     for name in list(os.environ):
-        if name.startswith(("EDISON_", "GITHUB_", "GIT_")) or name.endswith(("_API_KEY", "_TOKEN")):
+        if name.startswith(FOREIGN) or name.lower().endswith(("_api_key", "_token", "_proxy")):
             monkeypatch.delenv(name)
     # Processes that may not write what they compiled compile it again each time.
-    for name in ("NO_COLOR", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"):
+    for name in ("CI", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("HOME", str(homes.empty()))
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Test")

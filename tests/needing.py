@@ -1,4 +1,9 @@
-"""Which tests need what only `make test` sets up, found by what their modules import."""
+"""Which tests `make check` leaves out: those that take long or need what only `make test` sets up.
+
+    pytest --quick
+
+What needs tools is found by what the modules of a test and of its fixtures import.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +26,34 @@ _MODULES = {
     "tests.report.datasette_plugin.conftest",  # the next Datasette
 }
 _FILES = {"tests/forge/test_events.py"}  # examples from npm
-_SLOW = ("tests/e2e/", "tests/faults/", "tests/hostile/", "tests/test_set_up.py")
+_SLOW = (
+    "tests/cli/",
+    "tests/docs/",
+    "tests/e2e/",
+    "tests/faults/",
+    "tests/hostile/",
+    "tests/loop/",
+    "tests/operate/",
+    "tests/providers/sim/",
+    "tests/refine/",
+    "tests/report/datasette_plugin/",
+    "tests/test_set_up.py",
+)
+"""Whole commands, processes that are killed, servers, searches, environments."""
+_QUICK = ("tests/cli/test_app.py", "tests/cli/test_run.py", "tests/cli/test_validate.py")
+"""The main job all the same."""
 
 
-def mark(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make check` leaves out: `tools` and `slow`."""
-    for item in items:
-        place = item.path.relative_to(HERE.parent).as_posix()
-        if place.startswith(_SLOW):
-            item.add_marker("slow")
-        if place in _FILES or any(_needs_tools(path) for path in _sources(item)):
-            item.add_marker("tools")
+def is_slow(path: Path) -> bool:
+    """Whether a file of tests takes long."""
+    place = path.relative_to(HERE.parent).as_posix()
+    return place.startswith(_SLOW) and not place.startswith(_QUICK)
+
+
+def needs_tools(item: pytest.Item) -> bool:
+    """Whether a test needs Chromium, npm packages, act or another Datasette."""
+    place = item.path.relative_to(HERE.parent).as_posix()
+    return place in _FILES or any(_imports_tools(path) for path in _sources(item))
 
 
 def _sources(item: pytest.Item) -> Iterator[Path]:
@@ -46,7 +68,7 @@ def _sources(item: pytest.Item) -> Iterator[Path]:
 
 
 @cache
-def _needs_tools(path: Path) -> bool:
+def _imports_tools(path: Path) -> bool:
     """Whether a file imports what needs the tools, itself or through others."""
     name = ".".join(path.relative_to(HERE.parent).with_suffix("").parts)
     if name in _MODULES:
@@ -55,7 +77,7 @@ def _needs_tools(path: Path) -> bool:
     if imported & _LIBRARIES:
         return True
     others = (HERE.parent.joinpath(*each.split(".")).with_suffix(".py") for each in imported)
-    return any(_needs_tools(other) for other in others if other.is_file() and other != path)
+    return any(_imports_tools(other) for other in others if other.is_file() and other != path)
 
 
 def _imports(path: Path) -> Iterator[str]:

@@ -17,11 +17,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from tests.timing import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-PATIENCE_S = 90.0
 _UNFINISHED = re.compile(r"\x1b(\[[?0-9;]*)?\Z")
 _TOKEN = re.compile(r"\x1b\[(?P<numbers>[?0-9;]*)(?P<letter>[A-Za-z])|(?P<char>.)", re.DOTALL)
 
