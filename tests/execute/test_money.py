@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
 
 from edison_ci.execute.money import shared
 from edison_ci.store.ledger import Cap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOW = "2026-03-01T12:00:00.000Z"
 BOOKED = [
@@ -19,11 +24,11 @@ BOOKED = [
 
 
 @pytest.fixture
-def ledger() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("create table booked (scope, day, microusd, tokens)")
-    connection.executemany("insert into booked values (?, ?, ?, ?)", BOOKED)
-    return connection
+def ledger() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table booked (scope, day, microusd, tokens)")
+        connection.executemany("insert into booked values (?, ?, ?, ?)", BOOKED)
+        yield connection
 
 
 def test_a_shard_has_its_part_of_what_a_run_may_spend(ledger: sqlite3.Connection) -> None:
