@@ -120,7 +120,7 @@ wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it o
 
 .PHONY: check
 check: lint ## lint, types and the tests that need nothing but Python, in three minutes
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --quick $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto --dist worksteal --quick $(PYTEST_ARGS)
 
 .PHONY: test
 test: venv node browser lint workflows wheel-smoke ## run every check and every test

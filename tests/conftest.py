@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # How long an example takes says more of the machine than of the code. `make faults` tries more.
-settings.register_profile(
-    "untimed",
-    deadline=None,
-    max_examples=300 if "FAULTS" in os.environ else 50,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("untimed")
+for name, examples in (("quick", 10), ("usual", 50), ("long", 300)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -44,8 +44,10 @@ FOREIGN = ("EDISON_", "GITHUB_", "GIT_", "RUNNER_", "ACTIONS_", "XDG_")
 """Variables that say what the user, or a job, has set up."""
 
 
-def pytest_configure() -> None:
-    """Keep what tests write in memory, where there is room: they make 100,000 files and more."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how much is tried, and keep what tests write in memory: they make 100,000 files."""
+    often = "quick" if config.getoption("--quick") else "usual"
+    settings.load_profile("long" if "FAULTS" in os.environ else often)
     if "TMPDIR" in os.environ or "FAULTS" in os.environ or not MEMORY.is_dir():
         return
     found = os.statvfs(MEMORY)

@@ -28,6 +28,7 @@ _MODULES = {
 _FILES = {"tests/forge/test_events.py"}  # examples from npm
 _SLOW = (
     "tests/cli/",
+    "tests/decide/test_looking.py",
     "tests/docs/",
     "tests/e2e/",
     "tests/faults/",
@@ -35,11 +36,14 @@ _SLOW = (
     "tests/loop/",
     "tests/operate/",
     "tests/providers/sim/",
+    "tests/providers/test_litellm_bridge.py",
     "tests/refine/",
     "tests/report/datasette_plugin/",
+    "tests/report/test_hostile.py",
+    "tests/store/test_totals.py",
     "tests/test_set_up.py",
 )
-"""Whole commands, processes that are killed, servers, searches, environments."""
+"""Whole commands, processes that are killed, servers, searches, environments, simulations."""
 _QUICK = ("tests/cli/test_app.py", "tests/cli/test_run.py", "tests/cli/test_validate.py")
 """The main job all the same."""
 
