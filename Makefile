@@ -119,7 +119,11 @@ wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it o
 	cd project; "$$bin/edison" validate; "$$bin/edison" run --quiet
 
 .PHONY: check
-check: lint ## lint, types and the tests that need nothing but Python, in three minutes
+check: venv ## lint, types and the tests that need nothing but Python, in three minutes
+	@$(MAKE) -j2 lint quick
+
+.PHONY: quick
+quick: venv
 	$(BIN)/pytest -n auto --dist worksteal --quick $(PYTEST_ARGS)
 
 .PHONY: test

@@ -32,19 +32,19 @@ _SLOW = (
     "tests/docs/",
     "tests/e2e/",
     "tests/faults/",
+    "tests/forge/",
     "tests/hostile/",
     "tests/loop/",
     "tests/operate/",
     "tests/providers/sim/",
     "tests/providers/test_litellm_bridge.py",
     "tests/refine/",
-    "tests/report/datasette_plugin/",
-    "tests/report/test_hostile.py",
+    "tests/report/",
     "tests/store/test_totals.py",
     "tests/test_set_up.py",
 )
-"""Whole commands, processes that are killed, servers, searches, environments, simulations."""
-_QUICK = ("tests/cli/test_app.py", "tests/cli/test_run.py", "tests/cli/test_validate.py")
+"""Whole commands, killed processes, pages, forges, searches, environments, simulations."""
+_QUICK = ("tests/cli/test_run.py", "tests/cli/test_validate.py")
 """The main job all the same."""
 
 
