@@ -1,9 +1,9 @@
-"""Which share of the statements do the tests run, package by package?
+"""Statement coverage of the tests, package by package.
 
     make coverage
 
-Reads what `coverage run` wrote, processes that the tests start included (those that are killed do
-not tell what they ran). Ends with 1 if a package is below its target.
+Reads the data of `coverage run`, subprocesses included; a process that is killed writes none. Exits
+with 1 if a package is below its target.
 """
 
 from __future__ import annotations

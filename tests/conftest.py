@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
 from edison_ci.cli.app import run
-from tests import needing
+from tests import selection
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what `make check` leaves out."""
     quick = config.getoption("--quick") and collection_path.suffix == ".py"
-    return True if quick and needing.is_slow(collection_path) else None
+    return True if quick and selection.is_slow(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Leave out what needs tools that `make check` does not install."""
     if config.getoption("--quick"):
-        out = {item for item in items if needing.needs_tools(item)}
+        out = {item for item in items if selection.needs_tools(item)}
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=[*out])
 

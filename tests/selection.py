@@ -1,8 +1,8 @@
-"""Which tests `make check` leaves out: those that take long or need what only `make test` sets up.
+"""The selection of `make check`: no test that takes long or needs what only `make test` sets up.
 
     pytest --quick
 
-What needs tools is found by what the modules of a test and of its fixtures import.
+Tests that need tools are found by what their modules, and those of their fixtures, import.
 """
 
 from __future__ import annotations
