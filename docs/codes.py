@@ -144,6 +144,10 @@ CODES: dict[str, tuple[str, str]] = {
         "a variable is used and not declared, declared and not used, or no case has it",
         "make prompt, `inputs` and data agree",
     ),
+    "vendor": (
+        "litellm would call a vendor whose place is not known",
+        "put one of the vendors it names before the slash, or use `provider: openai_compatible`",
+    ),
     "weights": ("the weights of a rubric do not sum to 1", "use those of the hint, or `normalize`"),
     "where": ("a condition on cases is not understood", "see `datasets[].where`"),
 }

@@ -14,7 +14,9 @@ _LONGEST = 200
 """Comparing takes time that grows with the square of a name's length."""
 
 
-def did_you_mean(name: str, known: Iterable[str], *, label: str = "allowed") -> str:
+def did_you_mean(
+    name: str, known: Iterable[str], *, label: str = "allowed", otherwise: str = ""
+) -> str:
     """Return a hint that names the nearest known name, or all of them when they are few."""
     import difflib  # only needed once something is wrong
 
@@ -25,7 +27,7 @@ def did_you_mean(name: str, known: Iterable[str], *, label: str = "allowed") -> 
         return f"did you mean {folded[near[0]]!r}?"
     if 0 < len(names) <= _MOST_LISTED:
         return f"{label}: {', '.join(names)}"
-    return ""
+    return otherwise
 
 
 def commit_names(ref: str, commit: str) -> tuple[str, ...]:

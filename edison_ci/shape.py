@@ -108,7 +108,8 @@ class Shape(BaseModel):
     def _wrong_key(cls, key: str, known: list[str]) -> PydanticCustomError:
         if key in known:
             return wrong("no-value", f"{key} has no value", "give it one, or remove the key")
-        hint = cls.tombstones.get(key) or partial(did_you_mean, key, known)
+        near = partial(did_you_mean, key, known, otherwise="docs/files.md lists all keys")
+        hint = cls.tombstones.get(key) or near
         return wrong("unknown-key", f"unknown key {short(key)}", hint)
 
 

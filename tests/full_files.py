@@ -35,7 +35,7 @@ big:
   model: gpt-4o
   key_env: OPENAI_API_KEY
   options: {organization: acme}
-  params: {temperature: 0.2, max_tokens: 10, top_p: 1, seed: 1, stop: [END], extra: {a: 1}}
+  params: {temperature: 0.2, max_tokens: 10, top_p: 1, seed: 1, stop: [END], extra: {top_k: 1}}
   price: {in: 1, out: 2, cached_in: 0.5}
   limits: {concurrency: 5, rpm: 60, tpm: 1000, timeout_s: 30, attempts: 2}
   fallback: [small]

@@ -71,7 +71,7 @@ ONLY_IN = {
     "litellm": {"providers/litellm_bridge.py"},
     "aiohttp": {"providers/transport.py"},
     "uvloop": {"execute/event_loop.py"},
-    "httpx": {"forge/transport.py"},
+    "httpx": {"forge/transport.py", "providers/litellm_bridge.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "sqlite_utils": {"store/absorbing.py"},
     "tenacity": {"providers/resilience.py"},

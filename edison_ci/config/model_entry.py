@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from edison_ci.config.extra import Extra
 from edison_ci.shape import (
     ENV_PATTERN,
     ONE_OR_MANY,
@@ -51,7 +52,10 @@ StopTexts = Annotated[
 
 def _written(params: Shape) -> dict[str, Any]:
     names = (name for name in type(params).model_fields if name in params.model_fields_set)
-    return {name: getattr(params, name) for name in names}
+    values = {name: getattr(params, name) for name in names}
+    if isinstance(extra := values.get("extra"), Extra):
+        values["extra"] = extra.written()
+    return values
 
 
 class Params(Shape):
@@ -69,7 +73,7 @@ class Params(Shape):
     presence_penalty: Penalty | None = Field(None, description="-2 to 2.")
     seed: Seed | None = Field(None, description="Seed, where the provider takes one.")
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
-    extra: dict[str, Any] | None = Field(None, description="Passed on to the provider as it is.")
+    extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
     def written(self) -> dict[str, Any]:
         """Return the parameters the user wrote."""
@@ -95,7 +99,7 @@ class GridParams(Shape):
     presence_penalty: PenaltyGrid | None = Field(None, description="-2 to 2.")
     seed: SeedGrid | None = Field(None, description="Seed.")
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
-    extra: dict[str, Any] | None = Field(None, description="Passed on to the provider as it is.")
+    extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
     def written(self) -> dict[str, Any]:
         """Return the parameters the user wrote."""
@@ -147,6 +151,9 @@ def _address(value: str) -> str:
         host = port = None
     if not re.match(r"https?://", value) or not host or re.search(r"\s", value) or port == 0:
         raise wrong("address", f"{short(value)} is not an address", "write https://host:port/path")
+    if not host.isascii():
+        said = "the host of base_url is written in letters that could be read as another host"
+        raise wrong("address", said, "write it as DNS does: xn--...")
     if parts.username or parts.password:
         raise wrong("secret", "base_url contains a user or password", "use key_env")
     if parts.query or parts.fragment:
@@ -240,18 +247,23 @@ class AzureOptions(Shape):
     api_version: _ApiVersion = Field(description="Date of the interface, such as 2024-10-21.")
 
 
-class VertexOptions(Shape):
-    """Options of Vertex."""
-
-    project: str = Field(min_length=1, max_length=200, description="Project in Google Cloud.")
-    location: str = Field(min_length=1, max_length=100, description="Region, such as us-central1.")
-
-
+_Project = Annotated[
+    str,
+    Field(min_length=1, max_length=200),
+    Written("[a-z0-9.:-]+", "a project", "write the id that Google Cloud shows", "project"),
+]
 _Region = Annotated[
     str,
     Field(min_length=1, max_length=50),
     Written("[a-z0-9-]+", "a region", "write eu-central-1 or the like", "region"),
 ]
+
+
+class VertexOptions(Shape):
+    """Options of Vertex."""
+
+    project: _Project = Field(description="Project in Google Cloud.")
+    location: _Region = Field(description="Region, such as us-central1.")
 
 
 class BedrockOptions(Shape):
@@ -289,5 +301,6 @@ OPTIONS: dict[str, type[Shape]] = {
     "bedrock": BedrockOptions,
     "sim": SimOptions,
     "local": LocalOptions,
+    "litellm": OpenaiOptions,
 }
-"""Which options a provider takes; a provider not listed takes none, litellm takes any."""
+"""Which options a provider takes; a provider not listed takes none."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from edison_ci.config.extra import extra_taken
 from edison_ci.config.model_entry import OPTIONS, SIM_MODELS, ModelEntry, Params
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Problem
@@ -36,6 +37,22 @@ _NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
 _TAKES_ADDRESS = frozenset(
     {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
 )
+LITELLM_VENDORS = {
+    "anthropic": "https://api.anthropic.com",
+    "cohere_chat": "https://api.cohere.com",
+    "deepseek": "https://api.deepseek.com",
+    "fireworks_ai": "https://api.fireworks.ai",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "groq": "https://api.groq.com",
+    "mistral": "https://api.mistral.ai",
+    "openai": "https://api.openai.com",
+    "openrouter": "https://openrouter.ai",
+    "together_ai": "https://api.together.ai",
+    "xai": "https://api.x.ai",
+}
+"""Vendors that may be called through litellm, by the first part of the model's name, and where each
+is: those that go to `base_url` and nowhere else where there is one."""
+_AWS = frozenset({"access_key_id", "secret_access_key"})
 _COMPARED = 100
 _NAMELESS = frozenset({"azure", "replay"})
 
@@ -57,6 +74,8 @@ def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[
             yield key, f"{provider} takes no {key}"
         elif key == "temperature" and value > (most := _HOTTEST.get(provider, _HOT)):
             yield key, f"temperature is {value:g}; {provider} takes at most {most:g}"
+        elif key == "extra" and (odd := sorted({*(value or {})} - extra_taken(provider))):
+            yield key, f"{provider} takes no {odd[0]} under extra"
 
 
 @dataclass(slots=True)
@@ -99,17 +118,29 @@ class ModelRules:
             self._add((), "missing", "a replay model needs a recording", "add store: PATH")
         if provider != "replay" and entry.store is not None:
             self._add(("store",), "store", "store is for provider: replay", "remove store")
+        vendor = (entry.model or "").partition("/")[0]
+        if provider == "litellm" and entry.model is not None and vendor not in LITELLM_VENDORS:
+            message = f"litellm is not let call {vendor!r}: where its key would go is not known"
+            hint = did_you_mean(vendor, LITELLM_VENDORS, label="write one of these before a slash")
+            self._add(("model",), "vendor", message, hint or "use provider: openai_compatible")
         if provider == "sim" and entry.model is not None and entry.model not in SIM_MODELS:
             hint = did_you_mean(entry.model, SIM_MODELS)
             self._add(("model",), "unknown-model", f"sim has no model {entry.model!r}", hint)
 
     def _check_keys(self, entry: ModelEntry, provider: str) -> None:
         keys = entry.key_env or {}
-        if keys and provider in OFFLINE:
-            self._add(("key_env",), "keys", f"{provider} takes no key", "remove key_env")
-        if keys and provider == "bedrock" and not {"access_key_id", "secret_access_key"} <= {*keys}:
-            hint = "write {access_key_id: NAME, secret_access_key: NAME}"
-            self._add(("key_env",), "keys", "bedrock needs two keys", hint)
+        if provider in OFFLINE:
+            if keys:
+                self._add(("key_env",), "keys", f"{provider} takes no key", "remove key_env")
+            return
+        wanted = _AWS if provider == "bedrock" else {"api_key"}
+        taken = {*wanted, "session_token"} if provider == "bedrock" else wanted
+        if keys and not wanted <= {*keys} <= taken:
+            said = "two keys" if provider == "bedrock" else "one key"
+            hint = "write NAME_OF_VARIABLE"
+            if provider == "bedrock":
+                hint = "write {access_key_id: NAME, secret_access_key: NAME}"
+            self._add(("key_env",), "keys", f"{provider} needs {said}", hint)
 
     def _check_address(self, entry: ModelEntry, provider: str) -> None:
         if entry.base_url is not None and entry.base_url_env is not None:
@@ -124,8 +155,6 @@ class ModelRules:
             self._add((key,), "address", f"{provider} takes no address", f"remove {key}")
 
     def _check_options(self, entry: ModelEntry, provider: str) -> None:
-        if provider == "litellm":
-            return
         shape = OPTIONS.get(provider)
         if shape is None:
             if entry.options:

@@ -54,10 +54,16 @@ _BASE_URL = {
     "ollama": "http://localhost:11434/v1",
 }
 _KEY_ENV = {
-    "openai": "OPENAI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-    "azure": "AZURE_OPENAI_API_KEY",
+    "openai": {"api_key": "OPENAI_API_KEY"},
+    "anthropic": {"api_key": "ANTHROPIC_API_KEY"},
+    "azure": {"api_key": "AZURE_OPENAI_API_KEY"},
+    "vertex": {"api_key": "GOOGLE_APPLICATION_CREDENTIALS"},
+    "bedrock": {
+        "access_key_id": "AWS_ACCESS_KEY_ID",
+        "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    },
 }
+"""Keys of providers that are never called without: a library would look for some by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +241,7 @@ class RegistryReader:
 
     def _finished(self, name: str, entry: ModelEntry) -> Model:
         provider = str(entry.provider)
-        keys = dict(entry.key_env or {})
-        if not keys and provider in _KEY_ENV:
-            keys = {"api_key": _KEY_ENV[provider]}
+        keys = dict(entry.key_env or _KEY_ENV.get(provider, {}))
         base_url = entry.base_url
         if base_url is None and entry.base_url_env is None:
             base_url = _BASE_URL.get(provider)
@@ -268,15 +272,14 @@ class RegistryReader:
 def _over(lower: Any, upper: Any, depth: int = 0) -> Any:
     """Return the upper mapping over the lower one; mappings merge deeply, lists replace.
 
-    A key of an entry, or of a mapping in it, takes away what it inherits if it is null. Further
-    down it is a value like others: what is `extra` goes to the provider as it is.
+    A key of an entry, of a mapping in it or of `extra` takes away what it inherits if it is null.
     """
     if not isinstance(upper, dict):
         return upper
     merged = dict(lower) if isinstance(lower, dict) else {}
     for key, value in upper.items():
         merged[key] = _over(merged.get(key), value, depth + 1)
-        if value is None and depth < 2:
+        if value is None and depth < 3:
             del merged[key]
     return merged
 

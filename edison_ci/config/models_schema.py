@@ -35,7 +35,7 @@ def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
         if names:
             whole = {"required": ["options"], "properties": {"options": {"required": names}}}
             found.append(_alone({"const": provider}, whole))
-    closed = {"not": {"enum": [*needed, "litellm"]}}
+    closed = {"not": {"enum": [*needed]}}
     found.append(_of(closed, {"properties": {"options": {"maxProperties": 0}}}))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.config.model_rules import LITELLM_VENDORS
 from edison_ci.config.models import Model, retirement
 from edison_ci.config.project_files import PROJECT, QUARANTINE
 from edison_ci.config.trust import TrustFile, origin
@@ -19,22 +20,6 @@ if TYPE_CHECKING:
     from edison_ci.config.references import References
 
 
-_LITELLM_HOSTS = {
-    "anthropic": "https://api.anthropic.com",
-    "cohere_chat": "https://api.cohere.com",
-    "deepseek": "https://api.deepseek.com",
-    "fireworks_ai": "https://api.fireworks.ai",
-    "gemini": "https://generativelanguage.googleapis.com",
-    "groq": "https://api.groq.com",
-    "mistral": "https://api.mistral.ai",
-    "openai": "https://api.openai.com",
-    "openrouter": "https://openrouter.ai",
-    "together_ai": "https://api.together.xyz",
-    "xai": "https://api.x.ai",
-}
-"""Where litellm sends the calls of a vendor, by the first part of the model's name."""
-
-
 def service_of(model: Model) -> str | None:
     """Return the address that a model's keys are sent to; None when nobody can tell."""
     if model.base_url is not None:
@@ -45,7 +30,7 @@ def service_of(model: Model) -> str | None:
         location = model.options["location"]
         prefix = "" if location == "global" else f"{location}-"
         return f"https://{prefix}aiplatform.googleapis.com"
-    return _LITELLM_HOSTS.get(model.model.partition("/")[0])
+    return LITELLM_VENDORS.get(model.model.partition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +63,7 @@ class RegistryRules:
                 said = f"model {model.name!r} would send {env} to a host that is not known"
                 hint = "add base_url, and allow its host in .edison/trust.yaml"
                 self._refs.files.problems.append(Problem(model.where, "trust", said, hint))
-            elif not self._trust.allows(env, address):
+            elif not self._trust.allows(env, address, model.provider):
                 host = origin(address)
                 self._refs.files.problems.append(
                     Problem(

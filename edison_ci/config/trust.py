@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -11,34 +12,53 @@ from edison_ci.config.project import Version
 from edison_ci.shape import UNIQUE, EnvName, FilePath, Shape, Written, items, short, wrong
 
 _PORTS = {"http": 80, "https": 443}
+_BEARER = frozenset({"openai", "openai_compatible", "litellm"})
 
-BUILT_IN: dict[str, tuple[str, ...]] = {
-    "OPENAI_API_KEY": ("https://api.openai.com",),
-    "ANTHROPIC_API_KEY": ("https://api.anthropic.com",),
-    "GEMINI_API_KEY": ("https://generativelanguage.googleapis.com",),
-    "MISTRAL_API_KEY": ("https://api.mistral.ai",),
-    "GROQ_API_KEY": ("https://api.groq.com",),
-    "DEEPSEEK_API_KEY": ("https://api.deepseek.com",),
-    "TOGETHER_API_KEY": ("https://api.together.xyz",),
-    "FIREWORKS_API_KEY": ("https://api.fireworks.ai",),
-    "XAI_API_KEY": ("https://api.x.ai",),
-    "COHERE_API_KEY": ("https://api.cohere.com",),
-    "OPENROUTER_API_KEY": ("https://openrouter.ai",),
+
+class Pair(NamedTuple):
+    """Where a vendor's key may go, and which providers may take it there."""
+
+    host: str
+    """A pattern for the whole of the host's name; the way there is https on its usual port."""
+    providers: frozenset[str] = _BEARER
+
+
+_BEDROCK = Pair(
+    r"bedrock-runtime\.[a-z]{2}(?:-[a-z]+){1,3}-[0-9]\.amazonaws\.com", frozenset({"bedrock"})
+)
+BUILT_IN: dict[str, Pair] = {
+    "OPENAI_API_KEY": Pair(r"api\.openai\.com"),
+    "ANTHROPIC_API_KEY": Pair(r"api\.anthropic\.com", _BEARER | {"anthropic"}),
+    "GEMINI_API_KEY": Pair(r"generativelanguage\.googleapis\.com"),
+    "MISTRAL_API_KEY": Pair(r"api\.mistral\.ai"),
+    "GROQ_API_KEY": Pair(r"api\.groq\.com"),
+    "DEEPSEEK_API_KEY": Pair(r"api\.deepseek\.com"),
+    "TOGETHER_API_KEY": Pair(r"api\.together\.(?:ai|xyz)"),
+    "FIREWORKS_API_KEY": Pair(r"api\.fireworks\.ai"),
+    "XAI_API_KEY": Pair(r"api\.x\.ai"),
+    "COHERE_API_KEY": Pair(r"api\.cohere\.com"),
+    "OPENROUTER_API_KEY": Pair(r"openrouter\.ai"),
+    "AWS_ACCESS_KEY_ID": _BEDROCK,
+    "AWS_SECRET_ACCESS_KEY": _BEDROCK,
+    "AWS_SESSION_TOKEN": _BEDROCK,
+    "GOOGLE_APPLICATION_CREDENTIALS": Pair(
+        r"(?:[a-z]+(?:-[a-z]+)*[0-9]{1,2}-)?aiplatform\.googleapis\.com", frozenset({"vertex"})
+    ),
 }
-"""Keys of known vendors and the only hosts each may be sent to."""
-BUILT_IN_DOMAINS: dict[str, str] = {
-    "AWS_ACCESS_KEY_ID": ".amazonaws.com",
-    "AWS_SECRET_ACCESS_KEY": ".amazonaws.com",
-    "AWS_SESSION_TOKEN": ".amazonaws.com",
-    "GOOGLE_APPLICATION_CREDENTIALS": "aiplatform.googleapis.com",
-}
-"""Keys of vendors with a host for each region, and what those hosts end in."""
+"""Keys of known vendors and the only hosts each may be sent to.
+
+A domain in which anybody may have a host (`*.amazonaws.com`, `*.azure.com`, `*.googleapis.com`) is
+no vendor's: there are exact names here, for each region the one of the service itself. Azure has
+none, as each customer has a host there that only `trust.yaml` can tell from others.
+"""
 
 
 def origin(address: str) -> str:
     """Return scheme, host and port of an address in one exact form."""
     parts = urlsplit(address)
-    host = (parts.hostname or "").lower()
+    host = (parts.hostname or "").lower().rstrip(".")
+    if not host.isascii():
+        raise ValueError("a host in other letters could be read as another")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme.lower()}://{shown}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
 
@@ -90,6 +110,9 @@ class TrustFile(Shape):
     keys: Annotated[tuple[TrustedKey, ...], items(0, 200)] = Field(
         (), description="Keys and hosts."
     )
+    hosts: Annotated[tuple[Host, ...], items(0, 200), UNIQUE] = Field(
+        (), description="Hosts on this machine or in a private network that CI may call."
+    )
     builtin: bool = Field(True, description="Whether the known vendors' own pairs apply.")
     code: TrustedCode = Field(
         default_factory=TrustedCode.model_construct, description="Code checks."
@@ -98,16 +121,27 @@ class TrustFile(Shape):
         None, description="Most a pull request may set as its budget, in dollars."
     )
 
-    def allows(self, env: str, address: str) -> bool:
-        """Whether the key in a variable may be sent to this address."""
-        try:
-            target = origin(address)
-        except ValueError:  # no address at all, perhaps from a variable
+    def allows(self, env: str, address: str, provider: str) -> bool:
+        """Whether a provider may send the key in a variable to this address."""
+        target = _target(address)
+        if target is None:
             return False
-        listed = [host for key in self.keys if key.env == env for host in key.hosts]
-        if self.builtin:
-            listed += BUILT_IN.get(env, ())
-            domain = BUILT_IN_DOMAINS.get(env)
-            if domain and target.startswith("https://") and target.endswith(f"{domain}:443"):
-                return True
-        return any(origin(host) == target for host in listed)
+        if any(origin(host) == target for key in self.keys if key.env == env for host in key.hosts):
+            return True
+        pair = BUILT_IN.get(env) if self.builtin else None
+        if pair is None or provider not in pair.providers:
+            return False
+        return re.fullmatch(rf"https://{pair.host}:443", target) is not None
+
+    def names(self, address: str) -> bool:
+        """Whether this file names the host of an address, for a key or for models without one."""
+        target = _target(address)
+        listed = [*self.hosts, *(host for key in self.keys for host in key.hosts)]
+        return target is not None and any(origin(host) == target for host in listed)
+
+
+def _target(address: str) -> str | None:
+    try:
+        return origin(address)
+    except ValueError:  # no address at all, perhaps from a variable
+        return None

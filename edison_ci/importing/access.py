@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from edison_ci.config.trust import BUILT_IN
 from edison_ci.importing.templates import env_name
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _set_address(node: Node, draft: ModelDraft, trust: TrustFile, fidelity: Fide
     key = entry.get("key_env")
     entry.pop("base_url_env", None)
     entry["base_url"] = address
-    if not isinstance(key, str) or trust.allows(key, address):
+    if not isinstance(key, str) or trust.allows(key, address, str(entry["provider"])):
         fidelity.mapped(node, f"{draft.mark} base_url")
         return
     host, env = _host(address), _ADDRESS_ENV.get(str(entry["provider"]))
@@ -86,11 +85,12 @@ def _set_key(node: Node, draft: ModelDraft, trust: TrustFile, fidelity: Fidelity
 
 def _may_go(name: str, draft: ModelDraft, trust: TrustFile) -> bool:
     """Whether a key may go to where the model lives; a vendor's own host, if nothing is said."""
-    address = draft.entry.get("base_url")
-    usual = draft.entry.get("key_env")
-    hosts = BUILT_IN.get(usual, ()) if isinstance(usual, str) else ()
-    addresses = (address,) if isinstance(address, str) else hosts
-    return bool(addresses) and all(trust.allows(name, each) for each in addresses)
+    address, usual = draft.entry.get("base_url"), draft.entry.get("key_env")
+    provider = str(draft.entry["provider"])
+    if isinstance(address, str):
+        return trust.allows(name, address, provider)
+    listed = [host for key in trust.keys if key.env == name for host in key.hosts]
+    return any(trust.allows(str(usual), host, provider) for host in listed)
 
 
 def _host(address: str) -> str:

@@ -87,7 +87,7 @@ class Evaluators:
             "model": id if "/" in id else f"openai/{id}",
             "base_url": GITHUB_MODELS,
         }
-        if self.setting.trust.allows(_KEY, GITHUB_MODELS):
+        if self.setting.trust.allows(_KEY, GITHUB_MODELS, "openai_compatible"):
             entry["key_env"] = _KEY
         known = {**self.setting.models, **self._models}
         same = [name for name, other in known.items() if other == entry]

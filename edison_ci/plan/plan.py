@@ -251,8 +251,9 @@ def _unready(project: Project, loads: list[Load]) -> list[str]:
         if model.base_url_env and not address:
             found.append(f"{model.base_url_env} is not set (the address of {model.name})")
         elif model.base_url_env:
-            untrusted = [e for e in model.keys.values() if not project.trust.allows(e, address)]
-            found += [f"{env} may not go to the host in {model.base_url_env}" for env in untrusted]
+            for env in model.keys.values():
+                if not project.trust.allows(env, address, model.provider):
+                    found.append(f"{env} may not go to the host in {model.base_url_env}")
     return found
 
 

@@ -20,14 +20,13 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.plugins import Registry
-from edison_ci.providers.addresses import host_of, is_off_limits
+from edison_ci.providers.addresses import Reach, host_of, reach_of, why_not
 from edison_ci.providers.anthropic import VERSION, Anthropic
 from edison_ci.providers.litellm_bridge import (
     ENVIRONMENT,
     NO_KEY,
     LitellmBridge,
     Target,
-    arguments_of,
 )
 from edison_ci.providers.openai_compatible import OpenAICompatible, dialect_of
 from edison_ci.providers.replay import open_replay
@@ -73,14 +72,13 @@ def provider_for(
             f"model {model.name!r} is at {_shown(address)}, and --offline forbids to go there",
             hint="use a simulated model, or a recording: --replay FILE",
         )
-    keys = reading.keys(address)
-    if not keys and is_off_limits(host_of(address)):
+    keys, reach = reading.keys(address), reach_of(address, trust or TrustFile(), environ)
+    if reason := why_not(host_of(address), reach):
         raise UsageError(
-            f"model {model.name!r} has no key and is at {_shown(address)}, which is link-local or "
-            "a cloud's metadata service",
-            hint="name the address of the model; this machine and private networks are fine",
+            f"model {model.name!r} is at {_shown(address)}, which {reason}",
+            hint="name the address of the model itself",
         )
-    return _ONLINE[model.provider](_Asked(model, address, keys, environ))
+    return _ONLINE[model.provider](_Asked(model, address, keys, environ, reach))
 
 
 def _offline(model: Model, tree: Tree | None) -> Provider:
@@ -110,6 +108,7 @@ class _Asked:
     address: str
     keys: Mapping[str, str]
     environ: Mapping[str, str]
+    reach: Reach
 
     @property
     def key(self) -> str | None:
@@ -127,7 +126,7 @@ class _Asked:
                 timeout_s=self.model.limits.timeout_s,
                 proxy=proxy_for(url, self.environ),
                 ca_file=self.environ.get("SSL_CERT_FILE") or None,
-                guarded=not self.keys,
+                reach=self.reach,
             )
         )
 
@@ -161,7 +160,7 @@ class _Reading:
             trust = TrustFile()
         found = {}
         for field, name in self.model.keys.items():
-            if trust is not None and not trust.allows(name, address):
+            if trust is not None and not trust.allows(name, address, self.model.provider):
                 raise UsageError(
                     f"model {self.model.name!r} would send {name} to {_shown(address)}",
                     hint=f"allow it in .edison/trust.yaml: {{env: {name}, "
@@ -224,22 +223,31 @@ def _anthropic(asked: _Asked) -> Provider:
 
 
 def _bridge(asked: _Asked, prefix: str = "") -> Provider:
-    model, options = asked.model, arguments_of(asked.model.options)
+    model, options = asked.model, asked.model.options
     arguments: dict[str, Any]
     if model.provider == "bedrock":
-        keys = {_AWS.get(field, field): value for field, value in asked.keys.items()}
+        keys = {_AWS[field]: value for field, value in asked.keys.items()}
         arguments = {**keys, "aws_region_name": options["region"]}
     elif model.provider == "vertex":
-        arguments = {"vertex_project": options["project"], "vertex_location": options["location"]}
-        if asked.keys:
-            arguments["vertex_credentials"] = next(iter(asked.keys.values()))
+        arguments = {
+            "vertex_project": options["project"],
+            "vertex_location": options["location"],
+            "vertex_credentials": next(iter(asked.keys.values())),
+        }
     else:
-        arguments = {**options, "api_key": NO_KEY, **asked.keys}
+        arguments = {**options, "api_key": asked.key or NO_KEY}
         if model.endpoint:
             arguments["api_base"] = asked.address
     name = f"{prefix}{model.model.removeprefix(prefix)}"
     return LitellmBridge(
-        Target(name, arguments, tuple(asked.keys.values()), model.limits.timeout_s)
+        Target(
+            name,
+            asked.address,
+            arguments,
+            tuple(asked.keys.values()),
+            model.limits.timeout_s,
+            asked.reach,
+        )
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from edison_ci.config.extra import tokens_booked, writes_cache
 from edison_ci.contracts import CallError, Provider
 from edison_ci.documents.known_secrets import hidden, hidden_in
 from edison_ci.frozen import dataclass
@@ -57,12 +58,6 @@ def is_other_model(asked: str, served: str) -> bool:
     name = served.rpartition("/")[2].lower()
     more = name.removeprefix(wanted)
     return bool(name) and (more == name or more[:1].isalnum())
-
-
-def _writes_cache(request: Request) -> bool:
-    """Whether a call may be charged for what it writes to the provider's cache."""
-    extra = request.params.get("extra")
-    return bool(extra) and "cache_control" in canonical_json(extra)
 
 
 class BudgetExhausted(Exception):
@@ -295,8 +290,10 @@ class Budgeted:
             tokens_in += len(canonical_json(told).encode()) if told else 0
         most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
+        more_in, more_out = tokens_booked(request.params)
+        tokens_in, tokens_out = tokens_in + more_in, tokens_out + more_out
         price = self._price
-        weight = _MOST_FOR_WRITING if _writes_cache(request) else 1
+        weight = _MOST_FOR_WRITING if writes_cache(request.params) else 1
         worst = 0.0
         if price:
             worst = weight * tokens_in * price.tokens_in + tokens_out * price.tokens_out

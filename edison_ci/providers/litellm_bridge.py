@@ -4,7 +4,9 @@ The one home of litellm. It is imported with the first call, because that takes 
 does by itself is switched off first: it fetches no price map, reads no `.env`, retries nothing,
 follows no redirect and logs nothing. It finds no key by itself either: it is handed the ones that
 the model names, and while it is in use everything that looks like a credential, or like the address
-of a service, is out of the environment.
+of a service, is out of the environment. What it is told comes from closed lists (`config/extra.py`,
+the options of a model, `VENDORS`), and whichever of its many ways it takes: a request to another
+host than the model's is refused before it is sent.
 """
 
 from __future__ import annotations
@@ -16,19 +18,22 @@ import os
 import re
 import threading
 import time
+from contextvars import ContextVar
 from dataclasses import field
-from functools import cache, wraps
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.config.trust import origin
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.providers.addresses import Reach, refuse_unreachable
 from edison_ci.providers.failures import Said, Scrubber, kind_of
 from edison_ci.providers.openai_compatible import Dialect, body_of, completion_of
 from edison_ci.providers.retry_after import retry_after_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from edison_ci.records import Completion, Request
 
@@ -39,6 +44,7 @@ _GUARDS = {
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_TELEMETRY": "False",
     "HF_HUB_OFFLINE": "1",
+    "AWS_EC2_METADATA_DISABLED": "true",
 }
 _SENSITIVE = re.compile(
     r"(?:AWS|AZURE|GOOGLE|VERTEX|VERTEXAI|WATSONX|DATABRICKS|SAGEMAKER|OPENAI|ANTHROPIC)_.*|"
@@ -85,12 +91,6 @@ KINDS = {
 _NOT_SENT = frozenset(
     {"ConnectError", "ClientConnectorError", "ConnectTimeout", "NoCredentialsError"}
 )
-_OWN = frozenset({"model", "messages", "stream", "n", "client", "timeout", "num_retries",
-                  "max_retries", "fallbacks", "context_window_fallback_dict", "mock_response",
-                  "api_key", "api_base", "base_url", "drop_params"})  # fmt: skip
-"""Arguments that options may not set."""
-_WHERE_TO = re.compile(r"(?i)url|base|endpoint|host|proxy|header|provider|credential|callback|log")
-"""Names of arguments by which litellm, in one of its many ways, would send a key elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +99,13 @@ class Target:
 
     model: str
     """With the vendor in front, such as `bedrock/...`."""
+    address: str
+    """Where the model is; nothing is sent to any other host."""
     arguments: Mapping[str, Any] = field(repr=False)
     """Keys, region and the like, under litellm's names."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     timeout_s: float = 60.0
-
-
-def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a model that litellm may see."""
-    return {
-        name: value
-        for name, value in options.items()
-        if name not in _OWN and not _WHERE_TO.search(name)
-    }
+    reach: Reach = Reach.NEARBY
 
 
 class LitellmBridge:
@@ -129,14 +123,20 @@ class LitellmBridge:
             ENVIRONMENT.hide()
         litellm = await asyncio.to_thread(loaded)
         start = time.perf_counter()
+        place = _AT.set(origin(self._target.address))
         try:
             async with asyncio.timeout(self._target.timeout_s):
+                await refuse_unreachable(self._target.address, self._target.reach)
                 reply = await litellm.acompletion(**self._call(request))
             value = reply.model_dump()
+        except CallError:
+            raise
         except Exception as error:
             failure = self._translated(error)
         else:
             return completion_of(value, round((time.perf_counter() - start) * 1000))
+        finally:
+            _AT.reset(place)
         raise failure
 
     async def aclose(self) -> None:
@@ -166,6 +166,8 @@ class LitellmBridge:
             message = f"no whole reply in {self._target.timeout_s:g} s"
             return CallError(ErrorKind.TIMEOUT, message)
         message = self._scrub(str(getattr(error, "message", "") or error)) or type(error).__name__
+        if elsewhere := next((e for e in _behind(error) if isinstance(e, Elsewhere)), None):
+            return CallError(ErrorKind.BAD_REQUEST, str(elsewhere), charged=False)
         if _never_sent(error):
             return CallError(ErrorKind.NETWORK, message, charged=False)
         if status := _redirect(error):
@@ -288,9 +290,8 @@ def loaded() -> Any:
 def _load() -> Any:
     os.environ.update(_GUARDS)
     try:
+        import httpx
         import litellm
-        from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
-        from litellm.llms.openai.common_utils import BaseOpenAILLM
     except Exception as error:  # a broken library may raise anything
         raise UsageError(
             f"litellm is installed but cannot be used: {type(error).__name__}: {error}",
@@ -301,26 +302,32 @@ def _load() -> Any:
     litellm.num_retries = 0
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).disabled = True
-    for holder, name in (
-        (AsyncHTTPHandler, "create_client"),
-        (HTTPHandler, "create_client"),
-        (BaseOpenAILLM, "_get_async_http_client"),
-        (BaseOpenAILLM, "_get_sync_http_client"),
-    ):
-        made = _without_redirects(getattr(holder, name))
-        is_static = isinstance(holder.__dict__[name], staticmethod)
-        setattr(holder, name, staticmethod(made) if is_static else made)
+    _keep_in_place(httpx.AsyncClient)
+    _keep_in_place(httpx.Client)
     return litellm
 
 
-def _without_redirects(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a maker of clients whose clients follow no redirect: it would carry the key along."""
+# --- keeping it to one host -----------------------------------------------------------------------
 
-    @wraps(create)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        client = create(*args, **kwargs)
-        if client is not None:
-            client.follow_redirects = False
-        return client
 
-    return made
+class Elsewhere(Exception):
+    """litellm was about to call a host that the model is not at; nothing was sent."""
+
+
+_AT: ContextVar[str | None] = ContextVar("litellm_at", default=None)
+"""Scheme, host and port that calls of now may go to; None outside of calls to litellm."""
+
+
+def _keep_in_place(client: Any) -> None:
+    """Have a class of clients refuse every other host, and follow no redirect to one."""
+    send = client.send
+
+    def placed(self: Any, request: Any, **options: Any) -> Any:
+        place = _AT.get()
+        if place is None:
+            return send(self, request, **options)
+        if (found := origin(str(request.url))) != place:
+            raise Elsewhere(f"litellm would call {found}, and the model is at {place}")
+        return send(self, request, **{**options, "follow_redirects": False})
+
+    client.send = placed

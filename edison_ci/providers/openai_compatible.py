@@ -91,8 +91,6 @@ def body_of(request: Request, dialect: Dialect) -> dict[str, Any]:
     if dialect.names_model:
         body["model"] = request.model
     body["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
-    if "max_completion_tokens" in body:
-        params.pop("max_tokens", None)
     for name, value in params.items():
         body[dialect.limit if name == "max_tokens" else name] = value
     if request.tools:
@@ -103,11 +101,11 @@ def body_of(request: Request, dialect: Dialect) -> dict[str, Any]:
 
 
 def tools_of(tools: Json) -> list[Any]:
-    """Return tools as the protocol wraps them; a tool that is wrapped stays as it is."""
+    """Return tools as the protocol wraps them: functions, and none that the service would run."""
     wrapped: list[Any] = []
     for tool in tools if isinstance(tools, list) else []:
-        is_wrapped = isinstance(tool, dict) and "function" in tool
-        wrapped.append(tool if is_wrapped else {"type": "function", "function": tool})
+        inner = tool.get("function", tool) if isinstance(tool, dict) else tool
+        wrapped.append({"type": "function", "function": inner})
     return wrapped
 
 

@@ -13,12 +13,12 @@ import ipaddress
 import socket
 import time
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.frozen import dataclass
-from edison_ci.providers.addresses import is_off_limits
+from edison_ci.providers.addresses import Reach, refuse
 from edison_ci.providers.certificates import certificates_when_needed, tls_context
 from edison_ci.providers.failures import Scrubber, refusal
 from edison_ci.providers.retry_after import retry_after_s
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import aiohttp
-    from aiohttp.abc import AbstractResolver
 
 CONNECT_S = 10.0
 MAX_REPLY_BYTES = 20_000_000
@@ -45,8 +44,8 @@ class Service:
     timeout_s: float = 60.0
     proxy: str | None = field(default=None, repr=False)
     ca_file: str | None = None
-    guarded: bool = False
-    """Whether its name may not lead to a link-local address or a metadata service."""
+    reach: Reach = Reach.NEARBY
+    """Where its name may lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +104,7 @@ class Transport:
             raise CallError(ErrorKind.BAD_REQUEST, message, charged=False) from None
         self._session = aiohttp.ClientSession(
             headers={"Content-Type": "application/json", **service.headers},
-            connector=aiohttp.TCPConnector(
-                limit=0, ssl=context, resolver=_guarded() if service.guarded else None
-            ),
+            connector=aiohttp.TCPConnector(limit=0, ssl=context, socket_factory=self._socket),
             timeout=aiohttp.ClientTimeout(
                 total=total,
                 # A little less than all, so that it is known that nothing was sent.
@@ -117,6 +114,17 @@ class Transport:
             proxy=service.proxy,
         )
         return self._session
+
+    def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
+        """Return a socket for an address that was found, which may be out of reach.
+
+        Asked for every connection, so a name cannot lead elsewhere in between. A proxy's address is
+        the environment's choice.
+        """
+        family, kind, protocol, _, place = found
+        if self._service.proxy is None:
+            refuse(_host_of(self._service.url), str(place[0]), self._service.reach)
+        return socket.socket(family, kind, protocol)
 
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> CallError:
         if 300 <= status < 400:
@@ -167,37 +175,6 @@ class Transport:
             return f"no connection to the proxy on the way to {host}"
         reason = self.scrub(error.os_error.strerror or "refused")
         return f"no connection to {host}: {reason}"
-
-
-class _Guarded:
-    """Finds addresses as aiohttp does, and refuses those that a model without a key may not be at.
-
-    It looks at the very addresses that are connected to, so that a name cannot change in between.
-    """
-
-    def __init__(self) -> None:
-        import aiohttp
-
-        self._inner = aiohttp.DefaultResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[Any]:
-        """Return the addresses of a host; raises CallError for one that is off limits."""
-        found = await self._inner.resolve(host, port, family)
-        if any(is_off_limits(each["host"]) for each in found):
-            message = f"{host} is at a link-local address or a cloud's metadata service"
-            raise CallError(ErrorKind.BAD_REQUEST, message, charged=False)
-        return list(found)
-
-    async def close(self) -> None:
-        """Let go of the resolver."""
-        await self._inner.close()
-
-
-def _guarded() -> AbstractResolver:
-    # A subclass would have to be made after aiohttp is imported; it only has to look like one.
-    return cast("AbstractResolver", _Guarded())
 
 
 async def _read(reply: aiohttp.ClientResponse) -> bytes:

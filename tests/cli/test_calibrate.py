@@ -277,7 +277,9 @@ def test_few_labels_say_what_to_do(edison: Edison, project: Folder) -> None:
 def test_no_judge_is_asked_while_the_library_of_another_one_is_missing(
     edison: Edison, licensed: Folder
 ) -> None:
-    model = "{provider: vertex, model: m, options: {project: p, location: l}, price: free}"
+    model = (
+        "{provider: vertex, model: m, options: {project: p, location: us-central1}, price: free}"
+    )
     licensed.write("models.yaml", licensed.read("models.yaml") + f"far: {model}\n")
     change_rubric(licensed)
     text = licensed.read("experiments/hello.yaml").replace("experiment: hello", "experiment: other")

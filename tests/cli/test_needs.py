@@ -276,17 +276,23 @@ def test_checks_of_the_base_are_needed_too(
 
 # --- models ---------------------------------------------------------------------------------------
 
+KEYS = {
+    "GOOGLE_APPLICATION_CREDENTIALS": "/run/credentials.json",
+    "AWS_ACCESS_KEY_ID": "AKIA",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+}
 BRIDGED = {
     "litellm": "{provider: litellm, model: openai/m, base_url: 'http://far.invalid', price: free}",
-    "vertex": "{provider: vertex, model: m, options: {project: p, location: l}, price: free}",
-    "bedrock": "{provider: bedrock, model: m, options: {region: r}, price: free}",
+    "vertex": "{provider: vertex, model: m, price: free, "
+    "options: {project: p, location: us-central1}}",
+    "bedrock": "{provider: bedrock, model: m, options: {region: eu-west-1}, price: free}",
 }
 
 
 def test_the_providers_that_go_through_litellm_are_known() -> None:
     assert BRIDGED.keys() == THROUGH_LITELLM
     for entry in BRIDGED.values():
-        assert isinstance(provider_for(model(entry)), LitellmBridge)
+        assert isinstance(provider_for(model(entry), environ=KEYS), LitellmBridge)
 
 
 @pytest.mark.parametrize("provider", BRIDGED)

@@ -39,7 +39,7 @@ def test_the_options_are_those_of_the_contract() -> None:
     assert listed["azure"] == {"deployment", "api_version"}
     assert listed["vertex"] == {"project", "location"}
     assert listed["bedrock"] == {"region"}
-    assert set(OPTIONS) == {"openai", "azure", "vertex", "bedrock", "sim", "local"}
+    assert set(OPTIONS) == {"openai", "azure", "vertex", "bedrock", "sim", "local", "litellm"}
 
 
 def test_only_parameters_that_were_written_count() -> None:

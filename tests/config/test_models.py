@@ -74,11 +74,12 @@ def test_use_inherits_and_merges_deeply_and_lists_replace() -> None:
     models = good(
         "base: {provider: openai, model: gpt-4o, key_env: MY_KEY, fallback: [other],\n"
         "  options: {organization: o},\n"
-        "  params: {temperature: 0.5, stop: [a, b], extra: {deep: {x: 1, y: 2}, list: [1, 2]}},\n"
+        "  params: {temperature: 0.5, stop: [a, b],\n"
+        "    extra: {logit_bias: {x: 1, y: 2}, transforms: [a, b]}},\n"
         "  limits: {rpm: 100, attempts: 5}, price: {in: 1, out: 2, cached_in: 0.5}}\n"
         "other: {provider: sim, model: small}\n"
         "child: {use: base, model: gpt-4o-mini,\n"
-        "  params: {max_tokens: 10, stop: [c], extra: {deep: {y: 3}, list: [9]}},\n"
+        "  params: {max_tokens: 10, stop: [c], extra: {logit_bias: {y: 3}, transforms: [c]}},\n"
         "  limits: {rpm: 7}, price: {in: 3}}\n"
         "grandchild: {use: child, params: {temperature: 0.1}, fallback: []}\n"
     )
@@ -90,7 +91,7 @@ def test_use_inherits_and_merges_deeply_and_lists_replace() -> None:
         "temperature": 0.5,
         "stop": ("c",),
         "max_tokens": 10,
-        "extra": {"deep": {"x": 1, "y": 3}, "list": [9]},
+        "extra": {"logit_bias": {"x": 1, "y": 3}, "transforms": ["c"]},
     }
     assert (child.limits.rpm, child.limits.attempts, child.limits.concurrency) == (7, 5, 10)
     assert child.price is not None
@@ -113,7 +114,7 @@ def test_a_scalar_replaces_a_map_and_null_takes_away() -> None:
     assert models["c"].price is not None and models["c"].price.tokens_in == 5
 
 
-def test_null_takes_away_one_parameter_or_option_but_is_a_value_in_extra() -> None:
+def test_null_takes_away_one_parameter_or_option_and_one_in_extra() -> None:
     models = good(
         "a:\n"
         "  provider: openai\n"
@@ -127,7 +128,7 @@ def test_null_takes_away_one_parameter_or_option_but_is_a_value_in_extra() -> No
         "  options: {organization: null}\n"
         "  limits: {rpm: null}\n"
     )
-    assert models["b"].params == {"temperature": 0.5, "extra": {"user": None}}
+    assert models["b"].params == {"temperature": 0.5, "extra": {}}
     assert models["b"].options == {}
     assert models["b"].limits.rpm is None
     assert models["a"].limits.rpm == 5
@@ -278,7 +279,7 @@ WHOLE = {
     "vertex": VERTEX,
     "bedrock": BEDROCK,
     "openai_compatible": "provider: openai_compatible, model: m, base_url: 'http://127.0.0.1:1/v1'",
-    "litellm": "provider: litellm, model: groq/x, options: {anything: 1}",
+    "litellm": "provider: litellm, model: groq/x, options: {organization: o}",
     "sim": SIM,
     "local": "provider: local, model: models/x.gguf",
     "replay": "provider: replay, store: runs/x.jsonl",
@@ -298,8 +299,15 @@ def test_every_provider_has_a_smallest_whole_entry() -> None:
         ("anthropic", {"api_key": "ANTHROPIC_API_KEY"}, "https://api.anthropic.com"),
         ("azure", {"api_key": "AZURE_OPENAI_API_KEY"}, "https://x.example"),
         ("ollama", {}, "http://localhost:11434/v1"),
-        ("vertex", {}, ""),
-        ("bedrock", {}, ""),
+        ("vertex", {"api_key": "GOOGLE_APPLICATION_CREDENTIALS"}, ""),
+        (
+            "bedrock",
+            {
+                "access_key_id": "AWS_ACCESS_KEY_ID",
+                "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+            },
+            "",
+        ),
         ("openai_compatible", {}, "http://127.0.0.1:1/v1"),
         ("litellm", {}, ""),
         ("sim", {}, ""),
@@ -411,7 +419,7 @@ def test_the_simulator_has_just_these_models() -> None:
 
 ALL_PARAMS = {
     "temperature": "0.5", "max_tokens": "10", "top_p": "0.5", "frequency_penalty": "1",
-    "presence_penalty": "1", "seed": "1", "stop": "[x]", "extra": "{a: 1}",
+    "presence_penalty": "1", "seed": "1", "stop": "[x]", "extra": "{top_k: 1}",
 }  # fmt: skip
 REFUSED = {
     "anthropic": {"frequency_penalty", "presence_penalty", "seed"},
@@ -526,8 +534,8 @@ def test_names_tell_close_values_apart() -> None:
 def test_names_tell_stop_texts_and_extras_apart() -> None:
     one, other = (names({"use": "m", "params": {"stop": [text]}})[0] for text in ("a", "b"))
     assert one != other and one.startswith("m[stop=")
-    assert names({"use": "m", "params": {"extra": {"k": 1}}}) != names(
-        {"use": "m", "params": {"extra": {"k": 2}}}
+    assert names({"use": "m", "params": {"extra": {"top_k": 1}}}) != names(
+        {"use": "m", "params": {"extra": {"top_k": 2}}}
     )
 
 

@@ -506,7 +506,7 @@ def changed(old: str, new: str) -> str:
         ("syntax: jinja\n", "params: {temperature: 0.5}\n"),
         ("syntax: jinja\n", "params: {max_tokens: 100}\n"),
         ("syntax: jinja\n", "params: {stop: [x]}\n"),
-        ("syntax: jinja\n", "params: {extra: {a: 1}}\n"),
+        ("syntax: jinja\n", "params: {extra: {top_k: 1}}\n"),
         ("syntax: jinja\n", "output: {type: object}\n"),
         ("syntax: jinja\n", "tools: [{name: find}]\n"),
     ],

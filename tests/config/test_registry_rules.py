@@ -146,7 +146,8 @@ def test_all_problems_of_all_files_are_reported_together(mini: Folder) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        "{provider: litellm, model: huggingface/x, key_env: GITHUB_TOKEN, price: free}",
+        "{provider: openai_compatible, model: x, price: free, key_env: GITHUB_TOKEN, "
+        "base_url: 'https://api.openai.com'}",
         "{provider: litellm, model: groq/x, key_env: GITHUB_TOKEN, price: free}",
         "{provider: vertex, model: x, price: free, key_env: GITHUB_TOKEN, "
         "options: {project: p, location: europe-west1}}",

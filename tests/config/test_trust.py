@@ -47,14 +47,99 @@ TRUST = TrustFile.model_validate(
 def test_a_key_goes_to_exactly_the_hosts_it_is_allowed_to(
     env: str, address: str, allowed: bool
 ) -> None:
-    assert TRUST.allows(env, address) is allowed
+    assert TRUST.allows(env, address, "openai_compatible") is allowed
 
 
-def test_the_built_in_pairs_can_be_switched_off() -> None:
-    strict = TrustFile(builtin=False)
-    for env, hosts in BUILT_IN.items():
-        assert all(TrustFile().allows(env, host) for host in hosts)
-        assert not any(strict.allows(env, host) for host in hosts)
+OWN = {
+    "OPENAI_API_KEY": "https://api.openai.com/v1",
+    "ANTHROPIC_API_KEY": "https://api.anthropic.com",
+    "GEMINI_API_KEY": "https://generativelanguage.googleapis.com",
+    "MISTRAL_API_KEY": "https://api.mistral.ai",
+    "GROQ_API_KEY": "https://api.groq.com",
+    "DEEPSEEK_API_KEY": "https://api.deepseek.com",
+    "TOGETHER_API_KEY": "https://api.together.ai",
+    "FIREWORKS_API_KEY": "https://api.fireworks.ai",
+    "XAI_API_KEY": "https://api.x.ai",
+    "COHERE_API_KEY": "https://api.cohere.com",
+    "OPENROUTER_API_KEY": "https://openrouter.ai",
+    "AWS_ACCESS_KEY_ID": "https://bedrock-runtime.eu-central-1.amazonaws.com",
+    "AWS_SECRET_ACCESS_KEY": "https://bedrock-runtime.us-gov-west-1.amazonaws.com",
+    "AWS_SESSION_TOKEN": "https://bedrock-runtime.ap-southeast-2.amazonaws.com",
+    "GOOGLE_APPLICATION_CREDENTIALS": "https://europe-west12-aiplatform.googleapis.com",
+}
+
+
+def test_a_known_key_goes_to_its_vendor_by_its_providers_unless_switched_off() -> None:
+    assert OWN.keys() == BUILT_IN.keys()
+    for env, host in OWN.items():
+        for provider in (
+            "openai",
+            "anthropic",
+            "azure",
+            "ollama",
+            "vertex",
+            "bedrock",
+            "openai_compatible",
+            "litellm",
+        ):
+            allowed = provider in BUILT_IN[env].providers
+            assert TrustFile().allows(env, host, provider) is allowed, (env, provider)
+            assert not TrustFile(builtin=False).allows(env, host, provider)
+
+
+@pytest.mark.parametrize(
+    ("env", "provider", "address"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "openai_compatible", OWN["AWS_SECRET_ACCESS_KEY"]),
+        ("AWS_SECRET_ACCESS_KEY", "litellm", OWN["AWS_SECRET_ACCESS_KEY"]),
+        *(
+            ("AWS_SECRET_ACCESS_KEY", "bedrock", f"https://{host}")
+            for host in (
+                "abc123.execute-api.eu-central-1.amazonaws.com",
+                "bucket.s3.amazonaws.com",
+                "bedrock-runtime.evil.amazonaws.com",
+                "bedrock-runtime.eu-central-1.evil.amazonaws.com",
+                "bedrock-runtime.eu-central-1.amazonaws.com.evil.example",
+                "x-bedrock-runtime.eu-central-1.amazonaws.com",
+                "bedrock-runtime.eu-central-1.amazonaws.com:8443",
+                "bedrock-runtimexeu-central-1.amazonaws.com",
+                "evil.example/bedrock-runtime.eu-central-1.amazonaws.com",
+                "evil.example#.bedrock-runtime.eu-central-1.amazonaws.com",
+                "bedrock-runtime.eu-central-1.amazonaws.com@evil.example",
+            )
+        ),
+        ("AWS_SECRET_ACCESS_KEY", "bedrock", OWN["AWS_SECRET_ACCESS_KEY"].replace("https", "http")),
+        (
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "openai_compatible",
+            "https://aiplatform.googleapis.com",
+        ),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://evilaiplatform.googleapis.com"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://evil-aiplatform.googleapis.com"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://storage.googleapis.com"),
+        ("AZURE_OPENAI_API_KEY", "azure", "https://evil.openai.azure.com"),
+        ("AZURE_OPENAI_API_KEY", "azure", "https://evil.cognitiveservices.azure.com"),
+        ("OPENAI_API_KEY", "openai", "https://api.openai.com.evil.example"),
+        ("OPENAI_API_KEY", "openai", "https://apixopenai.com"),
+        ("OPENAI_API_KEY", "openai", "https://api\u3002openai\uff0ecom"),
+        ("OPENAI_API_KEY", "openai", "http://api.openai.com"),
+    ],
+)
+def test_a_domain_that_anybody_may_have_a_host_in_is_no_vendor(
+    env: str, provider: str, address: str
+) -> None:
+    assert not TrustFile().allows(env, address, provider)
+
+
+def test_hosts_for_models_without_a_key_are_named_exactly() -> None:
+    trust = TrustFile.model_validate({"hosts": ["http://10.0.0.5:8000"]})
+    assert trust.names("http://10.0.0.5:8000/v1")
+    assert not trust.names("http://10.0.0.5/v1")
+    assert not trust.names("https://10.0.0.5:8000")
+    assert not trust.names("")
+    assert not trust.allows("OPENAI_API_KEY", "http://10.0.0.5:8000", "openai")
+    assert TRUST.names("http://localhost:8080/v1"), "a host that may have a key may be called"
+    assert not TRUST.names("https://api.openai.com")
 
 
 @pytest.mark.parametrize(

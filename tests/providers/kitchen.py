@@ -28,6 +28,13 @@ def model(text: str) -> Model:
     return models["m"]
 
 
+def refused(text: str) -> list[str]:
+    """Return what is wrong with the model `m` of a registry with this one line."""
+    reader = RegistryReader(read_yaml(f"m: {text}\n".encode(), "models.yaml"))
+    assert "m" not in reader.read()
+    return [str(problem) for problem in reader.problems]
+
+
 def ask(
     text: str = "Say hello.",
     *,

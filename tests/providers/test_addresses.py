@@ -1,4 +1,4 @@
-"""Where a model without a key may not be."""
+"""Where a model may not be."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import socket
 
 import pytest
 
+from edison_ci.config.trust import TrustFile
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.providers.adapters import provider_for
-from edison_ci.providers.addresses import is_off_limits
+from edison_ci.providers.addresses import Reach, why_not
 from edison_ci.providers.openai_compatible import OpenAICompatible
 from edison_ci.providers.transport import Service, Transport
-from tests.providers.kitchen import KEY, ask, model
+from tests.loopback.server import LoopbackServer
+from tests.providers.kitchen import KEY, ask, model, refused
 
 OFF_LIMITS = (
     "169.254.169.254", "169.254.170.2", "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE",
@@ -21,54 +23,111 @@ OFF_LIMITS = (
     "[fd00:ec2::254]", "168.63.129.16", "100.100.100.200", "metadata.google.internal",
     "Metadata.Google.Internal.", "metadata",
 )  # fmt: skip
-FINE = (
-    "localhost", "127.0.0.1", "2130706433", "[::1]", "0.0.0.0", "10.0.0.5", "172.16.3.4",
-    "192.168.1.20", "[fd12:3456::1]", "gpu.lan", "api.openai.com", "metadata.example.com",
-    "169.253.1.1", "",
+WIDE = (
+    "\uff11\uff16\uff19.254.169.254", "169\u3002254\u3002169\u3002254", "169\uff0e254.169.254",
+    "169\uff61254.169.254", "\u2460\u2465\u2468.254.169.254", "metadata\u3002google.internal",
+    "api.\u043epenai.com",
 )  # fmt: skip
+NEARBY = ("localhost", "me.localhost", "127.0.0.1", "2130706433", "0x7f.1", "[::1]", "0.0.0.0",
+          "10.0.0.5", "172.16.3.4", "192.168.1.20", "100.64.0.1", "[fd12:3456::1]",
+          "[::ffff:10.0.0.5]", "[64:ff9b::a00:5]", "[2002:a00:5::1]")  # fmt: skip
+PUBLIC = ("gpu.lan", "api.openai.com", "metadata.example.com", "169.253.1.1", "8.8.8.8",
+          "[2606:4700::1111]", "")  # fmt: skip
+LAPTOP: dict[str, str] = {"CI": "false"}
+JOBS = ({"CI": "true"}, {"CI": "1"}, {"GITHUB_ACTIONS": "true"}, {"GITHUB_EVENT_NAME": "push"})
+
+
+def at(host: str, *more: str) -> str:
+    written = ", ".join(("provider: openai_compatible, model: x", *more))
+    return f"{{{written}, base_url: 'http://{host}/v1'}}"
 
 
 @pytest.mark.parametrize("host", OFF_LIMITS)
-def test_metadata_services_are_off_limits_however_they_are_written(host: str) -> None:
-    assert is_off_limits(host)
-    with pytest.raises(UsageError, match=r"has no key and is at .* link-local or"):
-        provider_for(
-            model(f"{{provider: openai_compatible, model: x, base_url: 'http://{host}/v1'}}")
-        )
+@pytest.mark.parametrize("key", ["", "key_env: K"])
+def test_metadata_services_are_off_limits_however_they_are_written(host: str, key: str) -> None:
+    trust = TrustFile.model_validate({"hosts": ["http://169.254.169.254"]})
+    assert why_not(host, Reach.NEARBY)
+    assert why_not(host, Reach.PUBLIC)
+    with pytest.raises(UsageError, match=r"is at .*, which is (?:at a link-local|a cloud's)"):
+        provider_for(model(at(host, *([key] if key else []))), environ={"K": KEY}, trust=trust)
 
 
-@pytest.mark.parametrize("host", FINE)
-def test_this_machine_and_private_networks_are_fine(host: str) -> None:
-    assert not is_off_limits(host)
+@pytest.mark.parametrize("host", WIDE)
+def test_a_host_in_other_letters_is_refused(host: str) -> None:
+    assert "could be read as another host" in why_not(host, Reach.NEARBY)
+    (problem,) = refused(at(host))
+    assert "the host of base_url is written in letters" in problem
+    one = model("{provider: ollama, model: x, base_url_env: OLLAMA_URL}")
+    with pytest.raises(UsageError, match="could be read as another"):
+        provider_for(one, environ={"OLLAMA_URL": f"http://{host}/v1"})
+
+
+@pytest.mark.parametrize("host", NEARBY)
+def test_this_machine_and_private_networks_are_fine_where_trust_names_them_or_on_a_laptop(
+    host: str,
+) -> None:
+    one = model(at(host))
+    provider_for(one, environ=LAPTOP)
+    trust = TrustFile.model_validate({"hosts": [f"http://{host}"]})
+    for job in JOBS:
+        with pytest.raises(UsageError, match=r"private network, and in CI only \.edison/trust"):
+            provider_for(one, environ=job)
+        provider_for(one, environ=job, trust=trust)
+
+
+@pytest.mark.parametrize("host", PUBLIC)
+def test_other_hosts_are_fine_everywhere(host: str) -> None:
+    assert why_not(host, Reach.PUBLIC) == ""
 
 
 def test_an_address_of_the_environment_is_looked_at_too() -> None:
     one = model("{provider: ollama, model: x, base_url_env: OLLAMA_URL}")
     with pytest.raises(UsageError, match="link-local"):
         provider_for(one, environ={"OLLAMA_URL": "http://169.254.169.254/v1"})
-    provider_for(one, environ={"OLLAMA_URL": "http://192.168.1.20:11434/v1"})
+    near = {"OLLAMA_URL": "http://192.168.1.20:11434/v1"}
+    provider_for(one, environ=near)
+    with pytest.raises(UsageError, match="private network"):
+        provider_for(one, environ={**near, "CI": "true"})
 
 
+@pytest.mark.parametrize(
+    ("found", "reach", "reason"),
+    [
+        ("169.254.169.254", Reach.NEARBY, "is at a link-local address"),
+        ("::ffff:169.254.169.254", Reach.NEARBY, "is at a link-local address"),
+        ("169.254.169.254", Reach.PUBLIC, "is at a link-local address"),
+        ("127.0.0.1", Reach.PUBLIC, "is this machine or in a private network"),
+        ("10.1.2.3", Reach.PUBLIC, "is this machine or in a private network"),
+    ],
+)
 async def test_a_name_that_leads_to_one_is_refused_before_anything_is_sent(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, found: str, reach: Reach, reason: str
 ) -> None:
     def resolved(host: str, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
         assert host == "model.example"
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", port))]
+        family = socket.AF_INET6 if ":" in found else socket.AF_INET
+        rest = (0, 0) if ":" in found else ()
+        return [(family, socket.SOCK_STREAM, 6, "", (found, port, *rest))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
-    service = Service("http://model.example/v1/chat/completions", {}, guarded=True)
+    service = Service("http://model.example/v1/chat/completions", {}, reach=reach)
     provider = OpenAICompatible(Transport(service))
     try:
-        with pytest.raises(CallError, match="is at a link-local address") as caught:
+        with pytest.raises(CallError, match=reason) as caught:
             await provider.complete(ask())
     finally:
         await provider.aclose()
     assert (caught.value.kind, caught.value.charged) == (ErrorKind.BAD_REQUEST, False)
 
 
-async def test_a_model_with_a_key_is_held_to_the_trust_file_instead() -> None:
-    one = model(
-        "{provider: openai_compatible, model: x, base_url: 'http://169.254.10.1/v1', key_env: K}"
-    )
-    provider_for(one, environ={"K": KEY})  # without a trust file: as validation has let it through
+async def test_an_address_in_digits_is_held_to_it_too() -> None:
+    """Nothing is looked up for it, so whoever looks up names would not see it."""
+    with LoopbackServer() as server:
+        service = Service(f"{server.openai_url}/chat/completions", {}, reach=Reach.PUBLIC)
+        provider = OpenAICompatible(Transport(service))
+        try:
+            with pytest.raises(CallError, match="private network"):
+                await provider.complete(ask())
+        finally:
+            await provider.aclose()
+        assert server.requests == []

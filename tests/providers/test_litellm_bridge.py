@@ -10,16 +10,17 @@ import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from edison_ci.config.model_rules import LITELLM_VENDORS
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.litellm_bridge import (
     KINDS,
     Environment,
     LitellmBridge,
     Target,
-    arguments_of,
     kind_of_exception,
 )
 from tests.conftest import ROOT
@@ -39,14 +40,34 @@ CANARIES = {
 }
 
 CALLS = """
-import asyncio, json, logging, os, sys
+import asyncio, json, logging, os, socket, sys
+from edison_ci.config.model_rules import LITELLM_VENDORS
 from edison_ci.contracts import CallError
+from edison_ci.providers.addresses import Reach
 from edison_ci.providers.litellm_bridge import LitellmBridge, NO_KEY, Target
 from edison_ci.records import Message, Request
 
 OWN = "sk-own-key-0123456789abcdef"
-openai, anthropic = json.loads(sys.argv[1])
-out = {}
+openai, anthropic, evil = json.loads(sys.argv[1])
+imds = "http://169.254.169.254/v1"
+out, reached = {}, []
+
+look_up = socket.getaddrinfo
+
+def looked_up(host, port, *args, **more):
+    reached.append(f"{host}:{port}")
+    if not str(host).startswith(("127.", "169.254.")):
+        raise socket.gaierror("tests stay on this machine")
+    return look_up(host, port, *args, **more)
+
+def hear(event, args):
+    if event == "socket.connect" and isinstance(args[1], tuple):
+        reached.append(f"{args[1][0]}:{args[1][1]}")
+        if not args[1][0].startswith("127."):
+            raise OSError("tests stay on this machine")
+
+socket.getaddrinfo = looked_up
+sys.addaudithook(hear)
 
 async def ask(name, target, text):
     bridge = LitellmBridge(target)
@@ -64,16 +85,30 @@ async def ask(name, target, text):
     await bridge.aclose()
 
 async def main():
-    keyless = Target("openai/m", {"api_key": NO_KEY, "api_base": openai})
-    own = Target("openai/m", {"api_key": OWN, "api_base": openai}, (OWN,), 1.0)
-    other = Target("anthropic/claude-x", {"api_key": OWN, "api_base": anthropic}, (OWN,))
-    nowhere = Target("openai/m", {"api_key": OWN, "api_base": "http://127.0.0.1:9/v1"}, (OWN,))
+    keyless = Target("openai/m", openai, {"api_key": NO_KEY, "api_base": openai})
+    own = Target("openai/m", openai, {"api_key": OWN, "api_base": openai}, (OWN,), 1.0)
+    other = Target("anthropic/claude-x", anthropic, {"api_key": OWN, "api_base": anthropic}, (OWN,))
+    closed = "http://127.0.0.1:9/v1"
+    nowhere = Target("openai/m", closed, {"api_key": OWN, "api_base": closed}, (OWN,))
+    astray = Target("openai/m", openai, {"api_key": OWN, "api_base": evil}, (OWN,))
+    metadata = Target("openai/m", imds, {"api_key": OWN, "api_base": imds}, (OWN,))
+    confined = Target("openai/m", openai, own.arguments, (OWN,), 1.0, Reach.PUBLIC)
     await ask("keyless", keyless, "Say hello.")
     for text in ("good", "redirect", "busy", "wrong key", "fail", "hang", "close"):
         await ask(text, own, text)
     await ask("anthropic", other, "good")
     await ask("anthropic redirect", other, "redirect")
     await ask("nowhere", nowhere, "good")
+    await ask("astray", astray, "good")
+    await ask("metadata", metadata, "good")
+    await ask("confined", confined, "good")
+    called = set(reached)
+    for vendor, address in LITELLM_VENDORS.items():
+        reached.clear()
+        name, target = f"at {vendor}", Target(f"{vendor}/m", address, {"api_key": OWN}, (OWN,), 5.0)
+        await ask(name, target, "good")
+        out[name]["reached"] = sorted(set(reached))
+    out["called"] = sorted(called)
     out["back"] = "OPENAI_API_KEY" in os.environ
     out["dotenv"] = os.environ.get("FROM_DOTENV")
     out["tiktoken"] = os.environ.get("TIKTOKEN_CACHE_DIR")
@@ -112,7 +147,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             rule(contains="hang", do="hang"),
             rule(contains="close", do="close"),
         ]
-        addresses = json.dumps([server.openai_url, server.url])
+        addresses = json.dumps([server.openai_url, server.url, evil.openai_url])
         done = subprocess.run(
             [sys.executable, "-W", "error::ResourceWarning", "-c", CALLS, addresses],
             cwd=folder,
@@ -128,6 +163,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             **json.loads(done.stdout.splitlines()[-1]),
             "requests": requests,
             "evil": len(evil.requests),
+            "own": [f"127.0.0.1:{urlsplit(server.url).port}", "127.0.0.1:9"],
             "stdout": done.stdout,
             "stderr": done.stderr,
         }
@@ -158,6 +194,23 @@ def test_it_finds_no_key_by_itself(told: dict[str, Any]) -> None:
     assert told["back"]
     everything = json.dumps(told["requests"])
     assert "canary" not in everything
+
+
+def test_no_host_but_the_model_s_is_called(told: dict[str, Any]) -> None:
+    assert told["evil"] == 0
+    for name in ("astray", "metadata", "confined"):
+        assert (told[name]["kind"], told[name]["charged"]) == ("BAD_REQUEST", False), name
+    assert "the model is at http://127.0.0.1:" in told["astray"]["message"]
+    assert "link-local" in told["metadata"]["message"]
+    assert "only .edison/trust.yaml of the base may name such hosts" in told["confined"]["message"]
+    ports = {place.rpartition(":")[2] for place in told["called"] if place[:9] == "127.0.0.1"}
+    assert ports <= {"None", *(place.rpartition(":")[2] for place in told["own"])}
+    assert {place for place in told["called"] if place[:9] != "127.0.0.1"} == {
+        "169.254.169.254:None"  # looked up, which asks nobody, and refused
+    }
+    for vendor, address in LITELLM_VENDORS.items():
+        host = address.removeprefix("https://")
+        assert told[f"at {vendor}"]["reached"] == [f"{host}:443", f"{host}:None"]
 
 
 def test_each_call_is_made_once(told: dict[str, Any]) -> None:
@@ -258,27 +311,15 @@ def test_the_environment_is_put_back_after_the_last_user(monkeypatch: pytest.Mon
 
 
 async def test_a_bridge_that_was_never_used_closes_without_litellm() -> None:
-    bridge = LitellmBridge(Target("openai/m", {"api_key": "sk-canary-12345678"}))
+    bridge = LitellmBridge(Target("openai/m", "", {"api_key": "sk-canary-12345678"}))
     await bridge.aclose()
     assert "canary" not in f"{bridge!r} {bridge._target!r}"
     assert "litellm" not in sys.modules
 
 
 def test_a_failure_of_unknown_kind_may_have_been_charged() -> None:
-    bridge = LitellmBridge(Target("openai/m", {}, ("sk-canary-12345678",)))
+    bridge = LitellmBridge(Target("openai/m", "", {}, ("sk-canary-12345678",)))
     error = bridge._translated(ValueError("odd sk-canary-12345678"))
     assert isinstance(error, CallError)
     assert (error.kind, error.charged) == (ErrorKind.BAD_RESPONSE, True)
     assert "canary" not in str(error)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "api_base", "base_url", "api_key", "extra_headers", "headers", "custom_llm_provider",
-        "aws_bedrock_runtime_endpoint", "aws_sts_endpoint", "proxy_server_request", "hostname",
-        "vertex_credentials", "success_callback", "logger_fn", "mock_response",
-    ],
-)  # fmt: skip
-def test_options_cannot_send_a_key_elsewhere(name: str) -> None:
-    assert arguments_of({name: "https://evil.example", "region": "eu"}) == {"region": "eu"}

@@ -186,12 +186,6 @@ def test_what_is_extra_does_not_replace_what_is_asked() -> None:
     assert (body["temperature"], body["reasoning_effort"]) == (0.5, "low")
 
 
-def test_a_limit_written_as_extra_is_the_only_one() -> None:
-    params: dict[str, Json] = {"max_tokens": 9, "extra": {"max_completion_tokens": 7}}
-    body = body_of(ask(params=params), Dialect())
-    assert {key: body[key] for key in body if key.startswith("max")} == {"max_completion_tokens": 7}
-
-
 @pytest.mark.parametrize("wanted", [{"type": "json_object"}, {"type": "json_schema", "x": 1}])
 def test_a_format_is_passed_on_as_it_is(wanted: Json) -> None:
     assert body_of(ask(response_format=wanted), Dialect())["response_format"] == wanted

@@ -261,7 +261,7 @@ def test_a_draw_that_was_not_recorded_has_no_answer() -> None:
         "{provider: openai, model: gpt-4o}",
         "{provider: anthropic, model: gpt-4o}",
         "{provider: ollama, model: gpt-4o}",
-        "{provider: litellm, model: gpt-4o}",
+        "{provider: litellm, model: openai/gpt-4o}",
         "{provider: vertex, model: gpt-4o, options: {project: p, location: l}}",
         "{provider: bedrock, model: gpt-4o, options: {region: eu-central-1}}",
     ],
