@@ -160,10 +160,13 @@ class Repository:
         """Return the regular files of a commit, all or those in one folder, sorted."""
         return tuple(sorted(self._blobs(commit, under.rstrip("/"))))
 
-    def list_all(self, commit: str, path: str) -> tuple[str, ...]:
-        """Return what a commit has at a path and below it, links and submodules included."""
-        names = ("ls-tree", "-r", "-z", "--full-tree", "--name-only")
-        return tuple(_split(self._git(*names, _full_id(commit), "--", path)))
+    def modes(self, commit: str) -> dict[str, str]:
+        """Return the mode of all that a commit has, links and submodules included, by name."""
+        found = {}
+        for entry in _split(self._git("ls-tree", "-r", "-z", "--full-tree", _full_id(commit))):
+            about, _, name = entry.partition("\t")
+            found[name] = about.partition(" ")[0]
+        return found
 
     def read(self, commit: str, path: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
         """Return what a file says in a commit; None unless it is a regular file there."""

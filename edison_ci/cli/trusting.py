@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.cli.planted import refuse_planted
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.price_floor import floored
 from edison_ci.config.prices import load_prices
@@ -38,15 +39,13 @@ if TYPE_CHECKING:
 
 PROPOSALS = frozenset({"pull_request", "pull_request_target", "merge_group"})
 """Events of jobs that work on what somebody proposes."""
-COMMITTED = ("trust.yaml", "prices.json", "schemas/", ".gitignore")
-"""What of `.edison` belongs into a commit."""
 
 
 def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
     """Return the project with what its base trusts, in a job for a pull request; else as it is."""
     if project.proposed or not is_proposed(project.root, environ):
         return project
-    _refuse_planted(project.root.resolve(), project.file.results)
+    refuse_planted(project.root.resolve(), project.file.results)
     terms = _terms(project.root, read_event(environ))
     prices = floored(project.prices, terms.models, terms.prices or load_prices())
     return replace(project, trust=terms.trust, code_root=terms.code, prices=prices, proposed=True)
@@ -60,35 +59,6 @@ def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
     repository = Repository.find(root)
     head = repository.head() if repository is not None else None
     return head is not None and is_foreign(read_event(environ), head)
-
-
-@cache
-def _refuse_planted(root: Path, results: str) -> None:
-    """Refuse results, locks and copies that came with the checkout, as files or by a link.
-
-    Answers in a results file would be taken for answers of models, and a link in the place of a
-    lock would be written through.
-    """
-    places = [root / results, *(root / results).parents]
-    found = [place for place in places if root in place.parents and place.is_symlink()]
-    repository = Repository.find(root)
-    head = repository.head() if repository is not None else None
-    if repository is not None and head is not None:
-        top = repository.root.resolve()
-        own = (root.relative_to(top) / ".edison").as_posix()
-        fine = tuple(f"{own}/{name}" for name in COMMITTED)
-        named = [f"{results}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")]
-        inside = [root / each for each in named if (root / each).is_relative_to(top)]
-        wanted = [own, *(each.relative_to(top).as_posix() for each in inside)]
-        listed = [each for path in wanted for each in repository.list_all(head, path)]
-        found += [top / each for each in listed if not each.startswith(fine)]
-    if found:
-        path = os.path.relpath(found[0], root)
-        raise UsageError(
-            f"{path} is part of the commit, and only a run may write it: results in it would be "
-            "taken for answers of models",
-            hint=f"take it out: git rm --cached {path}",
-        )
 
 
 class Terms(NamedTuple):

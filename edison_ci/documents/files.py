@@ -1,8 +1,9 @@
 """Which bytes does a path in the project stand for?
 
 Everything in a repository may be hostile, so a path is followed only inside the project and only
-to a regular file: no absolute paths, no `..` out of the tree, no links that leave it, no FIFOs or
-devices (they would block), and never more bytes than asked for.
+to a regular file: no absolute paths, no `..` out of the tree, no links that leave it, nothing of
+`.git` (tokens are kept there), no FIFOs or devices (they would block), and never more bytes than
+asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import BinaryIO, Protocol
 from edison_ci.documents.marks import Fault
 
 CONFIG_BYTES = 1_000_000
+_GIT = ".git"
 
 
 class Tree(Protocol):
@@ -115,6 +117,8 @@ class WorkingTree:
         if not real.is_relative_to(self.root):
             message = f"{path} is a link that leaves the project"
             raise Fault("path", message, "copy the file into the project")
+        if any(part.casefold() == _GIT for part in real.relative_to(self.root).parts):
+            raise Fault("path", f"{path} is a file of Git's own", "name a file of the project")
         return real
 
     def _near(self, path: str) -> str:

@@ -285,9 +285,15 @@ class AuthFile:
 
 
 def _keep_private(path: Path) -> None:
-    """Make the file for its owner alone; refuse one that is a link or somebody else's."""
+    """Make the file for its owner alone; refuse one that is a link or somebody else's.
+
+    A folder that is a link could lead to files that came with a commit.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.is_symlink():
+            hint = "look at where it comes from, and make it a folder"
+            raise UsageError(f"{path.parent} is a link", hint=hint)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         found = path.lstat()

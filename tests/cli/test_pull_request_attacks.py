@@ -82,7 +82,18 @@ def test_a_worse_prompt_fails_whatever_is_done_to_what_measures_it(
 # --- planting results -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["default", "elsewhere", "linked"])
+PLACES = {
+    "default": ".edison/results.db",
+    "elsewhere": "data.db",
+    "beside schemas": ".edison/schemas/results.db",
+    "as a schema": ".edison/schemas/trust.schema.json",
+    "in another spelling": "./.edison//schemas/../Results.DB",
+    "linked": "../data.db",
+    "in a linked folder": "kept",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_results_that_come_with_a_commit_are_not_believed(
     edison: Edison, proposal: Folder, loopback: LoopbackServer, place: str
 ) -> None:
@@ -97,12 +108,17 @@ def test_results_that_come_with_a_commit_are_not_believed(
     connection.execute("pragma journal_mode = delete")
     connection.close()
     calls = loopback.chats
-    if place == "elsewhere":
-        shutil.move(results, proposal.path / "data.db")
-        proposal.write("edison.yaml", proposal.read("edison.yaml") + "results: data.db\n")
     if place == "linked":
         shutil.move(results, proposal.path / "data.db")
-        results.symlink_to("../data.db")
+        results.symlink_to(PLACES[place])
+    elif place == "in a linked folder":
+        shutil.move(results.parent, proposal.path / PLACES[place])
+        results.parent.symlink_to(PLACES[place])
+    elif place != "default":
+        target = Path(os.path.normpath(proposal.path / PLACES[place]))
+        target.parent.mkdir(exist_ok=True)
+        shutil.move(results, target)
+        proposal.write("edison.yaml", proposal.read("edison.yaml") + f"results: {PLACES[place]}\n")
     commit(proposal, "some answers")
     done = edison(proposal, "run", "--yes")
     assert (done.code, "is part of the commit" in done.err) == (2, True), done.all
@@ -121,6 +137,41 @@ def test_a_lock_that_is_a_link_is_not_written_through(
     done = edison(proposal, "run", "--yes")
     assert (done.code, "is part of the commit" in done.err) == (2, True), done.all
     assert victim.read_text(encoding="utf-8") == "precious"
+
+
+CREDENTIAL = "credential-canary-0123456789"
+
+
+@pytest.mark.parametrize("target", [".git/config", "gha-creds-1.json", ".env", "../outside"])
+def test_nothing_that_is_not_in_the_commit_is_sent_as_a_prompt(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer, target: str
+) -> None:
+    """As actions/checkout leaves a token in `.git/config`, and other steps leave credentials."""
+    laid_out(proposal, loopback.url)
+    proposal.git("config", "http.extraheader", CREDENTIAL)
+    (proposal.path / ".gitignore").write_text(".edison/\n*.json\n.env\n", encoding="utf-8")
+    prompt = proposal.path / "prompts/hello.md"
+    prompt.unlink()
+    prompt.symlink_to(f"../{target}")
+    proposal.git("add", "--all")
+    proposal.git("commit", "--quiet", "--message", "a link")
+    if target != ".git/config":
+        proposal.write(target, CREDENTIAL)
+    done = edison(proposal, "run", "--yes")
+    assert done.code == 2, done.all
+    assert CREDENTIAL not in done.all
+    assert loopback.requests == []
+
+
+def test_links_within_the_commit_are_followed(edison: Edison, proposal: Folder) -> None:
+    prompt = proposal.path / "prompts/hello.md"
+    prompt.rename(proposal.path / "shared.md")
+    prompt.symlink_to("../shared.md")
+    (proposal.path / "nowhere").symlink_to("not-there")
+    proposal.write("models.yaml", "small: {provider: sim, model: echo}\n")
+    commit(proposal, "a link")
+    done = edison(proposal, "run", "--yes")
+    assert done.code == 0, done.all
 
 
 # --- keys and code --------------------------------------------------------------------------------

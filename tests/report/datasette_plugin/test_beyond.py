@@ -58,6 +58,17 @@ def test_accounts_that_came_with_the_repository_are_refused(ready: Folder, tmp_p
     assert f"{AUTH_FILE} is in Git" in done.err
 
 
+def test_accounts_in_a_folder_that_is_a_link_are_refused(ready: Folder, tmp_path: Path) -> None:
+    planted = Folder(tmp_path / "planted")
+    prepared(planted.path)
+    (planted.path / ".edison").rename(planted.path / "kept")
+    (planted.path / ".edison").symlink_to("kept")
+    planted.git("add", "--force", "kept")
+    for command in (("serve", "--sign-in"), ("roles", "list")):
+        done = planted.edison(*command)
+        assert (done.code, ".edison is a link" in done.err) == (2, True), done.all
+
+
 @pytest.fixture(scope="module")
 def proxied(ready: Folder) -> Iterator[House]:
     """A server beyond this machine, as behind a proxy that speaks HTTPS."""
