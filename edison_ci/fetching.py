@@ -20,6 +20,17 @@ def remote_of(root: Path, ref: str = "") -> str | None:
     return named or ("origin" if "origin" in remotes else next(iter(remotes), None))
 
 
+def fetched_branch(root: Path, branch: str) -> str:
+    """Return the ref of a branch as its remote has it, after fetching it if it is not here."""
+    remote = remote_of(root)
+    if remote is None:
+        return f"refs/heads/{branch}"
+    ref = f"refs/remotes/{remote}/{branch}"
+    if run_git("rev-parse", "--verify", "--quiet", ref, cwd=root).code:
+        fetch(root, remote, "--depth=1", wanted=f"+refs/heads/{branch}:{ref}")
+    return ref
+
+
 def deepen(root: Path, remote: str, more: str) -> bool:
     """Fetch more of the history behind what is here; tell whether that worked."""
     # Asking for the commits where history was cut off deepens just those lines. A remote that

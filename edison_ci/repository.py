@@ -162,11 +162,7 @@ class Repository:
 
     def modes(self, commit: str) -> dict[str, str]:
         """Return the mode of all that a commit has, links and submodules included, by name."""
-        found = {}
-        for entry in _split(self._git("ls-tree", "-r", "-z", "--full-tree", _full_id(commit))):
-            about, _, name = entry.partition("\t")
-            found[name] = about.partition(" ")[0]
-        return found
+        return {name: mode for name, (mode, _) in self._entries(commit, "").items()}
 
     def read(self, commit: str, path: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
         """Return what a file says in a commit; None unless it is a regular file there."""
@@ -308,15 +304,15 @@ class Repository:
         """Return the ids of the regular files of a commit by name."""
         if under and not _is_inside(under):
             return {}
+        entries = self._entries(commit, under).items()
+        return {name: blob for name, (mode, blob) in entries if mode in _REGULAR_MODES}
+
+    def _entries(self, commit: str, under: str) -> dict[str, tuple[str, str]]:
+        """Return mode and id of all that a commit has, or has in a folder, by name."""
         places = (under,) if under else ()
         tree = self._git("ls-tree", "-r", "-z", "--full-tree", _full_id(commit), "--", *places)
-        blobs = {}
-        for entry in _split(tree):
-            about, _, name = entry.partition("\t")
-            mode, _, blob = about.split(" ")
-            if mode in _REGULAR_MODES:
-                blobs[name] = blob
-        return blobs
+        parts = [entry.partition("\t") for entry in _split(tree)]
+        return {name: (about.split(" ")[0], about.split(" ")[2]) for about, _, name in parts}
 
     def _contents(self, blobs: list[str], *, max_bytes: int) -> dict[str, bytes]:
         """Return the content of each blob that is here and not too large."""

@@ -26,7 +26,7 @@ from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.forge.changed import base_of, is_foreign
+from edison_ci.forge.changed import authority_of, is_proposal
 from edison_ci.forge.events import Event, Situation, read_event
 from edison_ci.repository import Repository
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable
-
-PROPOSALS = frozenset({"pull_request", "pull_request_target", "merge_group"})
-"""Events of jobs that work on what somebody proposes."""
 
 
 def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
@@ -52,13 +49,12 @@ def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) 
 
 
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a job works on what somebody proposes: a pull request, or a commit named by hand."""
-    name = environ.get("GITHUB_EVENT_NAME")
-    if name in PROPOSALS or name != "workflow_dispatch":
-        return name in PROPOSALS
+    """Whether this is a job for what somebody proposes; anything else has its own files' trust."""
+    if not environ.get("GITHUB_EVENT_NAME"):
+        return False
     repository = Repository.find(root)
     head = repository.head() if repository is not None else None
-    return head is not None and is_foreign(read_event(environ), head)
+    return is_proposal(read_event(environ), head)
 
 
 class Terms(NamedTuple):
@@ -76,11 +72,12 @@ def _terms(root: Path, event: Event) -> Terms:
     repository = Repository.find(root)
     if repository is None or event.situation is Situation.FORK:
         return Terms(TrustFile.model_construct())
-    commit = base_of(event, repository).commit
+    commit = authority_of(event, repository)
     if commit is None:
         raise UsageError(
-            "the base of this pull request is not known, so neither is what it trusts",
-            hint="check out with fetch-depth: 2",
+            f"this job works on a proposal ({event.name}), and the branch that says what it may do "
+            f"is not here: {event.default_branch or 'the default branch'}",
+            hint="check out with fetch-depth: 0",
         )
     prefix = root.resolve().relative_to(repository.root.resolve()).as_posix()
     tree = CommitTree(repository, commit, "" if prefix == "." else prefix)

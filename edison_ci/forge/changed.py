@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
+from edison_ci.fetching import fetched_branch
 from edison_ci.forge.events import Event, Situation
 from edison_ci.frozen import dataclass
 
@@ -47,12 +48,44 @@ def base_of(event: Event, repository: Repository) -> Base:
 
 
 def is_foreign(event: Event, head: str) -> bool:
-    """Whether something else is checked out than the job was started for: a proposal, then.
+    """Whether something else is checked out than the job was started for.
 
     So a maintainer evaluates a fork by hand. The commit of the job is one of our own branches, and
     so is whatever it shares with what is checked out.
     """
     return event.situation is Situation.DISPATCH and event.sha is not None and head != event.sha
+
+
+def is_proposal(event: Event, head: str | None) -> bool:
+    """Whether a job works on what somebody proposes, so that its files have no say in trust.
+
+    Nobody proposes what is on the default branch: a push to it, a schedule, and a job that was
+    started by hand for it. Whatever else starts a job, or is checked out in one, is a proposal.
+    """
+    return not event.on_default or (event.sha is not None and head != event.sha)
+
+
+def authority_of(event: Event, repository: Repository) -> str | None:
+    """Return the commit whose files say what a proposal may do; None when it is not here.
+
+    It is the newest one of the branch that is proposed to, not the one that a proposal was begun
+    from, which may be as old as its author likes. Only the default branch has that say: anybody
+    who may open a pull request from a branch can make another branch to propose it to.
+    """
+    default = event.default_branch
+    if event.base_branch is not None and event.base_branch == default:
+        head = repository.head()
+        parents = repository.parents(head) if head is not None else ()
+        # Made by the forge: what is checked out cannot name itself as its own second parent.
+        if len(parents) == 2 and parents[1] == event.head_sha and repository.obtain(parents[0]):
+            return parents[0]
+        return event.base_sha if event.base_sha and repository.obtain(event.base_sha) else None
+    if event.on_default and event.sha is not None and repository.obtain(event.sha):
+        return event.sha
+    try:
+        return repository.resolve(fetched_branch(repository.root, default)) if default else None
+    except UsageError:
+        return None
 
 
 def changed_paths(event: Event, repository: Repository) -> frozenset[str] | None:

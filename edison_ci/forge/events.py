@@ -96,6 +96,16 @@ class Event:
         return self.situation in _TRUSTED
 
     @property
+    def on_default(self) -> bool:
+        """Whether it is about the default branch as it is, and not about what may become of it."""
+        if self.situation is Situation.SCHEDULE:
+            return True
+        by_push = self.situation in {Situation.PUSH, Situation.DISPATCH}
+        return (
+            by_push and self.default_branch is not None and self.head_branch == self.default_branch
+        )
+
+    @property
     def mode(self) -> Mode:
         """`live` calls models; `replay` uses recorded answers only."""
         return "live" if self.trusted else "replay"
@@ -131,7 +141,9 @@ def parse_event(name: str, payload: Mapping[str, Any], environment: Mapping[str,
     if name == "workflow_run":
         return _workflow_run(name, about)
     plain = {"schedule": Situation.SCHEDULE, "workflow_dispatch": Situation.DISPATCH}
-    return about.event(name, plain.get(name, Situation.OTHER), head_sha=about.job_sha)
+    branch = _branch(environment.get("GITHUB_REF"))
+    situation = plain.get(name, Situation.OTHER)
+    return about.event(name, situation, head_sha=about.job_sha, head_branch=branch)
 
 
 # --- kinds of events ------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ class Job:
         for name, value in {
             "GITHUB_EVENT_NAME": event,
             "GITHUB_EVENT_PATH": str(file),
+            "GITHUB_REF": payload.get("ref", "refs/heads/main"),
             "GITHUB_RUN_ID": str(self._number),
             "GITHUB_OUTPUT": str(self._scratch / f"outputs-{self._number}"),
             "GITHUB_STEP_SUMMARY": str(self._scratch / f"summary-{self._number}"),

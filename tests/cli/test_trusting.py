@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,6 +34,33 @@ checks:
 """
 TRUST = "version: 1\nkeys:\n  - {{env: VENDOR_KEY, hosts: ['{host}']}}\n"
 CODE = "code: {allow: true, paths: [checks]}\n"
+
+
+SHA = "1" * 40
+MAIN = "refs/heads/main"
+PUSH = {"before": SHA, "after": SHA}
+RUN = {"head_sha": SHA, "head_branch": "main", "head_repository": {"owner": {"login": "o"}}}
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    name: str,
+    payload: dict[str, Any],
+    *,
+    ref: str,
+    sha: str,
+) -> None:
+    """Tell the process what started its job, as the runner does."""
+    about = {"full_name": "o/r", "default_branch": "main"}
+    (folder / "event.json").write_text(json.dumps({"repository": about, **payload}))
+    for variable, value in {
+        "GITHUB_EVENT_NAME": name,
+        "GITHUB_EVENT_PATH": str(folder / "event.json"),
+        "GITHUB_REF": ref,
+        "GITHUB_SHA": sha,
+    }.items():
+        monkeypatch.setenv(variable, value)
 
 
 def commit(project: Folder, message: str) -> None:
@@ -89,6 +116,105 @@ def test_a_key_goes_only_where_the_base_lets_it_go(
     monkeypatch.delenv("GITHUB_EVENT_NAME")  # at home it is the owner who wrote it
     assert edison(proposal, "run", "--yes").code == 0
     assert KEY in str(loopback.requests[0].headers)
+
+
+EVENTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    # Name, payload, and the ref of the job; of all of them only these say that it is our own.
+    "issue_comment": ("issue_comment", {"issue": {"number": 7, "pull_request": {}}}, MAIN),
+    "review": ("pull_request_review", {"review": {}}, "refs/pull/7/merge"),
+    "review comment": ("pull_request_review_comment", {}, "refs/pull/7/merge"),
+    "after a workflow": ("workflow_run", {"workflow_run": RUN}, MAIN),
+    "check": ("check_run", {"check_run": {}}, MAIN),
+    "by the interface": ("repository_dispatch", {"action": "go"}, MAIN),
+    "label": ("label", {}, MAIN),
+    "release": ("release", {}, "refs/tags/v1"),
+    "tag": ("push", {**PUSH, "ref": "refs/tags/v1"}, "refs/tags/v1"),
+    "branch": ("push", {**PUSH, "ref": "refs/heads/change"}, "refs/heads/change"),
+    "branch named like it": ("push", {**PUSH, "ref": "refs/heads/x/main"}, "refs/heads/x/main"),
+    "by hand on a branch": ("workflow_dispatch", {"ref": "refs/heads/change"}, "refs/heads/change"),
+    "one that is new": ("something_new", {}, MAIN),
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_only_the_default_branch_decides_whatever_starts_the_job(
+    edison: Edison,
+    proposal: Folder,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    laid_out(proposal, loopback.url)
+    commit(proposal, "send the key here")
+    name, payload, ref = EVENTS[kind]
+    head = proposal.git("rev-parse", "HEAD")
+    started(monkeypatch, tmp_path, name, payload, ref=ref, sha=head)
+    done = edison(proposal, "run", "--yes")
+    assert (done.code, "would send VENDOR_KEY to" in done.all) == (2, True), done.all
+    assert loopback.requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        ("push", {"before": SHA, "after": SHA, "ref": MAIN}),
+        ("schedule", {"schedule": "0 9 * * *"}),
+        ("workflow_dispatch", {"ref": MAIN}),
+    ],
+)
+def test_the_default_branch_decides_for_itself_as_long_as_it_is_what_is_checked_out(
+    edison: Edison,
+    proposal: Folder,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    payload: dict[str, Any],
+) -> None:
+    ours = proposal.git("rev-parse", "HEAD")
+    laid_out(proposal, loopback.url)
+    commit(proposal, "send the key here")
+    head = proposal.git("rev-parse", "HEAD")
+    started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=ours)
+    done = edison(proposal, "run", "--yes")
+    assert (done.code, "would send VENDOR_KEY to" in done.all) == (2, True), done.all
+    assert loopback.requests == []
+    started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=head)
+    assert edison(proposal, "run", "--yes").code == 0
+
+
+@pytest.mark.parametrize("base", ["another branch", "an old commit"])
+def test_a_pull_request_cannot_choose_what_it_is_held_to(
+    edison: Edison,
+    proposal: Folder,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    base: str,
+) -> None:
+    """Neither a branch of its own to be merged into, nor a day on which more was allowed."""
+    laid_out(proposal, loopback.url)
+    commit(proposal, "what once was trusted")
+    lax = proposal.git("rev-parse", "HEAD")
+    event = json.loads((tmp_path / "event.json").read_text())
+    pull = event["pull_request"]
+    if base == "another branch":
+        pull["base"] |= {"ref": "lax", "sha": lax}
+    else:
+        laid_out(proposal, "http://127.0.0.1:9")
+        commit(proposal, "no longer")
+        proposal.git("branch", "--force", "main")
+        pull["base"]["sha"] = proposal.git("rev-parse", "HEAD")
+        proposal.git("reset", "--quiet", "--hard", lax)
+    proposal.write("prompts/hello.md", proposal.read("prompts/hello.md") + "Be brief.\n")
+    commit(proposal, "a change")
+    pull["head"]["sha"] = proposal.git("rev-parse", "HEAD")
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    monkeypatch.setenv("GITHUB_RUN_ID", "99")
+    done = edison(proposal, "run", "--yes")
+    assert (done.code, "would send VENDOR_KEY to" in done.all) == (2, True), done.all
+    assert loopback.requests == []
 
 
 def test_code_that_the_base_does_not_allow_does_not_run(

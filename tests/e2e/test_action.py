@@ -57,6 +57,7 @@ jobs:
       - if: always()
         run: cp '${{ steps.edison.outputs.db }}' "$KEPT/${{ steps.edison.outputs.verdict }}.db"
 """
+PLANTED = "echo PWNED; exit 1\n"
 READS_ONLY = Grant(permissions={"contents": "read", "pull_requests": "read"})
 
 
@@ -123,9 +124,11 @@ def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: 
     assert (done.code, done.outputs["verdict"]) == (0, "skipped"), done.log
     assert (len(bench.model.requests), bench.comments) == (CASES, [])
     assert list((done.kept / "cache").glob("*/results.db"))
-    bench.propose_prompt(f"{GOOD} Be brief.")
+    better = PROMPT.format(text=f"{GOOD} Be brief.")
+    bench.propose(**{".github/edison/install.sh": PLANTED, "prompts/hello.md": better})
     done = bench.act("edison.yml", "pull_request", bench.pull_request())
     assert (done.code, done.outputs["verdict"]) == (0, "pass"), done.log
+    assert "PWNED" not in done.log, "what is installed is the base's"
     assert "starting from the results of an earlier job" in done.log
     assert len(bench.model.requests) == 2 * CASES, "the base is not bought again"
     assert stamp(bench).verdict == "pass"
@@ -204,10 +207,15 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     stranger = "http://127.0.0.1:9"
     trusted = bench.repository.read(".edison/trust.yaml")
     theirs = trusted.replace("hosts: [", f"hosts: ['{stranger}', ")
-    planted = {".github/edison/install.sh": "echo PWNED; exit 1\n", ".edison/trust.yaml": theirs}
+    planted = {".github/edison/install.sh": PLANTED, ".edison/trust.yaml": theirs}
     bench.propose(**planted, **{"prompts/hello.md": PROMPT.format(text=BAD)})
     bench.repository.git("checkout", "--quiet", "--detach", "main")
-    started = {"inputs": {"pull-request": "1"}, "ref": "refs/heads/main"}
+    read = {"pull-request": "1", "commit": bench.head}
+    started = {"inputs": read, "ref": "refs/heads/main"}
+    for odd in ("topic", "refs/pull/1/merge", bench.head[:12]):
+        other = {**started, "inputs": {**read, "commit": odd}}
+        assert bench.act("edison-by-hand.yml", "workflow_dispatch", other).code == 1
+    assert bench.model.requests == [], "what may have moved on is not evaluated"
     done = bench.act("edison-by-hand.yml", "workflow_dispatch", started)
     assert (done.code, done.outputs["verdict"]) == (1, "fail"), done.log
     assert (done.outputs["delta"], "PWNED" in done.log) == ("-1.0000", False)
@@ -218,6 +226,7 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     elsewhere = models.replace(bench.model.openai_url, f"{stranger}/v1")
     bench.propose(**{"models.yaml": elsewhere, ".edison/trust.yaml": theirs})
     bench.repository.git("checkout", "--quiet", "--detach", "main")
+    started["inputs"] = {**read, "commit": bench.head}
     done = bench.act("edison-by-hand.yml", "workflow_dispatch", started)
     assert (done.code, done.outputs["verdict"]) == (1, "error"), done.log
     assert "would send OPENAI_API_KEY to" in done.log
