@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.execute.grading import CellGrader
+from edison_ci.execute.money import job_cap
 from edison_ci.execute.orders import Tools
 from edison_ci.harmless import in_actions
 from edison_ci.operate.actors import Role
@@ -28,16 +29,17 @@ def require(project: Project, action: str) -> None:
 
 def tools_for(state: State, project: Project) -> Tools:
     """Return the real providers, with keys from the environment, and the experiment's graders."""
-    trust = on_terms_of_base(project).trust
+    terms = on_terms_of_base(project)
     provider = partial(
         provider_for,
         environ=os.environ,
         offline=state.offline,
         tree=project.tree,
-        trust=trust,
+        trust=terms.trust,
     )
     decide = partial(_decide, project)
-    return Tools(provider, _grading, decide=decide, advice=advice("every answer is kept"))
+    job = job_cap(terms, os.environ)
+    return Tools(provider, _grading, decide=decide, advice=advice("every answer is kept"), job=job)
 
 
 def advice(then: str) -> str:

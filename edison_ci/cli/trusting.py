@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.cli.planted import refuse_planted
+from edison_ci.config.base_limits import BaseLimits, limits_of
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.price_floor import floored
 from edison_ci.config.prices import load_prices
@@ -45,7 +46,14 @@ def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) 
     refuse_planted(project.root.resolve(), project.file.results)
     terms = _terms(project.root, read_event(environ))
     prices = floored(project.prices, terms.models, terms.prices or load_prices())
-    return replace(project, trust=terms.trust, code_root=terms.code, prices=prices, proposed=True)
+    return replace(
+        project,
+        trust=terms.trust,
+        code_root=terms.code,
+        prices=prices,
+        proposed=True,
+        base_limits=terms.limits,
+    )
 
 
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
@@ -65,6 +73,7 @@ class Terms(NamedTuple):
     """A folder with the code that may run."""
     models: tuple[Model, ...] = ()
     prices: PriceTable | None = None
+    limits: BaseLimits | None = None
 
 
 @cache
@@ -90,7 +99,7 @@ def _terms(root: Path, event: Event) -> Terms:
 
 
 def _with_money(terms: Terms, tree: CommitTree) -> Terms:
-    """Return the terms with the base's prices, and its largest budget where it sets no other.
+    """Return the terms with the base's prices and budgets.
 
     What of the base cannot be read limits nothing: it is not the pull request's fault.
     """
@@ -99,17 +108,15 @@ def _with_money(terms: Terms, tree: CommitTree) -> Terms:
     if header is None:
         return terms
     models = tuple(files.models(header.paths.models).values())
-    most = terms.trust.budget_usd_max
-    if most is None:
-        paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
-        found = [file[0].stop.budget_usd for path in paths if (file := files.experiment(path))]
-        most = max([header.defaults.budget_usd, *(usd for usd in found if usd is not None)])
+    paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
+    found = [file[0] for path in paths if (file := files.experiment(path))]
+    stops = {file.experiment: file.stop for file in found}
     try:
         prices = load_prices(tree)
     except Fault:
         prices = load_prices()
-    trust = terms.trust.model_copy(update={"budget_usd_max": most})
-    return terms._replace(trust=trust, models=models, prices=prices)
+    limits = limits_of(header, stops, terms.trust.budget_usd_max)
+    return terms._replace(models=models, prices=prices, limits=limits)
 
 
 def _code_of(tree: CommitTree, trust: TrustFile) -> Path:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
+    from edison_ci.config.base_limits import BaseLimits
     from edison_ci.config.experiment import ExperimentFile
     from edison_ci.config.labels import Labels
     from edison_ci.config.project import ProjectFile
@@ -124,6 +125,8 @@ class Project:
     """Whether somebody proposes these files in a pull request: then `trust` is the base's, and
     code comes from `code_root` only."""
     code_root: Path | None = None
+    base_limits: BaseLimits | None = None
+    """What a job for a proposal may spend."""
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name, or say which there are."""

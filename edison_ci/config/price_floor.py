@@ -1,19 +1,25 @@
-"""What does a call cost at least, whatever a pull request writes down?
+"""What a call costs at least, whatever a proposal writes down.
 
 Budgets are held by prices, so whoever sets the price of a model to nothing has no budget. In a job
-for a pull request a model therefore costs no less than the program's own table says, and no less
-than the base of the pull request says of the same model at the same address.
+for a proposal a model therefore costs no less than the base says of the same model at the same
+host, and no less than the program's own table says of the vendor's. A model that neither knows, on
+a host that gets a key, costs as much as the dearest that is known there, or anywhere: it is held to
+its own price once that is on the default branch. Hosts are compared as they are called, and not as
+they are written.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci.config.model_entry import Price
-from edison_ci.config.model_rules import OFFLINE
-from edison_ci.config.prices import PriceTable, bundled, key_of
+from edison_ci.config.model_rules import LITELLM_VENDORS, OFFLINE
+from edison_ci.config.prices import PriceTable, bundled
+from edison_ci.config.registry_rules import service_of
+from edison_ci.config.trust import origin
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -21,7 +27,10 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Model
 
-_Where = tuple[str, str, str]
+_Where = tuple[str, str]
+"""Host and name of a model."""
+_OWN_HOSTS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
+"""Providers of our own whose prices stand in the table under their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +38,9 @@ class FlooredPrices(PriceTable):
     """Prices that are not below what is known from elsewhere."""
 
     floor: Mapping[_Where, Price] = field(default_factory=dict)
-    """What the base says, by provider, address and model."""
-    ours: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What the program's own table says."""
+    """What the base and our own table say, by host and model."""
+    ours: Mapping[str, Price] = field(default_factory=dict)
+    """What our own table says of models whose host differs from customer to customer."""
 
     def price_of(self, model: Model) -> Price | None:
         """Return the price of a model, at least that of the base and of our own table."""
@@ -39,25 +48,63 @@ class FlooredPrices(PriceTable):
         said = PriceTable.price_of(self, model)
         if said is None or model.provider in OFFLINE:
             return said
-        row = self.ours.get(key_of(model))
-        least = [self.floor.get(_where(model)), Price.model_validate(row) if row else None]
-        return _dearest([said, *(price for price in least if price is not None)])
+        known = [self.floor.get(_where(model)), self.ours.get(f"{model.provider}/{_name(model)}")]
+        least = [price for price in known if price is not None]
+        if not least and model.keys:
+            least = self._near(model) or [*self.floor.values(), *self.ours.values()]
+        return _dearest([said, *least])
+
+    def _near(self, model: Model) -> list[Price]:
+        host, kind = _where(model)[0], f"{model.provider}/"
+        at_host = [price for (place, _), price in self.floor.items() if place == host]
+        return at_host or [price for key, price in self.ours.items() if key.startswith(kind)]
 
 
 def floored(table: PriceTable, models: Iterable[Model], base: PriceTable) -> FlooredPrices:
     """Return a table that is not below what the base says of its models."""
-    prices = {_where(model): base.price_of(model) for model in models}
-    known = {where: price for where, price in prices.items() if price is not None}
     rows = json.loads(bundled())["models"]
-    ours = {
-        name: {key: row[key] for key in ("in", "out", "cached_in") if key in row}
-        for name, row in rows.items()
-    }
-    return FlooredPrices(table.date, table.source, table.models, table.origin, known, ours)
+    floor: dict[_Where, Price] = {}
+    ours: dict[str, Price] = {}
+    for key, row in rows.items():
+        price = Price.model_validate({k: row[k] for k in ("in", "out", "cached_in") if k in row})
+        host, name = _in_table(key)
+        if host:
+            floor[host, name] = price
+        else:
+            ours[key.casefold()] = price
+    for model in models:
+        known = base.price_of(model)
+        if known is not None and model.provider not in OFFLINE:
+            where = _where(model)
+            floor[where] = _dearest([known, *([floor[where]] if where in floor else [])])
+    return FlooredPrices(table.date, table.source, table.models, table.origin, floor, ours)
+
+
+def _in_table(key: str) -> _Where:
+    """Return host and name of a row of the table; no host where each customer has another."""
+    provider, _, name = key.casefold().partition("/")
+    address = _OWN_HOSTS.get(provider, "")
+    if provider == "litellm":
+        vendor, _, name = name.partition("/")
+        address = LITELLM_VENDORS.get(vendor, "")
+    return (origin(address) if address else ""), name
 
 
 def _where(model: Model) -> _Where:
-    return model.provider, model.endpoint, model.model
+    address = service_of(model)
+    if model.base_url_env is not None:
+        address = os.environ.get(model.base_url_env, "")
+    try:
+        host = origin(address or "")
+    except ValueError:
+        host = ""
+    return host, _name(model)
+
+
+def _name(model: Model) -> str:
+    """Return the vendor's name for a model, which litellm wants with the vendor in front."""
+    name = model.model.casefold()
+    return name.partition("/")[2] if model.provider == "litellm" else name
 
 
 def _dearest(prices: list[Price]) -> Price:

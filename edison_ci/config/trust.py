@@ -118,7 +118,7 @@ class TrustFile(Shape):
         default_factory=TrustedCode.model_construct, description="Code checks."
     )
     budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
-        None, description="Most a pull request may set as its budget, in dollars."
+        None, description="Most that a job for a pull request may spend, in dollars."
     )
 
     def allows(self, env: str, address: str, provider: str) -> bool:

@@ -9,9 +9,13 @@ from edison_ci.store.ledger import Cap, booked
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from edison_ci.config.decisions import Stop
     from edison_ci.config.load import Experiment, Project
+
+
+_OF_BASE = " of the base"
 
 
 def caps_of(
@@ -19,25 +23,47 @@ def caps_of(
 ) -> tuple[Cap, ...]:
     """Return every limit on what a run may book, the narrowest scope first."""
     run, own = f"run:{run_id}", project.file.defaults.budget_usd
-    monthly = project.file.settings.monthly_budget_usd
     stop = experiment.file.stop if experiment is not None else None
     if stop is not None and stop.budget_usd is not None:
         own = stop.budget_usd
     caps = [Cap(run, None, microusd=_microusd(own), name="stop.budget_usd")]
     if budget_microusd is not None:
         caps.append(Cap(run, None, microusd=budget_microusd, name="--budget"))
-    if stop is not None and stop.max_total_tokens is not None:
-        caps.append(Cap(run, None, tokens=stop.max_total_tokens, name="stop.max_total_tokens"))
-    if experiment is not None and stop is not None and stop.daily_budget_usd is not None:
-        day, limit = f"experiment:{experiment.id}", _microusd(stop.daily_budget_usd)
-        caps.append(Cap(day, 1, microusd=limit, name="stop.daily_budget_usd"))
-    most = project.trust.budget_usd_max
-    if project.proposed and most is not None:
-        caps.append(Cap(run, None, microusd=_microusd(most), name="the budget of the base"))
-    if monthly is not None:
-        limit = _microusd(monthly)
-        caps.append(Cap("project", 30, microusd=limit, name="settings.monthly_budget_usd"))
+    if experiment is not None:
+        caps += _of_experiment(run, experiment.id, experiment.file.stop, "")
+    caps += _of_month(project.file.settings.monthly_budget_usd, "")
+    if (base := project.base_limits) is not None:
+        limit = _microusd(base.run_usd)
+        caps.append(Cap(run, None, microusd=limit, name="the budget of the base"))
+        if experiment is not None and experiment.id in base.stops:
+            caps += _of_experiment(run, experiment.id, base.stops[experiment.id], _OF_BASE)
+        caps += _of_month(base.monthly_usd, _OF_BASE)
     return tuple(caps)
+
+
+def job_cap(project: Project, environ: Mapping[str, str]) -> Cap | None:
+    """Return the limit on all that a job for a proposal buys; None anywhere else."""
+    if project.base_limits is None:
+        return None
+    names = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT", "GITHUB_JOB")
+    scope = "job:" + "-".join(environ.get(name, "") for name in names)
+    limit = _microusd(project.base_limits.job_usd)
+    return Cap(scope, None, microusd=limit, name="the budget of the base for a job")
+
+
+def _of_experiment(run: str, experiment: str, stop: Stop, whose: str) -> Iterator[Cap]:
+    if stop.max_total_tokens is not None:
+        name = f"stop.max_total_tokens{whose}"
+        yield Cap(run, None, tokens=stop.max_total_tokens, name=name)
+    if stop.daily_budget_usd is not None:
+        limit, name = _microusd(stop.daily_budget_usd), f"stop.daily_budget_usd{whose}"
+        yield Cap(f"experiment:{experiment}", 1, microusd=limit, name=name)
+
+
+def _of_month(dollars: float | None, whose: str) -> Iterator[Cap]:
+    if dollars is not None:
+        name = f"settings.monthly_budget_usd{whose}"
+        yield Cap("project", 30, microusd=_microusd(dollars), name=name)
 
 
 def shared(

@@ -154,6 +154,8 @@ class Tools:
     """What whoever waits for a model that does not answer can do."""
     loop: Cap | None = None
     """The budget of the loop or search that all calls are made for, scope `loop:ID` or other."""
+    job: Cap | None = None
+    """The budget of the job that works on a proposal."""
 
     def scopes(self, run_id: str, experiment: Experiment | None) -> tuple[str, ...]:
         """Return what the calls of a run are booked on."""
@@ -169,7 +171,7 @@ class Tools:
     @property
     def caps(self) -> tuple[Cap, ...]:
         """Limits beside those of the run, the experiment and the project."""
-        return () if self.loop is None else (self.loop,)
+        return tuple(cap for cap in (self.loop, self.job) if cap is not None)
 
 
 def options_of(run: Run) -> RunOptions:

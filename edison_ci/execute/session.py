@@ -317,7 +317,8 @@ class Session:
 
     def _lanes(self, held: Held) -> Lanes:
         experiment, shard = self._experiment, held.options.selection.shard
-        caps = caps_of(held.project, experiment, held.run_id, held.options.budget_microusd)
+        own = caps_of(held.project, experiment, held.run_id, held.options.budget_microusd)
+        caps = (*own, *self._tools.caps)
         if shard is not None:
             caps = shared(held.reader, caps, shard.count, held.run_id, self._now())
         purse = Purse(
@@ -325,7 +326,7 @@ class Session:
             run_id=held.run_id,
             owner=held.owner.id,
             scopes=self._tools.scopes(held.run_id, experiment),
-            caps=(*caps, *self._tools.caps),
+            caps=caps,
             now=self._now,
             is_alive=held.owner.is_alive,
         )

@@ -10,6 +10,7 @@ import pytest
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import Price
+from edison_ci.execute.money import caps_of, job_cap, run_limit
 from tests.loopback.fixture import loopback
 from tests.opened import opened
 
@@ -317,6 +318,116 @@ def test_prices_of_the_programs_own_table_are_no_matter_of_opinion(
     least = on_terms_of_base(project).prices.price_of(model)
     assert least is not None
     assert (least.tokens_in, least.tokens_out) >= (2.5, 10)
+
+
+SPELLINGS = {
+    "free": ("price: {in: 1, out: 2}", "price: free"),
+    "slash": ("/v1,", "/v1/,"),
+    "another path": ("/v1,", "/v1/../v1,"),
+    "another provider": ("provider: openai_compatible", "provider: openai"),
+    "by litellm": ("provider: openai_compatible, model: m", "provider: litellm, model: openai/m"),
+    "by variable": ("base_url: {host}/v1", "base_url_env: HOST_OF_MODEL"),
+    "another model": ("model: m", "model: other"),
+    "case of the model": ("model: m", "model: M"),
+    "another name": ("small:", "tiny:"),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_price_is_that_of_the_host_however_it_is_written(
+    proposal: Folder, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    host = "http://127.0.0.1:9"
+    monkeypatch.setenv("HOST_OF_MODEL", f"{host}/")
+    old, new = (text.replace("{host}", host) for text in SPELLINGS[spelling])
+    written = proposal.read("models.yaml")
+    assert old in written
+    free = written.replace(old, new).replace("price: {in: 1, out: 2}", "price: free")
+    proposal.write("models.yaml", free)
+    if spelling == "another name":
+        proposal.edit("experiments/hello.yaml", "[small]", "[tiny]")
+    commit(proposal, "all for free")
+    project = load_project(proposal.path)
+    (model,) = project.models.values()
+    assert project.prices.price_of(model) == Price.model_validate({"in": 0, "out": 0})
+    least = on_terms_of_base(project).prices.price_of(model)
+    assert least is not None
+    assert (least.tokens_in, least.tokens_out) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("entry", "at_least"),
+    [
+        ("provider: openai_compatible, model: gpt-4o, base_url: 'https://api.openai.com'", 10),
+        ("provider: litellm, model: openai/gpt-4o", 10),
+        ("provider: openai, model: gpt-4o-of-tomorrow", 600),
+        ("provider: litellm, model: openrouter/x, key_env: OPENROUTER_API_KEY", 600),
+        ("provider: bedrock, model: eu.anthropic.x, options: {region: eu-west-1}", 15),
+    ],
+)
+def test_a_vendor_is_never_free(proposal: Folder, entry: str, at_least: float) -> None:
+    key = "" if "key_env" in entry or "bedrock" in entry else ", key_env: OPENAI_API_KEY"
+    proposal.write("models.yaml", f"small: {{{entry}{key}, price: free}}\n")
+    commit(proposal, "cheap")
+    project = load_project(proposal.path)
+    least = on_terms_of_base(project).prices.price_of(project.models["small"])
+    assert least is not None
+    assert least.tokens_out >= at_least
+
+
+def test_a_model_without_a_key_may_be_free(proposal: Folder) -> None:
+    entry = "provider: ollama, model: llama, price: free"
+    proposal.write("models.yaml", f"small: {{{entry}}}\n")
+    commit(proposal, "our own machine")
+    project = load_project(proposal.path)
+    free = on_terms_of_base(project).prices.price_of(project.models["small"])
+    assert free == Price.model_validate({"in": 0, "out": 0})
+
+
+def test_no_limit_of_the_base_can_be_dropped(proposal: Folder, tmp_path: Path) -> None:
+    stop = "stop: {daily_budget_usd: 0.5, max_total_tokens: 700, budget_usd: 2}\n"
+    bare = proposal.read("experiments/hello.yaml")
+    proposal.write("experiments/hello.yaml", bare + stop)
+    header = proposal.read("edison.yaml")
+    proposal.write("edison.yaml", f"{header}settings: {{monthly_budget_usd: 3}}\n")
+    rebased(proposal, tmp_path)
+    proposal.write("experiments/hello.yaml", f"{bare}stop: {{daily_budget_usd: 9}}\n")
+    proposal.write("edison.yaml", header)
+    commit(proposal, "without limits")
+    project = on_terms_of_base(load_project(proposal.path))
+    caps = caps_of(project, project.experiments["hello"], "1", None)
+    least = {(cap.scope, cap.days): cap.microusd for cap in caps if cap.name.endswith("the base")}
+    assert least == {
+        ("run:1", None): None,
+        ("experiment:hello", 1): 500_000,
+        ("project", 30): 3_000_000,
+    }
+    assert min(cap.tokens for cap in caps if cap.tokens is not None) == 700
+    assert run_limit(caps) == 100_000_000, "the default of the base is larger than its experiment's"
+    job = job_cap(project, {"GITHUB_RUN_ID": "5", "GITHUB_JOB": "evaluate"})
+    assert job is not None
+    assert (job.scope, job.microusd) == ("job:5--evaluate", 2_000_000)
+
+
+def test_the_base_limits_a_job_and_not_only_each_of_its_runs(
+    edison: Edison, proposal: Folder, loopback: LoopbackServer, tmp_path: Path
+) -> None:
+    laid_out(proposal, loopback.url)
+    dear = "{in: 1, out: 200}, params: {max_tokens: 5}"
+    proposal.edit("models.yaml", "{in: 1, out: 2}", dear)
+    limited = TRUST.format(host=loopback.url) + "budget_usd_max: 0.01\n"
+    proposal.write(".edison/trust.yaml", limited)
+    rebased(proposal, tmp_path)
+    for number in range(3):
+        text = proposal.read("experiments/hello.yaml").replace("hello\n", f"again-{number}\n", 1)
+        proposal.write(f"experiments/again-{number}.yaml", f"{text}draws: {number + 2}\n")
+    commit(proposal, "the same again")
+    done = edison(proposal, "run", "--yes", "--no-cache")
+    assert (done.code, "the budget of the base for a job" in done.all) == (4, True), done.all
+    with opened(proposal.path / ".edison/results.db") as connection:
+        (spent,) = connection.execute("select sum(cost_microusd) from answer").fetchone()
+        runs = connection.execute("select count(distinct run_id) from attempt").fetchone()
+    assert (spent <= 10_000, runs[0] > 1) == (True, True)
 
 
 def test_a_pull_request_may_not_spend_more_than_its_base_would(
