@@ -50,6 +50,10 @@ def matches(
     terminal.note(f"{experiment.id}: compared with {' at '.join(names)}")
     if base.experiment is None:
         terminal.note(f"  {names[0]} has no such experiment, so there is nothing to compare with")
+    for doubt in base.doubts:
+        terminal.note(Ink("in doubt: ", ODD), doubt.sentence)
+    for each in base.replaced:
+        terminal.note(f"  {each}, and compared with it")
     if base.changed_material and readable(base):
         shown = ", ".join(base.changed_material[:_LISTED])
         more = ", ..." if len(base.changed_material) > _LISTED else ""
@@ -90,7 +94,7 @@ def _missing(
 def match_on(project: Project, experiment: Experiment, base: Base, material: str) -> Match:
     """Return the match on the material of head or base."""
     gates = base.experiment.file.gates if base.experiment is not None else None
-    changed = base.changed_material
+    about = (base.changed_material, base.replaced, base.doubts)
     if material == BASE and base.project is not None:
         sides = with_material_of(base, experiment)
         if sides is not None:
@@ -98,10 +102,10 @@ def match_on(project: Project, experiment: Experiment, base: Base, material: str
             results = {"results": project.file.results}
             file = base.project.file.model_copy(update=results)
             old = dataclasses.replace(base.project, file=file, root=project.root)
-            against = Against(base.ref, base.commit, sides[1], gates, BASE, changed)
+            against = Against(base.ref, base.commit, sides[1], gates, BASE, *about)
             return Match(old, sides[0], against)
     subject = base.subject_on(experiment)
-    against = Against(base.ref, base.commit, subject, gates, HEAD, changed)
+    against = Against(base.ref, base.commit, subject, gates, HEAD, *about)
     return Match(project, experiment, against)
 
 

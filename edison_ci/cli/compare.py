@@ -17,8 +17,9 @@ from edison_ci.decide.comparison import Setting, Standing, require_alike, stand
 from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.lineup import LINEUP, Choice, line_up
 from edison_ci.decide.operands import Operands
-from edison_ci.decide.verdict import Background, decide
+from edison_ci.decide.verdict import Background, decide, doubted
 from edison_ci.errors import ExitCode, UsageError
+from edison_ci.execute.changes import kept_doubts
 from edison_ci.execute.licence import RunLicence
 from edison_ci.rounding import fixed
 from edison_ci.stats.ab import BROKEN
@@ -182,7 +183,7 @@ def _decided(
     if base is not None:
         return decide(reader, gates, LINEUP, background)
     with base_beside(project, run, gates, background) as known:
-        return decide_again(reader, gates, run, known)
+        return doubted(decide_again(reader, gates, run, known), kept_doubts(run))
 
 
 def _require_ended(run: Run) -> None:

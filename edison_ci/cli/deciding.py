@@ -10,7 +10,7 @@ from edison_ci.decide.again import decide_again
 from edison_ci.decide.decisions import decisions_of, write_decisions
 from edison_ci.decide.looking import goes_on, unclear_subjects
 from edison_ci.decide.stored_base import stored_base
-from edison_ci.decide.verdict import Background, RunDecision, decide
+from edison_ci.decide.verdict import Background, RunDecision, decide, doubted
 from edison_ci.execute.orders import Conclusion
 from edison_ci.store.runs import find_run
 
@@ -30,11 +30,11 @@ def decided(project: Project, connection: sqlite3.Connection, question: Question
     look, run_id = question.look, question.run_id
     before: tuple[GateRow, ...] = ()
     if look is not None:
-        taken = decisions_of(connection, run_id, round=look.number - 1)
+        taken = _gates_said(connection, run_id, look.number - 1)
         if taken:
             return _concluded(RunDecision.of(taken), question, stored=True)
         if look.number > 1:
-            before = decisions_of(connection, run_id, round=look.number - 2)
+            before = _gates_said(connection, run_id, look.number - 2)
     background = Background(
         question.clusters,
         question.quarantined,
@@ -63,12 +63,19 @@ def base_beside(
         yield replace(background, stored=stored)
 
 
+def _gates_said(connection: sqlite3.Connection, run_id: str, number: int) -> tuple[GateRow, ...]:
+    """Return what the gates said in a round, without what was in doubt."""
+    rows = decisions_of(connection, run_id, round=number)
+    return tuple(row for row in rows if not row.doubt)
+
+
 def _concluded(decision: RunDecision, question: Question, *, stored: bool = False) -> Conclusion:
     look, rows = question.look, decision.rows
+    decision = doubted(decision, question.doubts)
     return Conclusion(
         decision.verdict,
         decision.exit_code,
-        write_decisions(question.run_id, rows, now=question.now),
+        write_decisions(question.run_id, decision.rows, now=question.now),
         more=look is not None and goes_on(rows, look),
         subjects=unclear_subjects(rows, look) if look is not None else None,
         stored=stored,

@@ -62,7 +62,7 @@ def show_summary(state: State, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = project_at(state)
-    report = report_on(project, wanted)
+    report = report_on(project, wanted, state.folder)
     target, values = os.environ.get("GITHUB_STEP_SUMMARY"), output_values(report)
     if target:
         used = Path(target).stat().st_size if Path(target).exists() else 0
@@ -95,7 +95,7 @@ def show_annotations(state: State, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = project_at(state)
-    report = report_on(project, wanted)
+    report = report_on(project, wanted, state.folder)
     found = annotated(report, changed_in(project, report))
     if terminal.json:
         told = [one.as_json() for one in found]

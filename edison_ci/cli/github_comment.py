@@ -199,7 +199,7 @@ def _report(state: State, progress: stamps.State, wanted: tuple[str, ...]) -> Re
                 return Report()
             if progress is stamps.State.CANCELLED:
                 return None
-        return report_on(project, wanted)
+        return report_on(project, wanted, state.folder)
     except ProjectNotFound:
         if progress in {stamps.State.RUNNING, stamps.State.CANCELLED}:
             return None

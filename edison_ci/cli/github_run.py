@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import signal
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +28,7 @@ from edison_ci.cli.github_job import (
 )
 from edison_ci.cli.github_replay import planned, recorded, undecided
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.run import Order, chosen_of, evaluated, most_important, shown
+from edison_ci.cli.run import Order, chosen_of, coverage_of, evaluated, most_important, shown
 from edison_ci.cli.terminal import ODD, Ink, Terminal
 from edison_ci.cli.tools import require
 from edison_ci.cli.trusting import on_terms_of_base
@@ -49,6 +49,7 @@ from edison_ci.stamps import State as Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edison_ci.cli.coverage import Coverage
     from edison_ci.config.load import Experiment, Project
     from edison_ci.forge.events import Mode
 
@@ -179,13 +180,16 @@ class _Job:
         base = self._base(event, project)
         self.told = {"situation": str(event.situation), "mode": mode, "base": base}
         self.terminal.note(f"{event.situation}: {mode}, compared with {(base or 'nothing')[:8]}")
+        given = {"against": base, "changed_since": None}
+        coverage = coverage_of(self.state, self.terminal, project, self.names, given)
         chosen = chosen_of(self.state, self.terminal, project, self.names, base)
         if not chosen:
-            return outcome_of(self.terminal, project, (), self.place)
+            found = outcome_of(self.terminal, project, (), self.place, dropped=coverage.dropped)
+            return replace(found, code=int(coverage.exit_code))
         on_terms_of_base(project)  # refuses results that came along, before any are read or written
         self.say(Stage.RUNNING, Report(), _RUNNING_S)
         self.place.take_up(self.terminal, project)
-        return self._evaluated(event, mode, base, chosen)
+        return self._evaluated(event, mode, base, chosen, coverage)
 
     def _base(self, event: Event, project: Project) -> str | None:
         repository = Repository.find(project.root)
@@ -196,18 +200,24 @@ class _Job:
         return base_of(event, repository).commit
 
     def _evaluated(
-        self, event: Event, mode: Mode, base: str | None, chosen: list[Experiment]
+        self,
+        event: Event,
+        mode: Mode,
+        base: str | None,
+        chosen: list[Experiment],
+        coverage: Coverage,
     ) -> Outcome:
         project, terminal = self._known, self.terminal
         recording = recorded(project) if mode == "replay" else None
         why = undecided(event, recording) if mode == "replay" else ""
+        about: dict[str, Any] = {"undecided": why, "dropped": coverage.dropped}
         if mode == "replay" and recording is None:
             if not why:
                 raise UsageError(
                     "there is nothing to replay", hint="commit recordings/NAME.jsonl: run --record"
                 )
             plans = tuple(planned(project, chosen))
-            return outcome_of(terminal, project, (), self.place, undecided=why, planned=plans)
+            return outcome_of(terminal, project, (), self.place, **about, planned=plans)
         if mode == "live":
             require(project, "run")  # a replay spends nothing, and a fork's author has no role
         afresh = event.situation is Situation.SCHEDULE
@@ -215,8 +225,8 @@ class _Job:
         ended = evaluated(self.state, terminal, project, Order(chosen, given, recording))
         shown(terminal, project, ended)
         ids = [end.run_id for end in ended]
-        found = outcome_of(terminal, project, ids, self.place, undecided=why)
-        code = most_important(int(end.exit_code) for end in ended)
+        found = outcome_of(terminal, project, ids, self.place, **about)
+        code = most_important([int(coverage.exit_code), *(int(end.exit_code) for end in ended)])
         stage = Stage.CANCELLED if code == ExitCode.PAUSED else Stage.FINAL
         return Outcome(found.report, code, stage, found.annotations, found.complete)
 

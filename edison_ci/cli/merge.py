@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.against import match_again
+from edison_ci.cli.coverage import coverage_of_job
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reporting import asked
 from edison_ci.cli.run import finish
@@ -72,7 +73,7 @@ def merge(state: State, /, shards: tuple[Path, ...], into: Path | None, **given:
         problem = Problem(error.where or Location(""), error.code, error.message, error.hint)
         code = terminal.failure(problem, error.exit_code, verdict="error")
         raise click.exceptions.Exit(code) from None
-    finish(terminal, project, ended, wanted)
+    finish(terminal, project, ended, wanted, coverage_of_job(project, state.folder))
 
 
 def _project(state: State, into: Path | None) -> Project:

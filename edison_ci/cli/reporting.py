@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.annotations import folder_in_checkout
+from edison_ci.cli.coverage import coverage_of_job
 from edison_ci.cli.reading import results_of
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
@@ -55,8 +57,17 @@ def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
 
 
-def report_on(project: Project, wanted: tuple[str, ...]) -> Report:
-    """Return the report on runs, or on the newest one and those of the same change."""
+def report_on(project: Project, wanted: tuple[str, ...], folder: Path) -> Report:
+    """Return the report on runs, or on the newest one and those of the same change.
+
+    In a job for a change it tells what the change drops as well; `folder` is where it was asked.
+    """
+    if wanted:
+        return _report_on(project, wanted)
+    return replace(_report_on(project, ()), dropped=coverage_of_job(project, folder).dropped)
+
+
+def _report_on(project: Project, wanted: tuple[str, ...]) -> Report:
     if not wanted and in_actions() and not (project.root / project.file.results).exists():
         return Report()  # nothing was affected, so nothing was run
     with results_of(project) as connection:
@@ -123,7 +134,13 @@ class Asked:
 
     files: Mapping[str, Path]
 
-    def write(self, terminal: Terminal, project: Project, run_ids: Iterable[str]) -> bool:
+    def write(
+        self,
+        terminal: Terminal,
+        project: Project,
+        run_ids: Iterable[str],
+        dropped: tuple[str, ...] = (),
+    ) -> bool:
         """Write every report on runs; say which could not be written, and whether all were."""
         if not self.files:
             return True
@@ -133,7 +150,7 @@ class Asked:
                 runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
                 report = report_of(connection, runs)
                 sources = sources_of(connection, project, report)
-            return self.write_report(terminal, report, sources)
+            return self.write_report(terminal, replace(report, dropped=dropped), sources)
 
     def write_failure(self, terminal: Terminal, error: EdisonError) -> None:
         """Write every report on a run that there is not, so that no older one is taken for it."""

@@ -12,6 +12,7 @@ import click
 from edison_ci.cli import spending
 from edison_ci.cli.against import match_again, matches, refuse_missing
 from edison_ci.cli.asking import Asking
+from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.sessions import Table
@@ -131,6 +132,7 @@ def _evaluate(
     asked = _asked(given) if any(given[name] for name in ("junit", "markdown", "sarif")) else None
     try:
         project = load_project(state.entered(find_root(state.folder)))
+        coverage = coverage_of(state, terminal, project, experiments, given)
         chosen = chosen_of(state, terminal, project, experiments, given["changed_since"])
         recording = open_recording(given["replay"]) if given["replay"] else None
         require(project, "run")
@@ -140,7 +142,21 @@ def _evaluate(
         if asked is not None:
             asked.write_failure(terminal, error)
         raise
-    finish(terminal, project, ended, asked)
+    finish(terminal, project, ended, asked, coverage)
+
+
+def coverage_of(
+    state: State,
+    terminal: Terminal,
+    project: Project,
+    names: tuple[str, ...],
+    given: Mapping[str, Any],
+) -> Coverage:
+    """Say and return what is no longer measured; who names experiments asks for no others."""
+    ref = None if names else given["against"] or given["changed_since"]
+    coverage = coverage_since(project, state.folder, ref)
+    coverage.tell(terminal)
+    return coverage
 
 
 def chosen_of(
@@ -283,15 +299,21 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
 
 
 def finish(
-    terminal: Terminal, project: Project, ended: list[Ended], asked: Asked | None = None
+    terminal: Terminal,
+    project: Project,
+    ended: list[Ended],
+    asked: Asked | None = None,
+    coverage: Coverage | None = None,
 ) -> None:
     """Show how runs ended, write their reports, and end with the exit code that matters most."""
-    code = most_important(int(end.exit_code) for end in ended)
+    coverage = coverage or Coverage()
+    code = most_important(int(code) for code in (coverage.exit_code, *(e.exit_code for e in ended)))
     told = shown(terminal, project, ended)
-    if asked is not None and not asked.write(terminal, project, [end.run_id for end in ended]):
+    ids, dropped = [end.run_id for end in ended], coverage.dropped
+    if asked is not None and not asked.write(terminal, project, ids, dropped):
         code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
     if terminal.json:
-        terminal.document(document(told, code, [end.progress for end in ended]))
+        terminal.document(document(told, code, [end.progress for end in ended], dropped))
     if code:
         raise click.exceptions.Exit(code)
 

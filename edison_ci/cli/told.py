@@ -40,12 +40,15 @@ def told_of(reader: sqlite3.Connection, run: Run) -> Told:
 _weak_prompts = later("edison_ci.decide.pruning:weak_prompts")
 
 
-def document(told: list[Told], code: int, lanes: Sequence[Progress] = ()) -> dict[str, Any]:
+def document(
+    told: list[Told], code: int, lanes: Sequence[Progress] = (), dropped: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return runs as `run`, `resume` and `status RUN` print them in JSON.
 
-    Whoever ran them knows which models were given up and which did not answer in the end.
+    Whoever ran them knows which models were given up and which did not answer in the end, and what
+    was not run at all although the base gates it.
     """
-    verdicts = {one.summary.run.verdict for one in told}
+    verdicts = {one.summary.run.verdict for one in told} | ({"inconclusive"} if dropped else set())
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
     runs = [
@@ -60,4 +63,4 @@ def document(told: list[Told], code: int, lanes: Sequence[Progress] = ()) -> dic
     ]
     for run, progress in zip(runs, lanes, strict=False):
         run["lanes"] = {"stopped": progress.closed, "waiting": progress.waiting}
-    return {"verdict": verdict, "exit_code": code, "runs": runs}
+    return {"verdict": verdict, "exit_code": code, "dropped": [*dropped], "runs": runs}

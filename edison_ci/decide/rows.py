@@ -63,6 +63,11 @@ class GateRow:
         """The verdict as people see it; what judges without a licence say is advice."""
         return "ADVISORY" if "advisory" in self.detail else self.verdict.upper()
 
+    @property
+    def doubt(self) -> bool:
+        """Whether it is no gate, but what keeps the run from passing."""
+        return bool(self.detail.get("doubt"))
+
     def as_json(self) -> dict[str, Any]:
         """Return the row as it appears in `--json`."""
         shown = {name: getattr(self, name) for name in SHOWN}

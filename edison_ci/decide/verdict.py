@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Gate
     from edison_ci.decide.evidence import Subject
+    from edison_ci.plan.baseline import Doubt
     from edison_ci.plan.looks import Look
     from edison_ci.stats.verdicts import GateDecision
 
@@ -83,6 +84,26 @@ class RunDecision:
         if verdict == "inconclusive" and any(_insists(row) for row in rows):
             code = ExitCode.UNCLEAR
         return cls(rows, verdict, code)
+
+
+def doubted(decision: RunDecision, doubts: Iterable[Doubt]) -> RunDecision:
+    """Return a decision with what keeps it from passing, first and whatever its gates let pass."""
+    insists = any(row.if_unclear == "fail" for row in decision.rows)
+    if_unclear = "fail" if insists else "neutral"
+    rows = [
+        GateRow(
+            metric=doubt.metric,
+            prompt=None,
+            model=None,
+            verdict="inconclusive",
+            sentence=doubt.sentence,
+            if_unclear=if_unclear,
+            gate={"if_unclear": if_unclear},
+            detail={"doubt": True},
+        )
+        for doubt in doubts
+    ]
+    return RunDecision.of((*rows, *decision.rows)) if rows else decision
 
 
 def decide(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.frozen import dataclass
+from edison_ci.plan.baseline import Doubt
 from edison_ci.plan.fingerprint import describe
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ def material_of(run: Run) -> str | None:
     """Return whose material a comparison was made on: `head`, `base`; None without a base."""
     against = kept_snapshot(run).get("command line", {}).get("against")
     return None if not against else str(against.get("material", "head"))
+
+
+def kept_doubts(run: Run) -> tuple[Doubt, ...]:
+    """Return why a comparison was inconclusive at best."""
+    against = kept_snapshot(run).get("command line", {}).get("against") or {}
+    return tuple(Doubt(*map(str, each)) for each in against.get("doubts", ()))
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment
     from edison_ci.execute.orders import Against, Conclusion, Tools
     from edison_ci.execute.work import Work
+    from edison_ci.plan.baseline import Doubt
     from edison_ci.plan.looks import Kind, Look
     from edison_ci.plan.plan import Plan
 
@@ -42,6 +43,11 @@ class Gates:
         """The gates that count: those of the base where it has any to offer."""
         given = self.against.gates if self.against is not None else None
         return self.experiment.file.gates if given is None else given
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Why the run is inconclusive at best."""
+        return self.against.doubts if self.against is not None else ()
 
     def looks(self, work: Work) -> Kind | None:
         """Return how the run is looked at; None if once, at the end.
@@ -78,6 +84,7 @@ class Gates:
                 now(),
                 look,
                 licence.unlicensed(self.all),
+                self.doubts,
             )
             return self.tools.decide(reader, question)
 

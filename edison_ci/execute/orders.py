@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.lanes import Lanes
     from edison_ci.execute.regrading import KeptAnswers
     from edison_ci.execute.runner import Grading, Progress
+    from edison_ci.plan.baseline import Doubt
     from edison_ci.plan.looks import Look
     from edison_ci.plan.plan import Plan
     from edison_ci.store.ledger import Cap
@@ -86,6 +87,10 @@ class Against:
     """Whose material both sides are measured with."""
     changed: tuple[str, ...] = ()
     """What of the material is not as it was at the base."""
+    replaced: tuple[str, ...] = ()
+    """What is compared with a former self of another name."""
+    doubts: tuple[Doubt, ...] = ()
+    """Why the run is inconclusive at best."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what has to be known to go on with the run, and to tell of it."""
@@ -94,6 +99,8 @@ class Against:
             "commit": self.commit,
             "material": self.material,
             "changed": [*self.changed],
+            "replaced": [*self.replaced],
+            "doubts": [[*doubt] for doubt in self.doubts],
         }
 
 
@@ -111,6 +118,8 @@ class Question:
     """Which of several looks this is; None for the only one."""
     unlicensed: Mapping[str, str] = field(default_factory=dict)
     """Metrics that judges without a licence would decide, and why they may not."""
+    doubts: tuple[Doubt, ...] = ()
+    """Why the run is inconclusive at best, whatever its gates find."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -366,7 +366,8 @@ class Session:
                     if found is not None:
                         verdict, code = found.verdict, found.exit_code
                         await held.writer.write(found.write)
-                    verdict = verdict or "skipped"
+                    if verdict in (None, "skipped"):
+                        verdict = "inconclusive" if self._gates.doubts else "skipped"
                 change |= {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
                 change["verdict"] = verdict
                 reused = stored_reuse if summed else reused_answers

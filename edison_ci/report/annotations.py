@@ -51,6 +51,7 @@ def annotated(report: Report, changed: Changed) -> list[Annotation]:
     found = [Annotation("error", "not measured", report.failure)] if report.failure else []
     if report.undecided:
         found.append(Annotation("notice", "not evaluated", report.undecided))
+    found += [Annotation("warning", "no longer measured", each) for each in report.dropped]
     for view in report.runs:
         found += _of(view, changed)
     return sorted(found, key=lambda one: _LEVELS.index(one.level))

@@ -29,6 +29,7 @@ def document(report: Report) -> dict[str, Any]:
         "simulated": report.simulated,
         "failure": report.failure or None,
         "undecided": report.undecided or None,
+        "dropped": [*report.dropped],
         "planned": [_planned(one) for one in report.planned],
         "cost_microusd": report.cost_microusd,
         "regressions": report.regressions,
@@ -56,6 +57,7 @@ def _run(view: RunView) -> dict[str, Any]:
         "labels": [*view.labels],
         "on": view.on,
         "material": [change._asdict() for change in view.material],
+        "replaced": [*view.replaced],
         "scores": [_scored(measured) for measured in view.scores],
         "changes": [
             {"prompt": one.prompt, "model": one.model, **one.standing.as_json()}

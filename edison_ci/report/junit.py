@@ -40,6 +40,8 @@ def junit(
     suites = [_suite(view, cases(view), reasons=reasons) for view in report.measured]
     if report.failure:
         suites.append(TestSuite("edison", [_unrun("edison", report.failure)]))
+    if report.dropped:
+        suites.append(TestSuite("edison", [_unmeasured(each) for each in report.dropped]))
     for suite in suites:
         top.append(_tidied(suite.build_xml_doc()))
     for name in ("tests", "failures", "errors"):
@@ -112,6 +114,13 @@ def _unrun(experiment: str, message: str) -> Any:
     """Return the test that says that there should be others."""
     test = TestCase("(run)", classname=legal(experiment).replace(".", "_"))
     test.add_error_info(message=legal(message, most=MOST_MESSAGE), error_type="NOT_FINISHED")
+    return test
+
+
+def _unmeasured(message: str) -> Any:
+    """Return the test that says what the base gates and was not run."""
+    test = TestCase("(coverage)", classname="edison")
+    test.add_skipped_info(message=legal(message, most=MOST_MESSAGE))
     return test
 
 

@@ -33,6 +33,11 @@ def material_of(run: Run) -> str:
     return str(_against(run).get("material", "head"))
 
 
+def replaced_in(run: Run) -> tuple[str, ...]:
+    """Return what of a run is compared with a former self of another name."""
+    return tuple(map(str, _against(run).get("replaced", ())))
+
+
 def material_changes(
     connection: sqlite3.Connection, run: Run, companion: Run | None
 ) -> tuple[MaterialChange, ...]:

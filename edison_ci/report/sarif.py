@@ -49,7 +49,7 @@ def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
     """Return the report as SARIF; paths start in `folder` of the checkout."""
     runs = [_run(view, changed, folder) for view in report.runs]
     if report.failure or not runs:
-        runs.append(_without_results(report.failure))
+        runs.append(_without_results(report.failure, report.dropped))
     value = {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
@@ -74,8 +74,8 @@ def _run(view: RunView, changed: Changed, folder: str) -> dict[str, Any]:
     }
 
 
-def _without_results(failure: str) -> dict[str, Any]:
-    told = [failure] if failure else ["nothing was affected, so nothing was run"]
+def _without_results(failure: str, dropped: tuple[str, ...]) -> dict[str, Any]:
+    told = [failure] if failure else [*dropped] or ["nothing was affected, so nothing was run"]
     return {
         "tool": _tool(),
         "automationDetails": {"id": "edison/"},

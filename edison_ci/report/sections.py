@@ -65,13 +65,16 @@ def sections_of(report: Report) -> Iterator[Section]:
 
 
 def _opening(report: Report) -> Iterator[str]:
+    if report.doubts:
+        told = "\n".join(f"- {prose(sentence)}" for sentence in report.doubts)
+        yield f"**⚠️ It cannot pass, whatever was measured:**\n\n{told}"
     if report.failure:
         yield prose(report.failure)
     if report.undecided:
         yield prose(report.undecided)
     if report.simulated:
         yield SIMULATED
-    if not report.runs and not report.failure and not report.undecided:
+    if not report.runs and report.verdict == "skipped":
         yield "Nothing was affected, so nothing was run."
     if len(report.runs) > 1:
         verdicts = Counter(view.run.verdict or "not finished" for view in report.runs)
@@ -146,6 +149,8 @@ def _title(view: RunView) -> str:
 
 def _facts(view: RunView) -> Iterator[str]:
     summary, run = view.summary, view.run
+    for each in view.replaced:
+        yield f"Compared with its former self: {prose(each)}."
     against = summary.against
     if against is not None and run.base_commit is not None:
         at = " at ".join(map(code, commit_names(str(run.base_ref), run.base_commit)))

@@ -22,7 +22,7 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.gatekeeping import UNDECIDED
 from edison_ci.execute.summary import LISTED, summarize
-from edison_ci.report.material import material_changes, material_of
+from edison_ci.report.material import material_changes, material_of, replaced_in
 from edison_ci.report.numbers import counted
 from edison_ci.report.together import companion_of
 from edison_ci.report.view import Change, Files, Finding, Report, RunView
@@ -78,6 +78,7 @@ def view_of(connection: sqlite3.Connection, run: Run, companion: Run | None = No
         missing=missing,
         on=on,
         material=changed,
+        replaced=replaced_in(run),
         twice=companion is not None,
         quarantined=aside,
         files=_files(run, snapshot),

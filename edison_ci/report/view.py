@@ -85,6 +85,8 @@ class RunView:
     """Whose material it was measured on."""
     material: tuple[MaterialChange, ...] = ()
     """What of the material differs from the base's; told before anything else."""
+    replaced: tuple[str, ...] = ()
+    """What is compared with a former self of another name."""
     twice: bool = False
     """Whether it was measured on the base's material as well."""
     quarantined: frozenset[str] = frozenset()
@@ -141,6 +143,19 @@ class Report:
     """Why nothing better than inconclusive can be said, whatever the runs say."""
     planned: tuple[Planned, ...] = ()
     """What would have been run, where nothing could be."""
+    dropped: tuple[str, ...] = ()
+    """What the base gates and nothing was run for, in sentences."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why it is inconclusive at best, in sentences; told before anything else."""
+        of_runs = (
+            f"{view.run.experiment}: {row.sentence}"
+            for view in self.runs
+            for row in view.gates
+            if row.doubt
+        )
+        return tuple(dict.fromkeys((*self.dropped, *of_runs)))
 
     @property
     def verdict(self) -> str | None:
@@ -148,7 +163,7 @@ class Report:
         verdicts = {view.run.verdict for view in self.runs}
         if self.failure:
             verdicts.add("error")
-        if self.undecided:
+        if self.undecided or self.dropped:
             verdicts.add("inconclusive")
         for verdict in _BEFORE_UNFINISHED:
             if verdict in verdicts:

@@ -558,3 +558,29 @@ def test_a_job_that_is_cancelled_before_its_run_says_so(
     assert "Nothing was decided" in comment
     assert "edison: cancelled" in job.summary
     assert (job.outputs["verdict"], job.bench.model.requests) == ("", [])
+
+
+# --- dodging the gate -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("fail", 0), ("inconclusive", 5)])
+def test_an_experiment_that_is_archived_is_announced_first_and_does_not_pass(
+    job: Job, edison: Edison, fail_on: str, code: int
+) -> None:
+    job.bench.propose(
+        **{
+            "prompts/hello.md": PROMPT.format(text=BAD),
+            "experiments/hello.yaml": EXPERIMENT + "archived: true\n",
+        }
+    )
+    done = job.pull_request("--fail-on", fail_on)
+    assert done.code == code, done.all
+    assert job.outputs["verdict"] == "inconclusive"
+    (comment,) = (str(c["body"]) for c in job.bench.github.state.comments.values())
+    for text in (job.summary, comment):
+        told = text.index("The base gates hello, which is archived now.")
+        assert told < text.index("edison: inconclusive") + 200
+        assert_harmless(text)
+    for command in ("summary", "annotations"):
+        step = edison(job.bench.repository, "github", command, "--json")
+        assert json.loads(step.out)["verdict"] == "inconclusive", "in a step of its own too"

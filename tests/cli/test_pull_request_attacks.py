@@ -79,6 +79,105 @@ def test_a_worse_prompt_fails_whatever_is_done_to_what_measures_it(
     assert "the material changed: " in done.err or attack is drop_the_gates
 
 
+# --- dodging the gate -----------------------------------------------------------------------------
+
+
+def rename_the_prompt(folder: Folder) -> None:
+    folder.git("mv", "prompts/support-reply.md", "prompts/other.md")
+    folder.edit("prompts/other.md", "id: support-reply", "id: other")
+    folder.edit(EXPERIMENT, "prompts/support-reply.md", "prompts/other.md")
+
+
+def rename_the_experiment(folder: Folder) -> None:
+    folder.git("mv", EXPERIMENT, "experiments/other.yaml")
+    folder.edit("experiments/other.yaml", "experiment: support-reply", "experiment: other")
+
+
+def rename_the_model(folder: Folder) -> None:
+    folder.edit("models.yaml", "small: {", "tiny: {")
+    folder.edit("edison.yaml", "model: small", "model: tiny")
+    folder.edit(EXPERIMENT, "models: [small]", "models: [tiny]")
+
+
+def rename_everything(folder: Folder) -> None:
+    be_lenient(folder)
+    rename_the_prompt(folder)
+    rename_the_model(folder)
+    rename_the_experiment(folder)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [rename_the_prompt, rename_the_experiment, rename_the_model, rename_everything],
+    ids=lambda attack: attack.__name__,
+)
+def test_a_worse_prompt_fails_under_whatever_name(
+    edison: Edison, shop: Folder, attack: Callable[[Folder], None]
+) -> None:
+    worsen(shop)
+    attack(shop)
+    done = edison(shop, "run", "--against", "main", "--json", "--markdown", "report.md")
+    found = json.loads(done.out)
+    assert (done.code, found["verdict"], found["dropped"]) == (1, "fail", []), done.all
+    assert " is now " in done.err
+    assert "Compared with its former self: " in shop.read("report.md")
+
+
+def archive(folder: Folder) -> None:
+    folder.edit(EXPERIMENT, "objective:", "archived: true\nobjective:")
+
+
+def leave_the_worse_prompt_out(folder: Folder) -> None:
+    folder.edit(EXPERIMENT, "[prompts/support-reply.md, prompts/plain.md]", "[prompts/plain.md]")
+
+
+@pytest.mark.parametrize("insists", [False, True], ids=["neutral", "if_unclear"])
+@pytest.mark.parametrize("attack", [archive, leave_the_worse_prompt_out])
+def test_what_is_no_longer_measured_does_not_pass(
+    edison: Edison, shop: Folder, attack: Callable[[Folder], None], insists: bool
+) -> None:
+    text = shop.read("prompts/support-reply.md").replace("id: support-reply", "id: plain")
+    shop.write("prompts/plain.md", text)
+    shop.edit(
+        EXPERIMENT, "[prompts/support-reply.md]", "[prompts/support-reply.md, prompts/plain.md]"
+    )
+    if insists:
+        shop.edit(EXPERIMENT, "margin: 10pp", "margin: 10pp, if_unclear: fail")
+    shop.git("add", "--all")
+    shop.git("commit", "--quiet", "--message", "two prompts")
+    shop.edit("prompts/support-reply.md", "Write a reply", "Write anything")
+    attack(shop)
+    flags = ("--against", "main", "--changed-since", "main", "--limit", "40", "--json")
+    done = edison(shop, "run", *flags, "--junit", "junit.xml", "--markdown", "report.md")
+    found = json.loads(done.out)
+    assert (done.code, found["verdict"]) == (5 if insists else 0, "inconclusive"), done.all
+    assert "in doubt: The base gates " in done.err
+    said = shop.read("report.md")
+    assert said.index("It cannot pass") < said.index("The base gates ") < 300
+    assert "The base gates " in shop.read("junit.xml")
+    if attack is leave_the_worse_prompt_out:
+        again = edison(shop, "gate", "latest", "--json")
+        assert json.loads(again.out)["verdict"] == "inconclusive"
+
+
+def test_a_project_that_hides_behind_another_does_not_pass(edison: Edison, repo: Folder) -> None:
+    """A job that is started in a folder takes the project of that folder, or the next above."""
+    for name in ("edison.yaml", "models.yaml", "prompts", "rubrics", "datasets", "experiments"):
+        if (repo.path / name).exists():
+            (repo.path / "sub").mkdir(exist_ok=True)
+            repo.git("mv", name, f"sub/{name}")
+    repo.git("commit", "--quiet", "--message", "the project is in sub")
+    for path in (repo.path / "sub").iterdir():
+        repo.git("mv", f"sub/{path.name}", path.name)
+    repo.write("sub/notes.txt", "nothing to see here")
+    done = edison(
+        repo, "-C", "sub", "run", "--against", "main", "--changed-since", "main", "--json"
+    )
+    found = json.loads(done.out)
+    assert found["verdict"] == "inconclusive", done.all
+    assert "has its project in sub/" in found["dropped"][0]
+
+
 # --- planting results -----------------------------------------------------------------------------
 
 
