@@ -6,7 +6,9 @@ import itertools
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edison_ci.cli.provenance import STORED, doubted_recordings
 from edison_ci.cli.terminal import counted
+from edison_ci.cli.trusting import is_proposed
 from edison_ci.forge.events import Event, Situation
 from edison_ci.operate.exporting import stored_answers
 from edison_ci.plan.plan import plan
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.plan.baseline import Doubt
     from edison_ci.providers.recording import Recorded
 
 FOLDER = "recordings"
@@ -31,12 +34,17 @@ _BY_HAND = (
 )
 
 
-def recorded(project: Project) -> ReplayProvider | None:
-    """Return the answers that are there: of recordings in the project, and stored ones."""
+def recorded(project: Project) -> tuple[ReplayProvider | None, tuple[Doubt, ...]]:
+    """Return the answers that are there, of recordings and stored ones, and what they lack."""
     names = [name for name in project.tree.names(FOLDER) if name.endswith(".jsonl")]
     files = (recorded_in(f"{FOLDER}/{name}", project.tree) for name in names)
     found = ReplayProvider(itertools.chain(_stored(project), *files))
-    return found if len(found) else None
+    if not len(found):
+        return None, ()
+    doubts = doubted_recordings(project.root, [project.root / FOLDER / name for name in names])
+    if is_proposed(project.root) and (project.root / project.file.results).exists():
+        doubts = (*doubts, STORED)
+    return found, doubts
 
 
 def _stored(project: Project) -> Iterator[Recorded]:

@@ -208,7 +208,7 @@ class _Job:
         coverage: Coverage,
     ) -> Outcome:
         project, terminal = self._known, self.terminal
-        recording = recorded(project) if mode == "replay" else None
+        recording, doubts = recorded(project) if mode == "replay" else (None, ())
         why = undecided(event, recording) if mode == "replay" else ""
         about: dict[str, Any] = {"undecided": why, "dropped": coverage.dropped}
         if mode == "replay" and recording is None:
@@ -222,7 +222,7 @@ class _Job:
             require(project, "run")  # a replay spends nothing, and a fork's author has no role
         afresh = event.situation is Situation.SCHEDULE
         given = {**_UNASKED, "no_cache": afresh, "against": base, "budget": self.given["budget"]}
-        ended = evaluated(self.state, terminal, project, Order(chosen, given, recording))
+        ended = evaluated(self.state, terminal, project, Order(chosen, given, recording, doubts))
         shown(terminal, project, ended)
         ids = [end.run_id for end in ended]
         found = outcome_of(terminal, project, ids, self.place, **about)

@@ -14,6 +14,7 @@ from edison_ci.cli.against import match_again, matches, refuse_missing
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.provenance import doubted_models, doubted_recordings
 from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.sessions import Table
 from edison_ci.cli.summary import show_run
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.cli.reporting import Asked
+    from edison_ci.plan.baseline import Doubt
     from edison_ci.providers.replay import ReplayProvider
 
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
@@ -136,7 +138,8 @@ def _evaluate(
         chosen = chosen_of(state, terminal, project, experiments, given["changed_since"])
         recording = open_recording(given["replay"]) if given["replay"] else None
         require(project, "run")
-        order = Order(chosen, given, recording)
+        files = [given["replay"]] if given["replay"] else []
+        order = Order(chosen, given, recording, doubted_recordings(project.root, files))
         ended = evaluated(state, terminal, project, order)
     except EdisonError as error:
         if asked is not None:
@@ -180,6 +183,8 @@ class Order:
     given: Mapping[str, Any]
     recording: ReplayProvider | None = None
     """Where answers come from instead of models."""
+    doubts: tuple[Doubt, ...] = ()
+    """Why these prove nothing."""
 
     def options(self) -> RunOptions:
         """Return what the options ask of a run."""
@@ -216,7 +221,9 @@ def evaluated(state: State, terminal: Terminal, project: Project, order: Order) 
     refuse_missing([match for each in agenda for match in each], options.selection, calls)
     for found in agenda:
         for match in found:
-            ended += table.runs(match, _within(project, options, ended))
+            here = () if order.recording is not None else doubted_models(project, match.experiment)
+            told = dataclasses.replace(options, doubts=(*order.doubts, *here))
+            ended += table.runs(match, _within(project, told, ended))
             if given["record"] and ended:
                 _record(terminal, project, ended[-1].run_id, given["record"])
         if ended and ended[-1].exit_code is ExitCode.PAUSED:

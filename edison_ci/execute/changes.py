@@ -46,6 +46,7 @@ def planned_on(
         "regrade": options.regrade,
         "budget_microusd": options.budget_microusd,
         "against": against.as_json() if against is not None else None,
+        "doubts": [[*doubt] for doubt in options.doubts],
     }
     return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
 
@@ -66,9 +67,14 @@ def material_of(run: Run) -> str | None:
 
 
 def kept_doubts(run: Run) -> tuple[Doubt, ...]:
-    """Return why a comparison was inconclusive at best."""
-    against = kept_snapshot(run).get("command line", {}).get("against") or {}
-    return tuple(Doubt(*map(str, each)) for each in against.get("doubts", ()))
+    """Return why a run was inconclusive at best."""
+    kept = kept_snapshot(run).get("command line", {})
+    return (*doubts_in(kept.get("against") or {}), *doubts_in(kept))
+
+
+def doubts_in(kept: Mapping[str, Any]) -> tuple[Doubt, ...]:
+    """Return doubts as they were kept."""
+    return tuple(Doubt(*map(str, each)) for each in kept.get("doubts", ()))
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

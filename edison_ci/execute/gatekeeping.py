@@ -13,12 +13,12 @@ from edison_ci.plan.looks import kind_of_looks
 from edison_ci.plan.plan import ranged
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
 
     from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Experiment
-    from edison_ci.execute.orders import Against, Conclusion, Tools
+    from edison_ci.execute.orders import Against, Conclusion, RunOptions, Tools
+    from edison_ci.execute.session import Held
     from edison_ci.execute.work import Work
     from edison_ci.plan.baseline import Doubt
     from edison_ci.plan.looks import Kind, Look
@@ -44,10 +44,10 @@ class Gates:
         given = self.against.gates if self.against is not None else None
         return self.experiment.file.gates if given is None else given
 
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Why the run is inconclusive at best."""
-        return self.against.doubts if self.against is not None else ()
+    def doubts(self, options: RunOptions) -> tuple[Doubt, ...]:
+        """Return why a run is inconclusive at best; without gates there is nothing to doubt."""
+        own = self.against.doubts if self.against is not None else ()
+        return (*own, *options.doubts) if self.all else ()
 
     def looks(self, work: Work) -> Kind | None:
         """Return how the run is looked at; None if once, at the end.
@@ -64,9 +64,7 @@ class Gates:
         kind = self.looks(work)
         return replace(plan, looks=None) if kind is None else ranged(plan, kind)
 
-    def ask(
-        self, reader: sqlite3.Connection, run_id: str, work: Work, *, now: Callable[[], str]
-    ) -> Ask:
+    def ask(self, held: Held, work: Work, *, now: Callable[[], str]) -> Ask:
         """Return what asks the gates at a look, or in the end; None if nobody decides."""
         aside = work.project.quarantine.cases
         quarantined = frozenset(e.case for e in aside if e.experiment == self.experiment.id)
@@ -76,7 +74,7 @@ class Gates:
             if self.tools.decide is None or not self.all or work.selection.shard is not None:
                 return None  # what is true of a part need not be true of the whole
             question = Question(
-                run_id,
+                held.run_id,
                 self.all,
                 work.clusters,
                 quarantined,
@@ -84,8 +82,8 @@ class Gates:
                 now(),
                 look,
                 licence.unlicensed(self.all),
-                self.doubts,
+                self.doubts(held.options),
             )
-            return self.tools.decide(reader, question)
+            return self.tools.decide(held.reader, question)
 
         return asked

@@ -82,7 +82,10 @@ class Pieces:
         """What the command line asked of the shards, without which shard it was."""
         options = options_of(self.first.run)
         whole = replace(options.selection, shard=None)
-        return replace(options, trigger=self.first.run.trigger, selection=whole)
+        doubts = dict.fromkeys(doubt for p in self.all for doubt in options_of(p.run).doubts)
+        return replace(
+            options, trigger=self.first.run.trigger, selection=whole, doubts=tuple(doubts)
+        )
 
 
 def pieces_of(files: Iterable[ShardFile]) -> list[Pieces]:
@@ -256,7 +259,7 @@ class Joint(Session):
         await self._begin(held)
         purse, stop = self._lanes(held).purse, self._experiment.file.stop
         bulletin = Bulletin(self._tools, purse, held.reader, alert_at=stop.alert_at)
-        ask = self._gates.ask(held.reader, held.run_id, work, now=self._now)
+        ask = self._gates.ask(held, work, now=self._now)
         return await self._conclude(held, bulletin, progress, lambda: ask(None))
 
 

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
-from edison_ci.execute.changes import kept_snapshot
+from edison_ci.execute.changes import doubts_in, kept_snapshot
 from edison_ci.execute.work import HEAD
 from edison_ci.frozen import dataclass
 from edison_ci.plan.selection import EVERYTHING, Selection
@@ -49,6 +49,8 @@ class RunOptions:
     """Whether the prompt is on a branch of ours, and not as it is in the working tree."""
     refines: bool = False
     """Whether it is an iteration of a loop, which refines what it measured."""
+    doubts: tuple[Doubt, ...] = ()
+    """Why its answers prove nothing, so that it is inconclusive at best."""
 
     @property
     def trial(self) -> bool:
@@ -193,6 +195,7 @@ def options_of(run: Run) -> RunOptions:
         allow_code=bool(kept.get("allow_code")),
         regrade=kept.get("regrade"),
         budget_microusd=kept.get("budget_microusd"),
+        doubts=doubts_in(kept),
     )
 
 

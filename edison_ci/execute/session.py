@@ -254,7 +254,7 @@ class Session:
                 runner.pairing = self._pairing(held)
             runner.head_to_head = HeadToHead.of(held.run_id, cells, lanes, held.reader)
             answers = partial(self._answers, held, lanes)
-            ask = self._gates.ask(held.reader, held.run_id, cells, now=self._now)
+            ask = self._gates.ask(held, cells, now=self._now)
             looks = self._looks(held, runner, cells, ask)
             filling = runner.run(cells.lanes(answers)) if looks is None else looks.run(answers)
             self._tools.on_start(progress)
@@ -367,7 +367,7 @@ class Session:
                         verdict, code = found.verdict, found.exit_code
                         await held.writer.write(found.write)
                     if verdict in (None, "skipped"):
-                        verdict = "inconclusive" if self._gates.doubts else "skipped"
+                        verdict = "inconclusive" if self._gates.doubts(held.options) else "skipped"
                 change |= {"stopped_by": progress.stopped_by, "complete": status == "COMPLETED"}
                 change["verdict"] = verdict
                 reused = stored_reuse if summed else reused_answers

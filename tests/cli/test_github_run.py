@@ -304,17 +304,75 @@ def test_a_fork_is_replayed_from_results_that_an_earlier_job_left(job: Job) -> N
     assert len(job.bench.model.requests) == asked
 
 
-def test_a_replay_that_was_asked_for_decides_and_needs_answers(job: Job, edison: Edison) -> None:
+def test_a_replay_that_was_asked_for_needs_answers(job: Job) -> None:
     job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")})
     done = job.pull_request("--mode", "replay")
     assert done.code == 2
     assert "there is nothing to replay" in done.err
-    repository = job.bench.repository
-    repository.write("recordings/.keep", "")
-    assert edison(repository, "run", "--record", "recordings/hello.jsonl").code == 0
-    (repository.path / ".edison/results.db").unlink()
-    done = job.pull_request("--mode", "replay")
-    assert (done.code, job.outputs["verdict"]) == (0, "pass"), done.all
+
+
+@pytest.mark.parametrize("event", ["pull_request", "merge_group"])
+@pytest.mark.parametrize("brought", [False, True], ids=["of the base", "of the change"])
+def test_a_replay_decides_with_recordings_of_the_base_only(
+    job: Job, edison: Edison, event: str, brought: bool
+) -> None:
+    bench = job.bench
+    recording = "recordings/hello.jsonl"
+    bench.repository.write("recordings/.keep", "")
+    assert edison(bench.repository, "run", "--record", recording).code == 0
+    (bench.repository.path / ".edison/results.db").unlink()
+    answers = bench.repository.read(recording)
+    if brought:
+        (bench.repository.path / recording).unlink()
+    bench.base = bench.commit("record")
+    changed = {"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")}
+    bench.propose(**changed, **({recording: answers} if brought else {}))
+    payload = bench.pull_request()
+    if event == "merge_group":
+        names = {"head_ref": "refs/heads/queue", "base_ref": "refs/heads/main"}
+        payload = {"merge_group": {"head_sha": bench.head, "base_sha": bench.base, **names}}
+    done = job(event, payload, "--mode", "replay")
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive" if brought else "pass"), (
+        done.all
+    )
+    assert ("The base does not have `recordings" in job.summary) == brought
+    (bench.repository.path / ".edison/results.db").unlink()
+    flags = ("--against", "main", "--replay", recording, "--json")
+    found = json.loads(edison(bench.repository, "run", *flags).out)
+    assert found["verdict"] == ("inconclusive" if brought else "pass")
+
+
+RECORDED = "small: {provider: replay, model: m, store: recordings/mine.jsonl}\n"
+MADE_UP = "small: {provider: sim, model: script, options: {file: recordings/mine.json}}\n"
+
+
+@pytest.mark.parametrize("models", [RECORDED, MADE_UP, "small: {provider: sim, model: small}\n"])
+def test_a_model_that_asks_nobody_proves_nothing_where_the_base_asks(job: Job, models: str) -> None:
+    job.bench.propose(
+        **{
+            "models.yaml": models,
+            "prompts/hello.md": PROMPT.format(text=BAD),
+            "recordings/mine.jsonl": '{"edison_recording":1}\n',
+            "recordings/mine.json": '{"text": "Welcome, dear friend."}\n',
+        }
+    )
+    done = job.pull_request()
+    assert job.outputs["verdict"] in ("inconclusive", "fail"), done.all
+    assert " here, and asked at the base." in job.summary
+
+
+@pytest.mark.parametrize(("script", "verdict"), [("same", "pass"), ("other", "inconclusive")])
+def test_made_up_answers_decide_only_where_the_base_has_the_same(
+    job: Job, script: str, verdict: str
+) -> None:
+    bench, row = job.bench, '{"text": "Welcome, dear friend."}\n'
+    bench.repository.write("models.yaml", MADE_UP)
+    bench.repository.write("recordings/mine.json", row)
+    bench.base = bench.commit("a script")
+    more = {"recordings/mine.json": row.replace("dear", "my")} if script == "other" else {}
+    bench.propose(**{"prompts/hello.md": PROMPT.format(text=BAD)}, **more)
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (0, verdict), done.all
 
 
 def test_dependabot_gets_no_keys_and_a_token_that_may_only_read(
