@@ -74,6 +74,7 @@ ONLY_IN = {
     "httpx": {"forge/transport.py", "providers/litellm_bridge.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "sqlite_utils": {"store/absorbing.py"},
+    "cryptography": {"operate/signatures.py"},
     "tenacity": {"providers/resilience.py"},
     "phonenumbers": {"safety/numbers.py"},
     "subprocess": {

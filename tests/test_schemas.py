@@ -322,6 +322,8 @@ def test_loader_and_schema_agree_on_what_goes_with_a_provider(
     accepted = []
     for number, keys in enumerate(MODELS):
         entry = {"provider": provider, **keys}
+        if provider == "litellm" and "model" in keys:
+            entry["model"] = f"openai/{keys['model']}"
         folder = minimal(tmp_path / str(number))
         folder.write("models.yaml", json.dumps({"m": entry}))
         files = ProjectFiles(WorkingTree(folder.path))

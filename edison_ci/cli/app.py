@@ -95,7 +95,7 @@ COMMANDS = {
     "cache": Entry("Look after", "cache:cache", "Show, clear or export the stored answers."),
     "gc": Entry("Look after", "gc:gc", "Take away texts older than retention_days."),
     "audit": Entry("Look after", "audit:audit", "Show who changed what, newest first."),
-    "db": Entry("Look after", "db:db", "Check, upgrade and back up the results."),
+    "db": Entry("Look after", "db:db", "Check, upgrade, back up and sign the results."),
 }
 """Every command that works, in the order of the help."""
 

@@ -91,10 +91,11 @@ def _why(project: Project, name: str) -> str:
 def _other_root(project: Project, folder: Path, repository: Repository, commit: str) -> Path | None:
     """Return where the base has the project that a folder belongs to, if that is elsewhere."""
     start, top = folder.resolve(), repository.root.resolve()
+    here = repository.modes(commit)
     for place in (start, *start.parents):
         if not place.is_relative_to(top):
             return None
         path = (place / _PROJECT).relative_to(top).as_posix()
-        if repository.list_all(commit, path):
+        if path in here:
             return None if place == project.root.resolve() else place
     return None

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.own_results import adopt
 from edison_ci.cli.terminal import BAD, GOOD, Ink, Terminal, counted
+from edison_ci.cli.trusting import is_proposed
 from edison_ci.config.load import find_root
-from edison_ci.errors import ExitCode
+from edison_ci.errors import ExitCode, UsageError
 from edison_ci.operate.actors import Role
 from edison_ci.operate.housekeeping import upgrade
+from edison_ci.operate.signatures import VARIABLE, make_pair, sign, signature_beside
 from edison_ci.operate.site import Site, site_at
 from edison_ci.store.checking import Checked, check_database
 from edison_ci.store.copies import back_up
 from edison_ci.store.database import open_reader, version_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @click.group(cls=EdisonGroup)
 def db() -> None:
-    """Check, upgrade and back up the results.
+    """Check, upgrade, back up and sign the results.
 
     Examples:
       edison db check
       edison db backup --keep 30
+      edison db sign results-copy.db
     """
 
 
@@ -127,6 +131,82 @@ def backup(state: State, keep: int) -> None:
     terminal.result(f"wrote {path} ({made.size_bytes:,} bytes)")
     if made.removed:
         terminal.result(f"removed {counted(len(made.removed), 'older backup')}")
+
+
+@db.command(cls=EdisonCommand)
+@click.pass_obj
+def keygen(state: State) -> None:
+    """Make a pair of keys for signed results.
+
+    The private key goes to standard output and nowhere else, and never to a terminal: pipe it into
+    a secret that only jobs of the default branch get, such as one of an environment, with
+    `gh secret set EDISON_SIGNING_KEY --env edison-results`. The public key is told on standard
+    error; it belongs into .edison/trust.yaml, under results: public_keys.
+
+    Examples:
+      edison db keygen
+      edison db keygen --json
+    """
+    terminal = Terminal(state)
+    if sys.stdout.isatty():
+        raise UsageError(
+            "a private key is not shown on a terminal",
+            hint="pipe it: edison db keygen | gh secret set EDISON_SIGNING_KEY --env NAME",
+        )
+    pair = make_pair()
+    if terminal.json:
+        terminal.document({"private_key": pair.private, "public_key": pair.public})
+    else:
+        click.echo(pair.private)
+    terminal.note("add the public key to .edison/trust.yaml:")
+    terminal.note(f"  results: {{public_keys: [{pair.public}]}}")
+
+
+@db.command("sign", cls=EdisonCommand)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.pass_obj
+def sign_file(state: State, file: Path) -> None:
+    """Sign a copy of the results, for jobs of pull requests.
+
+    FILE is a copy that nobody writes to, such as the output `db` of the action. The signature is
+    written to FILE.sig; hand both on together. The private key is read from EDISON_SIGNING_KEY, and
+    from nowhere else. A job for a pull request signs nothing.
+
+    Examples:
+      edison db sign "$RUNNER_TEMP/edison/results.db"
+    """
+    terminal = Terminal(state)
+    if "GITHUB_EVENT_NAME" in os.environ and is_proposed(state.folder):
+        raise UsageError(
+            "a job for a proposal signs nothing: its answers may be anybody's",
+            hint="sign in jobs of the default branch, and give the key to no others",
+        )
+    path = state.folder / file
+    public = sign(path, os.environ.get(VARIABLE, ""))
+    written = signature_beside(path)
+    if terminal.json:
+        terminal.document({"file": str(path), "signature": str(written), "public_key": public})
+    terminal.result(f"wrote {written}")
+
+
+@db.command("adopt", cls=EdisonCommand)
+@click.pass_obj
+def adopt_file(state: State) -> None:
+    """Count results that an earlier job of the same workflow run made.
+
+    In a job for a pull request, results that the job has not made are set aside. Where the workflow
+    downloads them from an earlier job of the same run, to go on with `edison resume`, it says so
+    with this command, after the download. Elsewhere all results count, and nothing is done.
+
+    Examples:
+      edison db adopt
+    """
+    terminal, site = Terminal(state), _site(state)
+    done = adopt(site.results)
+    if terminal.json:
+        terminal.document({"path": site.file.results, "adopted": done})
+    nothing = f"nothing was set aside: {site.file.results} counts as it is"
+    terminal.result(f"{site.file.results} counts as made by this run" if done else nothing)
 
 
 def _site(state: State) -> Site:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.annotations import folder_in_checkout
+from edison_ci.cli.own_results import is_trusted, note, set_aside
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.reporting import Asked, changed_in, run_as_seen, sources_of
+from edison_ci.cli.trusting import is_proposed
 from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.operate.signatures import is_signed, signature_beside
 from edison_ci.report.annotations import Annotation, annotated, annotation_commands
 from edison_ci.report.markdown import job_summary
 from edison_ci.report.summary import report_of
@@ -93,13 +97,28 @@ class Place:
     # --- results of an earlier job ----------------------------------------------------------------
 
     def take_up(self, terminal: Terminal, project: Project) -> None:
-        """Start from the results that an earlier job left, if the workflow has restored them."""
+        """Start from the results that an earlier job left, if the workflow has restored them.
+
+        In a job for a proposal, and wherever public keys are listed, they must be signed. Those
+        that are not are kept aside, where only a replay looks, which they let decide nothing.
+        """
         own = project.root / project.file.results
         if own.exists() or not self.results.exists():
             return
+        proposed = is_proposed(project.root)
+        keys = project.trust.results.public_keys
         try:
             own.parent.mkdir(parents=True, exist_ok=True)
+            if proposed and not is_trusted(project.root, self.results):
+                terminal.note("the results of an earlier job are not signed: they prove nothing")
+                shutil.copyfile(self.results, set_aside(own))
+                return
+            if not proposed and keys and not is_signed(self.results, keys):
+                terminal.note("the results of an earlier job are not signed, so they are left")
+                return
             copy_whole(self.results, own)
+            if proposed:
+                note(own)
         except (EdisonError, OSError) as error:
             # They would have saved money; what is measured does not depend on them.
             terminal.note(f"the results of an earlier job cannot be used: {error}")
@@ -114,6 +133,7 @@ class Place:
             terminal.note("the project is private: its results are not handed on")
             return ""
         try:
+            signature_beside(self.results).unlink(missing_ok=True)  # of what was there before
             copy_whole(project.root / project.file.results, self.results)
         except StoreError as error:
             terminal.complaint(error)

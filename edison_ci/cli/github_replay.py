@@ -6,15 +6,18 @@ import itertools
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edison_ci.cli.own_results import set_aside
 from edison_ci.cli.provenance import STORED, doubted_recordings
 from edison_ci.cli.terminal import counted
 from edison_ci.cli.trusting import is_proposed
+from edison_ci.errors import EdisonError
 from edison_ci.forge.events import Event, Situation
 from edison_ci.operate.exporting import stored_answers
 from edison_ci.plan.plan import plan
 from edison_ci.providers.replay import ReplayProvider, recorded_in
 from edison_ci.report.view import Planned
 from edison_ci.store.database import open_reader
+from edison_ci.store.foreign import open_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,13 +41,12 @@ def recorded(project: Project) -> tuple[ReplayProvider | None, tuple[Doubt, ...]
     """Return the answers that are there, of recordings and stored ones, and what they lack."""
     names = [name for name in project.tree.names(FOLDER) if name.endswith(".jsonl")]
     files = (recorded_in(f"{FOLDER}/{name}", project.tree) for name in names)
-    found = ReplayProvider(itertools.chain(_stored(project), *files))
+    foreign = [*_unsigned(project)]
+    found = ReplayProvider(itertools.chain(foreign, _stored(project), *files))
     if not len(found):
         return None, ()
     doubts = doubted_recordings(project.root, [project.root / FOLDER / name for name in names])
-    if is_proposed(project.root) and (project.root / project.file.results).exists():
-        doubts = (*doubts, STORED)
-    return found, doubts
+    return found, (*doubts, *([STORED] if foreign else []))
 
 
 def _stored(project: Project) -> Iterator[Recorded]:
@@ -52,6 +54,19 @@ def _stored(project: Project) -> Iterator[Recorded]:
     if results.exists():
         with closing(open_reader(results)) as connection:
             yield from stored_answers(connection)
+
+
+def _unsigned(project: Project) -> Iterator[Recorded]:
+    """Yield the answers of results that were set aside, as far as they can be read."""
+    aside = set_aside(project.root / project.file.results)
+    if not is_proposed(project.root) or not aside.exists():
+        return
+    try:
+        connection = open_foreign(aside, hint="run without it")
+    except EdisonError:
+        return  # of no use, and nobody's fault here
+    with closing(connection):
+        yield from stored_answers(connection)
 
 
 def undecided(event: Event, recording: ReplayProvider | None) -> str:

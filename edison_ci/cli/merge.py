@@ -12,6 +12,7 @@ import click
 from edison_ci.cli.against import match_again
 from edison_ci.cli.coverage import coverage_of_job
 from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.own_results import claim, set_aside_unknown
 from edison_ci.cli.reporting import asked
 from edison_ci.cli.run import finish
 from edison_ci.cli.terminal import Terminal, counted
@@ -91,6 +92,8 @@ def _merged(
 ) -> list[Ended]:
     """Return how each merged run ended, those that were merged before included."""
     site = Site(project.root, project.file)
+    set_aside_unknown(project.root, site.results)
+    claim(project)
     actor = site.require(Role.EDITOR, "merge", site.file.results)
     with ExitStack() as stack:
         files = []

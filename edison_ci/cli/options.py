@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,14 @@ from edison_ci.cli.logs import configure_logging
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
+from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 logger = logging.getLogger(__name__)
+# Loaded late: only jobs of a forge ask.
+_set_aside_unknown = later("edison_ci.cli.own_results:set_aside_unknown")
 
 
 @dataclass(slots=True)
@@ -52,6 +56,10 @@ class State:
         """Remember the project at hand, so that its files are named as seen from here."""
         self.root = root
         logger.info("project", extra={"root": str(root)})
+        # Before anything is read of results that a job for a proposal has not made itself.
+        if "GITHUB_EVENT_NAME" in os.environ and (aside := _set_aside_unknown(root)) is not None:
+            told = "set aside, because this job has not made them and nobody signed them"
+            click.echo(f"results {told}: {aside}", err=True)
         return root
 
     def take(self, name: str, value: Any, source: ParameterSource) -> None:

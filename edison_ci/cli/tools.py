@@ -6,6 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci.cli.own_results import claim
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.money import job_cap
@@ -30,6 +31,7 @@ def require(project: Project, action: str) -> None:
 def tools_for(state: State, project: Project) -> Tools:
     """Return the real providers, with keys from the environment, and the experiment's graders."""
     terms = on_terms_of_base(project)
+    claim(project)
     provider = partial(
         provider_for,
         environ=os.environ,

@@ -56,6 +56,11 @@ def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) 
     )
 
 
+def trust_of_base(root: Path, environ: Mapping[str, str] = os.environ) -> TrustFile:
+    """Return what the base of a proposal trusts."""
+    return _terms(root, read_event(environ)).trust
+
+
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this is a job for what somebody proposes; anything else has its own files' trust."""
     if not environ.get("GITHUB_EVENT_NAME"):

@@ -118,8 +118,9 @@ class ModelRules:
             self._add((), "missing", "a replay model needs a recording", "add store: PATH")
         if provider != "replay" and entry.store is not None:
             self._add(("store",), "store", "store is for provider: replay", "remove store")
-        vendor = (entry.model or "").partition("/")[0]
-        if provider == "litellm" and entry.model is not None and vendor not in LITELLM_VENDORS:
+        vendor, slash, _ = (entry.model or "").partition("/")
+        known = vendor in LITELLM_VENDORS and slash
+        if provider == "litellm" and entry.model is not None and not known:
             message = f"litellm is not let call {vendor!r}: where its key would go is not known"
             hint = did_you_mean(vendor, LITELLM_VENDORS, label="write one of these before a slash")
             self._add(("model",), "vendor", message, hint or "use provider: openai_compatible")

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from edison_ci.config.model_entry import OPTIONS, SIM_MODELS
+from edison_ci.config.model_rules import LITELLM_VENDORS
 
 _OFFLINE = ("sim", "local", "replay")
 _WITH_ADDRESS = ("openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm")
 _NEEDING_ADDRESS = ("azure", "openai_compatible")
 _NAMELESS = ("azure", "replay")
+_VENDORS = f"^(?:{'|'.join(LITELLM_VENDORS)})/"
 
 
 def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -28,6 +30,7 @@ def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
         _of({"not": {"const": "replay"}}, {"not": {"required": ["store"]}}),
         _of({"enum": list(_OFFLINE)}, {"not": {"required": ["key_env"]}}),
         _of({"const": "sim"}, {"properties": {"model": {"enum": list(SIM_MODELS)}}}),
+        _of({"const": "litellm"}, {"properties": {"model": {"pattern": _VENDORS}}}),
     ]
     for provider, names in needed.items():
         options = {"$ref": f"#/definitions/{OPTIONS[provider].__name__}"}

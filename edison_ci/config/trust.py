@@ -103,6 +103,25 @@ class TrustedCode(Shape):
     )
 
 
+PublicKey = Annotated[
+    str,
+    Written(
+        r"[A-Za-z0-9+/]{43}=",
+        "a public key for results",
+        "write what edison db keygen prints",
+        "key",
+    ),
+]
+
+
+class TrustedResults(Shape):
+    """Whose results a pull request may start from."""
+
+    public_keys: Annotated[tuple[PublicKey, ...], items(0, 20), UNIQUE] = Field(
+        (), description="Public keys of signed results; edison db keygen makes a pair."
+    )
+
+
 class TrustFile(Shape):
     """.edison/trust.yaml: which key may go to which host."""
 
@@ -119,6 +138,11 @@ class TrustFile(Shape):
     )
     budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="Most that a job for a pull request may spend, in dollars."
+    )
+
+    results: TrustedResults = Field(
+        default_factory=TrustedResults.model_construct,
+        description="Results of other jobs that count.",
     )
 
     def allows(self, env: str, address: str, provider: str) -> bool:

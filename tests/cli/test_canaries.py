@@ -200,11 +200,12 @@ def test_no_key_leaves_the_process(
         open_pull(fake)
         for name, value in actions(project, fake).items():
             monkeypatch.setenv(name, value)
+        command("db", "adopt")  # what was run before counts as of this job
         command("github", "summary")
         command("github", "annotations")
         command("github", "comment")
         sent = json.dumps([[str(r), r.body] for r in fake.requests])
-        assert fake.state.comments
+        assert fake.state.comments, said["github comment"].all
     assert said["models test --debug"].code == 3
     assert {done.code for done in said.values()} <= {0, 1, 3}, said
     answered = (project.path / "rec.jsonl").read_text(encoding="utf-8")
@@ -235,6 +236,7 @@ def actions(project: Folder, fake: FakeGitHub) -> dict[str, str]:
         "GITHUB_EVENT_NAME": "pull_request",
         "GITHUB_EVENT_PATH": str(file),
         "GITHUB_RUN_ID": "7",
+        "RUNNER_TEMP": str(project.path.parent),
         "GITHUB_STEP_SUMMARY": str(project.path / "summary.md"),
         "GITHUB_OUTPUT": str(project.path / "output"),
     }

@@ -49,6 +49,7 @@ def job(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("GITHUB_EVENT_NAME", name)
         monkeypatch.setenv("GITHUB_EVENT_PATH", str(file))
         monkeypatch.setenv("GITHUB_RUN_ID", str(run))
+        monkeypatch.setenv("RUNNER_TEMP", str(folder.path.parent))
 
     return started
 

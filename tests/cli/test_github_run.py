@@ -298,7 +298,7 @@ def test_a_fork_is_replayed_from_results_that_an_earlier_job_left(job: Job) -> N
     (job.bench.repository.path / ".edison/results.db").unlink()  # another machine
     job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")})
     done = job.pull_request(fork=True)
-    assert "starting from the results of an earlier job" in done.err
+    assert "the results of an earlier job are not signed: they prove nothing" in done.err
     assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
     assert (job.outputs["composite"], job.outputs["db"]) == ("1.0000", handed_on)
     assert len(job.bench.model.requests) == asked
@@ -511,10 +511,15 @@ def test_results_that_cannot_be_used_cost_money_and_nothing_else(job: Job) -> No
     place = job.bench.scratch / "temp/edison/results.db"
     place.parent.mkdir(parents=True)
     place.write_bytes(b"no database")
-    job.bench.propose_prompt(BAD)
-    done = job.pull_request()
-    assert (done.code, job.outputs["verdict"]) == (1, "fail"), done.all
+    pushed = {"before": "0" * 40, "after": job.bench.head, "ref": "refs/heads/main"}
+    done = job("push", pushed)
+    assert done.code == 0, done.all
     assert "the results of an earlier job cannot be used" in done.err
+    place.write_bytes(b"no database")
+    (job.bench.repository.path / ".edison/results.db").unlink()
+    job.bench.propose_prompt(BAD)
+    done = job.pull_request(fork=True)  # which would be replayed from them
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
 
 
 def test_outside_of_a_job_it_says_what_is_missing(

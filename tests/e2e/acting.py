@@ -43,9 +43,11 @@ git checkout --quiet --detach FETCH_HEAD
 STAND_INS = {
     "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1": {"": _CHECKOUT},
     "actions/cache@27d5ce7f107fe9357f9df03efb73ab90386fccae": {
-        "restore": 'for f in "$KEPT"/cache/*/results.db; do '
-        'if [ -e "$f" ]; then mkdir -p "$(dirname "$INPUT")" && cp "$f" "$INPUT"; fi; done',
-        "save": 'mkdir -p "$KEPT/cache/$KEY" && cp "$INPUT" "$KEPT/cache/$KEY/results.db"',
+        "restore": 'while read -r to; do for f in "$KEPT"/cache/*/"$(basename "$to")"; do '
+        'if [ -f "$f" ]; then mkdir -p "$(dirname "$to")" && cp "$f" "$to"; fi; done; done '
+        '<<< "$INPUT"',
+        "save": 'mkdir -p "$KEPT/cache/$KEY" && while read -r from; do '
+        'if [ -f "$from" ]; then cp "$from" "$KEPT/cache/$KEY/"; fi; done <<< "$INPUT"',
     },
     "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f": {
         "": 'mkdir -p "$KEPT/artifacts" && cp -r "$INPUT" "$KEPT/artifacts/$NAME"',
@@ -260,7 +262,7 @@ class Bench:
 
     def assert_no_secret(self, done: Done) -> None:
         """No key and no token is in any log, comment, report, result or left-over of the job."""
-        canaries = [text.encode() for text in (KEY, TOKEN)]
+        canaries = [text.encode() for text in (KEY, TOKEN, *self.secrets.values())]
         seen = [done.log.encode(), *(body.encode() for body in self.comments)]
         seen += [p.read_bytes() for p in self.scratch.rglob("*") if _is_ours(p)]
         seen += [p.read_bytes() for p in self.repository.path.rglob("*") if _is_ours(p)]

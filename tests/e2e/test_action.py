@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.operate.signatures import make_pair
 from edison_ci.stamps import State, stamp_of
 from tests.conftest import Folder
 from tests.e2e.acting import (
@@ -119,11 +120,18 @@ def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) ->
 
 
 def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: Bench) -> None:
+    pair = make_pair()
+    trust = bench.repository.read(".edison/trust.yaml")
+    bench.repository.write(
+        ".edison/trust.yaml", f"{trust}results: {{public_keys: [{pair.public}]}}\n"
+    )
+    bench.base = bench.commit("trust a key")
+    bench.secrets["EDISON_SIGNING_KEY"] = pair.private
     pushed = {"before": "0" * 40, "after": bench.base, "ref": "refs/heads/main"}
     done = bench.act("edison-push.yml", "push", pushed)
     assert (done.code, done.outputs["verdict"]) == (0, "skipped"), done.log
     assert (len(bench.model.requests), bench.comments) == (CASES, [])
-    assert list((done.kept / "cache").glob("*/results.db"))
+    assert list((done.kept / "cache").glob("*/results.db.sig")), done.log
     better = PROMPT.format(text=f"{GOOD} Be brief.")
     bench.propose(**{".github/edison/install.sh": PLANTED, "prompts/hello.md": better})
     done = bench.act("edison.yml", "pull_request", bench.pull_request())
