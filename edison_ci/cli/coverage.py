@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.cli.trusting import is_proposed
-from edison_ci.errors import ExitCode
+from edison_ci.errors import ExitCode, UsageError
 from edison_ci.forge.changed import base_of
 from edison_ci.forge.events import read_event
 from edison_ci.frozen import dataclass
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
 
 _PROJECT = "edison.yaml"
+_UNKNOWN = (
+    "The base of the change is not known here, so neither is what is no longer measured; "
+    "check out with fetch-depth: 2."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,10 @@ def coverage_of_job(project: Project, folder: Path) -> Coverage:
     repository = Repository.find(project.root)
     if repository is None or not is_proposed(project.root):
         return Coverage()
-    commit = base_of(read_event(os.environ), repository).commit
+    try:
+        commit = base_of(read_event(os.environ), repository).commit
+    except UsageError:
+        return Coverage((_UNKNOWN,))
     return Coverage() if commit is None else _coverage(project, folder, repository, commit)
 
 

@@ -304,3 +304,15 @@ def test_a_broken_project_can_still_be_reported_on(
     done = edison(mini, "github", "comment", "--body-file", "report.md", "--verdict", "error")
     assert (done.code, done.err) == (0, "")
     assert texts(fake)[0].endswith("edison.yaml is broken")
+
+
+def test_a_report_without_the_base_says_so_and_does_not_pass(
+    fake: FakeGitHub, edison: Edison, repo: Folder, job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout that is too shallow does not keep the comment away."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    job()
+    assert edison(repo, "github", "summary").code == 0
+    done = edison(repo, "github", "comment", "--json")
+    assert json.loads(done.out)["outcome"] == "created", done.all
+    assert "The base of the change is not known here" in texts(fake)[0]
