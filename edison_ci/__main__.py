@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # `python -m` without `-P` would import modules of whatever repository it is started in.
+    del sys.path[0]
+
 import atexit
 import gc
 import os
-import sys
 import threading
 
 

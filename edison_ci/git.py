@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import UsageError
+from edison_ci.programs import find_program, search_path
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _REMOTE = frozenset({"fetch", "push"})
 LOCAL_TIMEOUT_S = 120.0
@@ -108,8 +108,7 @@ def start_git(
 ) -> subprocess.Popen[bytes]:
     """Start one Git command in `cwd`; whoever starts it ends it, and reads what it complains of."""
     remote = args[0] in _REMOTE
-    path = _search_path()
-    program = shutil.which("git", path=path)
+    program = find_program("git")
     if program is None:
         raise UsageError(
             "Git is not installed, or not on PATH",
@@ -121,7 +120,7 @@ def start_git(
     return subprocess.Popen(
         [word.encode("utf-8", "surrogateescape") for word in words],
         cwd=cwd,
-        env={**_inherited(), "PATH": path, **_FORCED, **(environment or {})},
+        env={**_inherited(), "PATH": search_path(), **_FORCED, **(environment or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if errors else subprocess.DEVNULL,
@@ -154,9 +153,3 @@ def _finish(process: subprocess.Popen[bytes], stdin: bytes, *, timeout_s: float)
 
 def _inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.upper() in _INHERITED}
-
-
-def _search_path() -> str:
-    """Return PATH without relative entries, which would find programs in the repository."""
-    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(entry for entry in entries if Path(entry).is_absolute())

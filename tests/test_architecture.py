@@ -21,7 +21,7 @@ PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
     {"frozen"},
-    {"errors", "extras", "records", "hosted", "names", "rounding", "shipped", "times"},
+    {"errors", "extras", "records", "hosted", "names", "programs", "rounding", "shipped", "times"},
     {"documents"},
     {
         "shape",

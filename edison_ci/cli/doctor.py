@@ -25,6 +25,7 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, install_command
 from edison_ci.frozen import dataclass
+from edison_ci.programs import find_program
 from edison_ci.report.pdf import find_browser
 from edison_ci.rounding import fixed
 from edison_ci.shipped import KINDS
@@ -98,7 +99,7 @@ def _browser() -> Finding:
 
 
 def _git() -> Finding:
-    path = shutil.which("git")
+    path = find_program("git")
     if path is None:
         return Finding(
             "warn", "git", "not found; labels, --changed-since and pull requests need it"

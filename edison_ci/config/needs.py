@@ -5,12 +5,12 @@ It is no part of loading a project: reports and pages of stored results need non
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Literal, cast
 
 from edison_ci.config.grading_rules import placed_checks
 from edison_ci.errors import ConfigError, Problem
 from edison_ci.extras import LITELLM, install_command
+from edison_ci.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -99,6 +99,6 @@ def _lacks(check: Check) -> tuple[str, str]:
     if check.check == "command":
         program = cast("Command", check).value[0]
         # A path is a file of the project, which a pull request takes from its base.
-        if "/" not in program and shutil.which(program) is None:
+        if "/" not in program and find_program(program) is None:
             return f"there is no program {program!r} here", "install it, or name another program"
     return "", ""

@@ -7,13 +7,13 @@ our environment, and with a profile that is thrown away.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import UsageError
+from edison_ci.programs import find_program
 from edison_ci.rounding import fixed
 
 BROWSERS = (
@@ -34,7 +34,7 @@ def find_browser() -> str:
     """Return the program that prints; an error says what to install."""
     named = os.environ.get(VARIABLE)
     if named:
-        found = shutil.which(named)
+        found = find_program(named)
         if found is None:
             raise UsageError(
                 f"{VARIABLE} names {named!r}, which cannot be run",
@@ -42,7 +42,7 @@ def find_browser() -> str:
             )
         return found
     for name in BROWSERS:
-        if (found := shutil.which(name)) is not None:
+        if (found := find_program(name)) is not None:
             return found
     raise UsageError(
         "a PDF is printed by Chromium, and there is none here",

@@ -1,4 +1,4 @@
-"""What a pull request can try: SECURITY.md names the attacks, what answers them, and the tests."""
+"""What a pull request can try: docs/threats.md names the attacks, the answers and the tests."""
 
 from __future__ import annotations
 
@@ -330,13 +330,48 @@ def test_modules_of_the_repository_are_not_imported(mini: Folder) -> None:
     assert not [*mini.path.rglob("PWNED")]
 
 
+def test_even_without_p_no_library_of_the_repository_is_imported(mini: Folder) -> None:
+    """Only what Python itself imports before us is left, and `edison_ci` under our own name."""
+    for name in ("click", "yaml", "pydantic", "threading", "sitecustomize", "gc"):
+        mini.write(f"{name}.py", "raise SystemExit('PWNED')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "edison_ci", "validate"],
+        cwd=mini.path,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, b"PWNED" in done.stdout + done.stderr) == (0, False), done.stderr
+
+
+def test_no_program_of_the_repository_is_run(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("git", "chromium", "google-chrome", "chrome"):
+        program = mini.path / name
+        program.write_text("#!/bin/sh\ntouch PWNED\n", encoding="utf-8")
+        program.chmod(0o755)
+    monkeypatch.chdir(mini.path)
+    monkeypatch.setenv("PATH", os.pathsep.join([".", "", os.environ["PATH"]]))
+    assert edison(mini, "doctor").out.startswith("ok")
+    assert edison(mini, "plan").code == 0
+    assert not (mini.path / "PWNED").exists()
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
 def test_the_page_names_tests_that_exist() -> None:
-    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(test_\w+)`", page))
-    assert len(named) > 40
+    page = (ROOT / "docs/threats.md").read_text(encoding="utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("|") and row.count("|") > 3]
+    promises = [row for row in rows if not re.match(r"\| (?:---|attack) \|", row)]
+    assert len(promises) > 40
+    named: set[str] = set()
+    for promise in promises:
+        tests = re.findall(r"`(test_\w+)`", promise.rpartition(" | ")[2])
+        assert tests, f"no test shows it: {promise}"
+        named |= {*tests}
     there: set[str] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
