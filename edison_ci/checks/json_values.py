@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.checks.evaluation import EvaluationError, brief
-from edison_ci.checks.patterns import analysed
+from edison_ci.checks.json_schema import validator
+from edison_ci.checks.patterns import LINEAR, analysed
 from edison_ci.checks.worker import bounded
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
@@ -90,7 +91,8 @@ class _Known(NamedTuple):
     schema: Json
     """Kept, because the key of the table is its address in memory."""
     validator: Any
-    size: int
+    effort: int
+    """How much it does at most for each character of a value, if it is tame."""
     is_tame: bool
     """Whether every part of it looks at every part of a value at most once."""
 
@@ -101,28 +103,37 @@ _known: dict[int, _Known] = {}
 def _prepared(schema: Any) -> _Known:
     known = _known.get(id(schema))
     if known is None:
-        from jsonschema.validators import (  # 100 ms, and only for checks of schemas
-            Draft202012Validator,
-            validator_for,
-        )
-
-        kind = validator_for(schema, default=Draft202012Validator)
         if len(_known) >= _REMEMBERED:
             _known.clear()
-        size = sum(1 for _ in _parts(schema))
-        known = _known[id(schema)] = _Known(schema, kind(schema), size, is_tame(schema))
+        known = _Known(schema, validator(schema), _effort(schema), is_tame(schema))
+        _known[id(schema)] = known
     return known
 
 
-def _parts(schema: Json) -> Iterator[dict[str, Json]]:
+def _values(schema: Json) -> Iterator[Json]:
     stack = [schema]
     while stack:
         item = stack.pop()
+        yield item
+        if isinstance(item, dict | list):
+            stack.extend(item.values() if isinstance(item, dict) else item)
+
+
+def _patterns(part: dict[str, Json]) -> Iterator[Json]:
+    if "pattern" in part:
+        yield part["pattern"]
+    named = part.get("patternProperties")
+    yield from named if isinstance(named, dict) else ()
+
+
+def _effort(schema: Json) -> int:
+    """Return the values of a schema, each of an enum too, and the steps of its patterns."""
+    total = 0
+    for item in _values(schema):
+        total += 1
         if isinstance(item, dict):
-            yield item
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
+            total += sum(_steps(pattern) for pattern in _patterns(item))
+    return total
 
 
 def is_tame(schema: Json) -> bool:
@@ -131,28 +142,30 @@ def is_tame(schema: Json) -> bool:
     Keywords are looked for everywhere, also where they are names of properties; that only errs on
     the safe side.
     """
-    for part in _parts(schema):
+    for part in _values(schema):
+        if not isinstance(part, dict):
+            continue
         if not _ENDLESS.isdisjoint(part) or part.get("uniqueItems"):
             return False
-        patterns: list[Json] = [part["pattern"]] if "pattern" in part else []
-        named = part.get("patternProperties")
-        patterns += list(named) if isinstance(named, dict) else []
-        if not all(isinstance(p, dict) or _is_linear(p) for p in patterns):
+        if any(_steps(pattern) > LINEAR for pattern in _patterns(part)):
             return False
     return True
 
 
-def _is_linear(pattern: Json) -> bool:
+def _steps(pattern: Json) -> int:
+    """Return how many steps a pattern takes for each character; none if it is no pattern."""
+    if not isinstance(pattern, str):
+        return 0
     try:
-        return isinstance(pattern, str) and analysed(pattern).is_linear
+        return analysed(pattern).steps
     except (re.error, RecursionError, OverflowError):
-        return False
+        return 2 * LINEAR
 
 
 def schema_breach(schema: Json, value: Json, length: int) -> str:
     """Return where a value first breaks a schema and how, or ''; `length` is that of its text."""
     known = _prepared(schema)
-    if known.is_tame and length <= _SHORT and length * known.size <= _FEW_APPLICATIONS:
+    if known.is_tame and length <= _SHORT and length * known.effort <= _FEW_APPLICATIONS:
         error = next(known.validator.iter_errors(value), None)
         return "" if error is None else _said(error.json_path, error.message)
     reply = bounded("schema", schema, value, what="the JSON Schema", limit_s=_LONG_VALIDATION_S)

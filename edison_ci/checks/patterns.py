@@ -24,7 +24,8 @@ LIMIT_S = 1.0
 SHOWN = 200
 _FEW_STEPS = 50_000_000
 """Some tenths of a second for a text made to be slow; any other takes microseconds."""
-_LINEAR = 1_000
+LINEAR = 1_000
+"""So many steps for each character of a text are still few."""
 _MANY = 10**15
 _quietly = threading.Lock()
 _LONG = 1 << 40
@@ -90,10 +91,15 @@ class Pattern(NamedTuple):
     """A pattern, and what is known about it."""
 
     compiled: re.Pattern[str]
-    is_linear: bool
-    """Whether searching takes time in proportion to the text."""
+    steps: int
+    """How many steps searching takes for each character of a long text."""
     reach: int
     """Up to which length a text is searched in no time, whatever it says."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether searching takes time in proportion to the text."""
+        return self.steps <= LINEAR
 
 
 @lru_cache(maxsize=512)
@@ -105,12 +111,11 @@ def analysed(pattern: str) -> Pattern:
         try:
             tree = importlib.import_module("re._parser").parse(pattern)
         except ImportError:  # not promised by Python; without it no cost is known
-            return Pattern(compiled, is_linear=False, reach=0)
+            return Pattern(compiled, steps=_MANY, reach=0)
     length = 1
     while length < _LONG and _cost(tree, length).steps * length <= _FEW_STEPS:
         length *= 2
-    is_linear = _cost(tree, _LONG).steps <= _LINEAR
-    return Pattern(compiled, is_linear, reach=length // 2)
+    return Pattern(compiled, _cost(tree, _LONG).steps, reach=length // 2)
 
 
 def find(pattern: str, text: str) -> str | None:

@@ -12,10 +12,13 @@ import contextlib
 import json
 import re
 import resource
+import runpy
 import signal
 import sqlite3
 import sys
 import warnings
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,12 +40,15 @@ def search(pattern: str, text: str) -> list[str] | None:
     return None if found is None else [found.group()[:200]]
 
 
+@cache
+def _json_schema() -> dict[str, Any]:
+    """Return what is in `json_schema.py`, the one place that makes validators."""
+    return runpy.run_path(str(Path(__file__).with_name("json_schema.py")))
+
+
 def schema(schema: Any, value: Any) -> list[str] | None:
     """Return path and message of the first place where a value breaks a schema, or None."""
-    from jsonschema.validators import Draft202012Validator, validator_for
-
-    kind = validator_for(schema, default=Draft202012Validator)
-    error = next(kind(schema).iter_errors(value), None)
+    error = next(_json_schema()["validator"](schema).iter_errors(value), None)
     return None if error is None else [error.json_path[:100], error.message[:200]]
 
 

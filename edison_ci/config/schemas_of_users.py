@@ -1,19 +1,39 @@
-"""Is a JSON Schema that a user wrote a schema, and closed to the outside?"""
+"""Faults of the JSON Schemas that users write, found when files are loaded.
+
+A schema that passes is one of a published draft, refers to nothing outside itself, has references
+that lead somewhere and come to an end, and patterns that compile. What it costs to apply is bounded
+where it is applied (`checks/json_values`).
+"""
 
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.checks.json_schema import DRAFT, draft_errors, is_known_draft, keywords, resolver
+from edison_ci.checks.patterns import MAX_PATTERN, analysed
 from edison_ci.names import did_you_mean
 from edison_ci.shape import short, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_Path = tuple[str | int, ...]
+
 _MOST = 10
 _MAX_VALUES = 5_000
-_REFERRING = ("$ref", "$dynamicRef", "$recursiveRef")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_DATA = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are not schemas, whatever they look like."""
+_NAMES = frozenset(
+    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
+)
+"""Keywords whose values are maps from names to schemas."""
+_SAME_VALUE = ("allOf", "anyOf", "else", "extends", "if", "not", "oneOf", "then")
+"""Keywords whose schemas look at the very value that the schema around them looks at."""
+_SAME_VALUE_BY_NAME = ("dependencies", "dependentSchemas")
+_INSIDE = "references stay inside the schema: #/definitions/NAME"
 _TYPES = "types are array, boolean, integer, null, number, object and string"
 _TOOL = frozenset({"name", "description", "parameters"})
 TOOLS_SCHEMA: dict[str, Any] = {
@@ -31,6 +51,15 @@ TOOLS_SCHEMA: dict[str, Any] = {
     },
 }
 """What a list of tools looks like, for editors; `tool_faults` is what decides."""
+
+
+class _Part(NamedTuple):
+    """A map inside a schema that may be a schema itself."""
+
+    path: _Path
+    schema: dict[str, Any]
+    is_checked: bool
+    """Whether the rules of the draft were applied to it along with the whole."""
 
 
 class SchemaFault(NamedTuple):
@@ -62,31 +91,25 @@ def schema_faults(schema: Any, what: str) -> Iterator[SchemaFault]:
         message = f"{what} has more than {_MAX_VALUES:,} values"
         yield SchemaFault((), "size", message, "use definitions and $ref")
         return
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    if named is not None and not is_known_draft(named):
+        said = f"{what} is written in {short(named)}, which is not a known draft"
+        yield SchemaFault(("$schema",), "schema", said, f"leave it out, or write {DRAFT}")
+        return
     try:
-        yield from _wrong_keywords(schema, what)
+        wrong_ones = _wrong_keywords(schema, schema, what)
+        parts = list(_parts(schema))
+        wrong_ones += _ways_out(parts, what)
+        yield from wrong_ones or _lost(parts, what)
     except RecursionError:
         hint = "use definitions and $ref"
         yield SchemaFault((), "schema", f"{what} is nested too deeply", hint)
-    for path, reference in _references(schema):
-        if not reference.startswith("#"):
-            yield SchemaFault(
-                path,
-                "schema",
-                f"{what} refers to {short(reference)}",
-                "references stay inside the schema: #/definitions/NAME",
-            )
 
 
-def _wrong_keywords(schema: dict[str, Any] | bool, what: str) -> list[SchemaFault]:
-    """Return where a schema breaks the rules of its draft, the first few places in order."""
-    from jsonschema.validators import (  # 100 ms, and only for projects with schemas
-        Draft202012Validator,
-        validator_for,
-    )
-
-    kind = validator_for(schema, default=Draft202012Validator)
+def _wrong_keywords(schema: Any, root: Any, what: str) -> list[SchemaFault]:
+    """Return where a schema breaks the rules of the root's draft, the first few in order."""
     found: dict[str, SchemaFault] = {}
-    for error in kind(kind.META_SCHEMA).iter_errors(schema):
+    for error in draft_errors(schema, root):
         path = tuple(error.absolute_path)
         at = "/".join(str(step) for step in path)
         said, hint = error.message[:200], f"look at {at}" if at else "see json-schema.org"
@@ -95,6 +118,118 @@ def _wrong_keywords(schema: dict[str, Any] | bool, what: str) -> list[SchemaFaul
         message = f"{what} is not a JSON Schema: {said}"
         found.setdefault(at, SchemaFault(path, "schema", message, hint))
     return [found[at] for at in sorted(found)[:_MOST]]
+
+
+def _ways_out(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
+    """Yield what would lead out of a schema, and the patterns that are none."""
+    draft = str(parts[0].schema.get("$schema")) if parts else ""
+    oldest = "draft-03" in draft or "draft-04" in draft  # where $id was called id
+    for path, part, _ in parts:
+        for keyword in ("$id", "$schema", *(("id",) if oldest else ())):
+            if path and isinstance(part.get(keyword), str):
+                said = f"{what} has {keyword} inside, which would lead its references elsewhere"
+                yield SchemaFault((*path, keyword), "schema", said, "leave it out")
+        for keyword, reference in _references(part):
+            if not reference.startswith("#"):
+                said = f"{what} refers to {short(reference)}"
+                yield SchemaFault((*path, keyword), "schema", said, _INSIDE)
+        yield from _wrong_patterns(path, part, what)
+
+
+def _references(part: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for keyword in _REFERENCES:
+        if isinstance(part.get(keyword), str):
+            yield keyword, part[keyword]
+
+
+def _wrong_patterns(path: _Path, part: dict[str, Any], what: str) -> Iterator[SchemaFault]:
+    named = part.get("patternProperties")
+    patterns = [((*path, "pattern"), part["pattern"])] if "pattern" in part else []
+    if isinstance(named, dict):
+        patterns += [((*path, "patternProperties", name), name) for name in named]
+    for place, pattern in patterns:
+        if not isinstance(pattern, str):
+            continue
+        if len(pattern) > MAX_PATTERN:
+            said = f"{what} has a pattern of more than {MAX_PATTERN:,} characters"
+            yield SchemaFault(place, "regex", said, "write a shorter one")
+            continue
+        try:
+            analysed(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            said = f"{what} has a pattern that is not valid: {error}"
+            yield SchemaFault(place, "regex", said, "it is read as Python's re reads it")
+
+
+def _lost(parts: list[_Part], what: str) -> Iterator[SchemaFault]:
+    """Yield the references that lead nowhere, to something else than a schema, or in circles."""
+    references = [
+        ((*part.path, keyword), reference)
+        for part in parts
+        for keyword, reference in _references(part.schema)
+    ]
+    if not references:
+        return
+    root = parts[0].schema
+    find, targets = resolver(root), dict[str, Any]()
+    for path, reference in references:
+        try:
+            targets[reference] = find(reference)
+        except LookupError:
+            said = f"{what} refers to {short(reference)}, which it does not have"
+            yield SchemaFault(path, "schema", said, _INSIDE)
+    aimed_at = {id(target) for target in targets.values()}
+    # The draft looks into its own keywords only; elsewhere a schema is one by being referred to.
+    sound = {
+        id(part.schema)
+        for part in parts
+        if id(part.schema) in aimed_at
+        and (part.is_checked or not _wrong_keywords(part.schema, root, what))
+    }
+    endless = _endless(parts, targets)
+    for path, reference in references:
+        target = targets.get(reference, True)
+        if not isinstance(target, bool) and id(target) not in sound:
+            said = f"{what} refers to {short(reference)}, which is not a JSON Schema"
+            yield SchemaFault(path, "schema", said, "put it under $defs or definitions")
+        elif id(target) in endless:
+            said = f"{what} refers to {short(reference)}, which leads back without an end"
+            yield SchemaFault(path, "schema", said, "refer to it from properties or items")
+
+
+def _endless(parts: list[_Part], targets: dict[str, Any]) -> frozenset[int]:
+    """Return the parts, by identity, that lead to themselves before they look into the value.
+
+    Kahn's algorithm (1962): take away the parts that lead nowhere until none is left; the rest
+    leads into a circle.
+    """
+    before: dict[int, list[int]] = {}
+    left: dict[int, int] = {}
+    for part in {id(part.schema): part.schema for part in parts}.values():
+        following = [inner for inner in _same_value(part, targets) if isinstance(inner, dict)]
+        left[id(part)] = len(following)
+        for inner in following:
+            before.setdefault(id(inner), []).append(id(part))
+    done = [part for part, number in left.items() if not number]
+    while done:
+        over = done.pop()
+        del left[over]
+        for other in before.get(over, ()):
+            left[other] -= 1
+            if not left[other]:
+                done.append(other)
+    return frozenset(left)
+
+
+def _same_value(part: dict[str, Any], targets: dict[str, Any]) -> Iterator[Any]:
+    for _, reference in _references(part):
+        yield targets.get(reference)
+    for keyword in _SAME_VALUE:
+        inner = part.get(keyword)
+        yield from inner if isinstance(inner, list) else (inner,)
+    for keyword in _SAME_VALUE_BY_NAME:
+        named = part.get(keyword)
+        yield from named.values() if isinstance(named, dict) else ()
 
 
 def tool_faults(tools: Any) -> Iterator[SchemaFault]:
@@ -137,15 +272,22 @@ def _values(value: Any) -> Iterator[Any]:
             stack.extend(item.values() if isinstance(item, dict) else item)
 
 
-def _references(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+def _parts(root: Any) -> Iterator[_Part]:
+    """Yield every map that is or may be a schema: unknown keywords are looked into as well."""
+    known = keywords(root)
+    stack: list[tuple[_Path, Any, bool, bool]] = [((), root, False, True)]
     while stack:
-        path, item = stack.pop()
-        if isinstance(item, dict):
-            for keyword in _REFERRING:
-                reference = item.get(keyword)
-                if isinstance(reference, str):
-                    yield (*path, keyword), reference
-            stack.extend(((*path, key), inner) for key, inner in item.items())
-        elif isinstance(item, list):
-            stack.extend(((*path, index), inner) for index, inner in enumerate(item))
+        path, item, is_names, is_checked = stack.pop()
+        if isinstance(item, list):
+            stack.extend(
+                ((*path, index), inner, False, is_checked) for index, inner in enumerate(item)
+            )
+        if not isinstance(item, dict):
+            continue
+        if not is_names:
+            yield _Part(path, item, is_checked)
+        for key, inner in item.items():
+            if is_names:
+                stack.append(((*path, key), inner, False, is_checked))
+            elif key not in _DATA:
+                stack.append(((*path, key), inner, key in _NAMES, is_checked and key in known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,6 +106,43 @@ def test_a_schema_that_would_take_for_ever_is_an_error(
     monkeypatch.setattr("edison_ci.checks.json_values._LONG_VALIDATION_S", 0.5)
     with pytest.raises(EvaluationError, match=r"JSON Schema takes longer than 0\.5 s"):
         graded("json_schema: s.json", json.dumps(value), schemas={"s.json": schema})
+
+
+OUTSIDE: list[dict[str, Any]] = [
+    {"x": {"allOf": [{"$id": "ADDRESS", "$ref": "#"}]}, "$ref": "#/x"},
+    {"x": {"allOf": [{"$id": "ADDRESS", "$ref": "#/y"}]}, "$ref": "#/x"},
+    {"$schema": "http://json-schema.org/draft-04/schema#", "allOf": [{"$ref": "#/x"}],
+     "x": {"allOf": [{"id": "ADDRESS", "allOf": [{"$ref": "#"}]}]}},
+    {"$ref": "ADDRESS"},
+    {"$id": "ADDRESS", "$ref": "other#/x"},
+    {"$dynamicRef": "ADDRESS"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", OUTSIDE, ids=str)
+def test_a_validator_reads_no_file_and_asks_no_address(
+    schema: dict[str, Any], tmp_path: Path
+) -> None:
+    """Whatever passed the checks of files: there is one place that makes validators."""
+    file = tmp_path / "secret.json"
+    file.write_text('{"enum": ["canary"]}')
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        for place in (f"http://127.0.0.1:{server.getsockname()[1]}/x", file.as_uri()):
+            text = json.dumps(schema).replace("ADDRESS", place)
+            with pytest.raises(EvaluationError, match="failed"):
+                graded("json_schema: s.json", '"x"', schemas={"s.json": json.loads(text)})
+        with pytest.raises(BlockingIOError):  # nobody has asked
+            server.accept()
+
+
+def test_a_long_enum_is_compared_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edison_ci.checks.json_values._LONG_VALIDATION_S", 0.5)
+    schema = {"items": {"enum": [[[[n]]] for n in range(2_000)]}}
+    text = json.dumps([[[[1_999]]]] * 6_500)
+    assert len(text) < 100_000
+    with pytest.raises(EvaluationError, match=r"takes longer than 0\.5 s"):
+        graded("json_schema: s.json", text, schemas={"s.json": schema})
 
 
 def test_many_items_are_compared_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from edison_ci.config.schemas_of_users import schema_faults
 from tests.config.broken import EXPERIMENT, add, said
 from tests.conftest import MINIMAL
+from tests.timing import within
 
 if TYPE_CHECKING:
     from tests.conftest import Folder
@@ -130,6 +131,37 @@ def with_front_matter(folder: Folder, line: str) -> None:
             "(references stay inside the schema: #/definitions/NAME)",
         ),
         (
+            '{"a": {"not": {"$id": "file:///etc/", "$ref": "#/b"}},\n "$ref": "#/a"}',
+            "schemas/out.json:1:23: schemas/out.json has $id inside, which would lead its "
+            "references elsewhere (leave it out)",
+        ),
+        (
+            '{"$schema": "http://evil.example/"}',
+            "schemas/out.json:1:13: schemas/out.json is written in 'http://evil.example/', which "
+            "is not a known draft "
+            "(leave it out, or write https://json-schema.org/draft/2020-12/schema)",
+        ),
+        (
+            '{"items":\n {"$ref": "#/definitions/b"}}',
+            "schemas/out.json:2:11: schemas/out.json refers to '#/definitions/b', which it does "
+            "not have (references stay inside the schema: #/definitions/NAME)",
+        ),
+        (
+            '{"x": {"type": 7}, "$ref": "#/x"}',
+            "schemas/out.json:1:28: schemas/out.json refers to '#/x', which is not a JSON Schema "
+            "(put it under $defs or definitions)",
+        ),
+        (
+            '{"anyOf": [{"type": "string"}, {"$ref": "#"}]}',
+            "schemas/out.json:1:41: schemas/out.json refers to '#', which leads back without an "
+            "end (refer to it from properties or items)",
+        ),
+        (
+            '{"pattern": "("}',
+            "schemas/out.json:1:13: schemas/out.json has a pattern that is not valid: missing ), "
+            "unterminated subpattern at position 0 (it is read as Python's re reads it)",
+        ),
+        (
             "[1]",
             "schemas/out.json:1:1: schemas/out.json is not a JSON Schema (a schema is a map)",
         ),
@@ -191,6 +223,35 @@ def test_a_schema_nested_too_deeply_is_refused() -> None:
     for _ in range(2_000):
         deep = {"not": deep}
     assert [fault.message for fault in schema_faults(deep, "it")] == ["it is nested too deeply"]
+
+
+TREE = {"type": "object", "properties": {"below": {"type": "array", "items": {"$ref": "#"}}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        TREE,
+        {"$id": "https://example.com/tree", **TREE},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}},
+        {"$ref": "#name", "$defs": {"a": {"$anchor": "name", "type": "string"}}},
+        {"$ref": "#/shared/a", "shared": {"a": {"type": "string"}}},
+        {"properties": {"$ref": {"type": "string"}, "$id": {"enum": ["x"]}, "pattern": {}}},
+        {"properties": {"default": {"default": {"$id": "x", "$ref": "y", "pattern": "("}}}},
+        {"enum": [{"$ref": "other.json"}]},
+        {"$schema": "http://json-schema.org/draft-07/schema", "items": {"id": "x"}},
+    ],
+)
+def test_a_schema_that_refers_to_its_own_parts_is_fine(schema: dict[str, object]) -> None:
+    assert list(schema_faults(schema, "it")) == []
+
+
+def test_a_schema_full_of_references_is_read_in_time() -> None:
+    names = [f"{'%61' * n}{'a' * (40 - n)}" for n in range(40)] * 40
+    items = [{"$ref": f"#/shared/{name}"} for name in names]
+    schema = {"allOf": items, "shared": {"a" * 40: {"properties": {"b": {"$ref": "#"}}}}}
+    with within(5):
+        assert list(schema_faults(schema, "it")) == []
 
 
 # --- rubric and judges ----------------------------------------------------------------------------
