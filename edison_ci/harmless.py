@@ -19,10 +19,13 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_SHORTENED = re.compile(r"[\w+/=-]{4}[\w.+/=-]*\.{3}[\w.+/=-]{8,}")
+_RUN = re.compile(r"[\w.+/=-]+")
+_START = re.compile(r"[\w+/=-]{4}")
+_DOTS, _REST = "...", 8
+"""How a secret is shortened: its start, dots, and at least so much of its end."""
 _WRITTEN = frozenset({"input", "inputs", "expected", "metadata", "params", "tool_calls"})
 """Keys below which numbers are those of people and models, with all their digits."""
-_COMMAND = re.compile(r"(?m)^(\s*)(?=::)|(?<=#)(?=#\[)")
+_COMMAND = re.compile(r"(?m)^([^\S\n]*+)(?=::)|(?<=#)(?=#\[)")
 
 
 def clean(text: str) -> str:
@@ -45,7 +48,16 @@ def without_pieces(text: str) -> str:
 
     What is left of it no longer looks like a secret, so whatever was shortened so is cut.
     """
-    return _SHORTENED.sub(lambda found: f"{found.group()[:4]}...", redacted(text))
+    text = redacted(text)
+    return _RUN.sub(_without_end, text) if _DOTS in text else text
+
+
+def _without_end(found: re.Match[str]) -> str:
+    run = found.group()
+    start = _START.search(run)
+    if start is None or run.rfind(_DOTS, start.end(), len(run) - _REST) < 0:
+        return run
+    return run[: start.end()] + _DOTS
 
 
 def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:

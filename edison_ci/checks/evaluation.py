@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LONGEST_REASON = 300
 _QUOTED = 80
 _LONGEST_JSON = 2_000_000
-_FENCE = re.compile(r"\s*+```[ \t]*([\w+-]*)[^\n`]*\n")
+_FENCE = re.compile(r"\s*+```[^\n`]*+\n")
 
 
 class EvaluationError(Exception):

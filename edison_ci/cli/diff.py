@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +23,7 @@ from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.matching import unified_diff
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import short
 from edison_ci.repository import MAX_TEXT_BYTES
@@ -185,7 +185,7 @@ def _file(project: Project, folder: Path, word: str) -> _Meant:
 
 def _lines(before: _Meant, after: _Meant) -> list[str]:
     old, new = _text(before), _text(after)
-    return [*difflib.unified_diff(old, new, before.name, after.name, lineterm="")]
+    return [*unified_diff(old, new, before.name, after.name)]
 
 
 def _text(meant: _Meant) -> list[str]:

@@ -8,7 +8,6 @@ asked once: answers are stored under what was sent, not under when.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -19,6 +18,7 @@ from edison_ci.execute.output import parse_output
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text
+from edison_ci.matching import unified_diff
 from edison_ci.plan.baseline import base_of
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.store.ledger import Cap
@@ -269,5 +269,5 @@ def prompt_diff(project: Project, repository: Repository, commit: str, path: str
         (repository.read(at, place) or b"").decode("utf-8", "replace").splitlines() if at else []
         for at in (parent, commit)
     )
-    lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm="")
+    lines = unified_diff(before, after, f"a/{path}", f"b/{path}")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from edison_ci.checks.evaluation import Answered, EvaluationError
+from edison_ci.checks.time_limit import limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import Judging, moderating
@@ -111,7 +112,7 @@ def code_folder(project: Project) -> Path | None:
 
 def _part(name: str, check: Check, weight: float, answered: Answered) -> Part:
     try:
-        grade = check.evaluate(answered)
+        grade = limited("the check", lambda: check.evaluate(answered))
     except MissingValueError as error:
         return Part(name, "check", None, None, weight, "skipped", str(error))
     except (RenderError, EvaluationError) as error:
@@ -149,7 +150,12 @@ class CellGrader:
     async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
         """Return status, composite, pass and parts of an answer."""
         heard = hearing()
-        found, blocked = await self._screened(output)
+        if output.failed:
+            return CellGrade("error", None, None, reason=output.failed)
+        try:
+            found, blocked = await self._screened(output)
+        except EvaluationError as error:
+            return CellGrade("error", None, None, reason=str(error))
         if blocked:
             reason = f"blocked: {', '.join(blocked)}"
             return CellGrade("blocked", None, False, tuple(found), reason, tuple(heard))
@@ -172,7 +178,7 @@ class CellGrader:
     async def _screened(self, output: Output) -> tuple[list[Part], list[str]]:
         """Return what the screens found, and the kinds for which the answer is blocked."""
         safety = self.experiment.file.safety
-        screened = screen(output.raw, safety)
+        screened = limited("screening the answer", lambda: screen(output.raw, safety))
         found = [
             Part(kind, "safety", 0.0, None, 0.0, "ok", getattr(safety, kind))
             for kind in sorted(screened.kinds)

@@ -1,20 +1,28 @@
-"""What did the model answer, once its wrapping is taken off?"""
+"""Output of a model taken apart: thinking off, the response or the JSON out.
+
+Time grows with the length of the answer and no faster: a tag or a fence is looked for once, from
+left to right.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from edison_ci.checks.evaluation import EvaluationError
+from edison_ci.checks.time_limit import limited
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from edison_ci.records import Json
 
-_THINKING = re.compile(r"<thinking>(.*?)</thinking>", re.DOTALL | re.IGNORECASE)
-_RESPONSE = re.compile(r"<response>(.*?)</response>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n\s*```\s*\Z", re.DOTALL)
+_THINKING = re.compile("</?thinking>", re.IGNORECASE)
+_RESPONSE = re.compile("</?response>", re.IGNORECASE)
+_FENCE = "```"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +36,66 @@ class Output:
     """The parsed JSON, when JSON was expected."""
     malformed: str = ""
     """Why the answer is not of the expected shape; '' if it is."""
+    failed: str = ""
+    """Why nobody can tell what shape the answer has; '' otherwise. That is not its fault."""
 
 
 def parse_output(raw: str, expect: str) -> Output:
     """Take `<thinking>` off, and the response or JSON out, as the prompt expects them."""
-    thinking = "\n".join(part.strip() for part in _THINKING.findall(raw))
-    text = _THINKING.sub("", raw).strip() if thinking else raw
+    try:
+        return limited("reading the answer", lambda: _parsed(raw, expect))
+    except EvaluationError as error:
+        return Output(raw, raw, failed=str(error))
+
+
+def _parsed(raw: str, expect: str) -> Output:
+    thinking, text = _without_thinking(raw)
     if expect in ("response", "response+json"):
-        found = _RESPONSE.findall(text)
+        found = [text[start:end] for start, end in _sections(_RESPONSE, text)]
         if len(found) != 1:
             what = "no <response> section" if not found else f"{len(found)} <response> sections"
             return Output(raw, text, thinking, malformed=what)
         text = found[0].strip()
     if expect not in ("json", "response+json"):
         return Output(raw, text, thinking)
-    fenced = _FENCE.match(text)
     try:
-        value = parse_json((fenced.group(1) if fenced else text).strip())
+        value = parse_json(_unfenced(text))
     except Fault as fault:
         return Output(raw, text, thinking, malformed=fault.message)
     return Output(raw, text, thinking, value)
+
+
+def _sections(tag: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the insides of `<tag>...</tag>` start and end; tags do not nest."""
+    start: int | None = None
+    for found in tag.finditer(text):
+        is_end = text[found.start() + 1] == "/"
+        if start is None and not is_end:
+            start = found.end()
+        elif start is not None and is_end:
+            yield start, found.start()
+            start = None
+
+
+def _without_thinking(raw: str) -> tuple[str, str]:
+    """Return what was thought aloud, and the rest."""
+    sections = list(_sections(_THINKING, raw)) if "<" in raw else []
+    thinking = "\n".join(raw[start:end].strip() for start, end in sections)
+    if not thinking:
+        return "", raw
+    rest, at = [], 0
+    for start, end in sections:
+        rest.append(raw[at : start - len("<thinking>")])
+        at = end + len("</thinking>")
+    return thinking, "".join([*rest, raw[at:]]).strip()
+
+
+def _unfenced(text: str) -> str:
+    """Return the text between the lines of a ``` or ```json fence around all of it, or the text."""
+    text = text.strip()
+    if len(text) < 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    inner = text[len(_FENCE) : -len(_FENCE)].removeprefix("json")
+    before, after = len(inner) - len(inner.lstrip()), len(inner.rstrip())
+    has_lines = "\n" in inner[:before] and "\n" in inner[after:]
+    return inner.strip() if has_lines else text

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edison_ci.checks.evaluation import EvaluationError
+from edison_ci.checks.time_limit import limited
 from edison_ci.config.model_rules import takes
 from edison_ci.contracts import CallError
 from edison_ci.frozen import dataclass
-from edison_ci.judges.replies import Outcome, failed_call
+from edison_ci.judges.replies import Failure, Missing, Outcome, failed_call
 from edison_ci.records import Completion, Json, Message, Request
 
 if TYPE_CHECKING:
@@ -89,7 +92,10 @@ async def ask_twice(
             completion = await ask(judge.name, attempt)
         except CallError as error:
             return Outcome(None, failed_call(error))
-        outcome = read(completion)
+        try:
+            outcome = limited("reading the reply", partial(read, completion))
+        except EvaluationError as error:
+            return Outcome(None, Failure(Missing.JUDGE_ERROR, str(error)))
         if outcome.failure is None:
             break
     return outcome

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Scripts that write no blanks between words; there a character counts as half a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.S)
+_TEMPLATE = (("{{", "}}"), ("{%", "%}"), ("{#", "#}"))
 _FULL, _HALF = 2, 1
 
 
@@ -57,13 +57,26 @@ def _windows(lines: Iterable[str], before: str, least: int) -> _Windows:
     old = words_of(before)
     runs: set[tuple[str, ...]] = set()
     for line in lines:
-        words = words_of(_TEMPLATE.sub(" ", line))
+        words = words_of(_without_templates(line))
         runs.update(_runs(words, least))
     sizes = frozenset(map(len, runs))
     known = {
         tuple(old[start : start + size]) for size in sizes for start in range(len(old) - size + 1)
     }
     return _Windows(sizes, frozenset(runs - known))
+
+
+def _without_templates(text: str) -> str:
+    for opening, closing in _TEMPLATE:
+        pieces, at = [], 0
+        while (start := text.find(opening, at)) >= 0:
+            end = text.find(closing, start + 2)
+            if end < 0:
+                break
+            pieces.append(text[at:start])
+            at = end + 2
+        text = " ".join([*pieces, text[at:]])
+    return text
 
 
 def _runs(words: list[str], least: int) -> Iterator[tuple[str, ...]]:

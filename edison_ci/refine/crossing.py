@@ -7,9 +7,10 @@ once; where both rewrite the same lines, the first one keeps its own.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.matching import matcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,10 +44,9 @@ class Edit(NamedTuple):
 def edits(before: str, after: str) -> list[Edit]:
     """Return what makes one text of another, line by line, in the order of the lines."""
     old, new = before.split("\n"), after.split("\n")
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     return [
         Edit(start, stop, tuple(new[new_start:new_stop]))
-        for tag, start, stop, new_start, new_stop in matcher.get_opcodes()
+        for tag, start, stop, new_start, new_stop in matcher(old, new).get_opcodes()
         if tag != "equal"
     ]
 

@@ -8,12 +8,12 @@ a person can act on. Lines end with a line feed and nothing else, as in Git.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.secret_text import brief
 from edison_ci.frozen import dataclass
+from edison_ci.matching import unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -342,12 +342,11 @@ def diff_of(path: str, before: str, after: str) -> str:
     """Return the unified diff between two texts of a file; empty if there is none."""
     if after and not after.endswith("\n") and before.endswith("\n"):
         after += "\n"  # editors differ about the last line, and nobody means it
-    lines = difflib.unified_diff(
+    lines = unified_diff(
         before.split("\n")[:-1] if before.endswith("\n") else before.split("\n"),
         after.split("\n")[:-1] if after.endswith("\n") else after.split("\n"),
         f"a/{path}",
         f"b/{path}",
-        lineterm="",
     )
     text = "\n".join(lines)
     return f"{text}\n" if text else ""

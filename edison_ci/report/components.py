@@ -6,11 +6,11 @@ text in it escaped. Templates may call them: what they return is taken as markup
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.frozen import dataclass
+from edison_ci.matching import matcher
 from edison_ci.report.markup import Child, Html, element, escape, joined
 
 if TYPE_CHECKING:
@@ -247,8 +247,7 @@ def _diff_row(kind: str, at: tuple[str, str], words: str) -> Html:
 
 def _diff_lines(before: str, after: str, around: int) -> Iterator[tuple[str, tuple[str, str], str]]:
     a, b = before.splitlines(), after.splitlines()
-    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
-    for group in matcher.get_grouped_opcodes(around):
+    for group in matcher(a, b).get_grouped_opcodes(around):
         yield "hunk", ("", ""), f"lines {group[0][1] + 1} to {group[-1][2]}"
         for tag, a1, a2, b1, b2 in group:
             if tag == "equal":

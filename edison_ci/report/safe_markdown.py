@@ -24,7 +24,7 @@ _MANY_TICKS = re.compile("`{10,}")
 """GitHub knows no code between more than 80 of them: so many are spelt out."""
 _SIDE_BY_SIDE = re.compile("(?<=`)\0+(?=`)")
 _QUOTED = re.compile("`([^`]+)`")
-_PLAIN = re.compile(r"[(\"']*[^\W_]*(?:[.,'%+=-][^\W_]+|[+-])*[%)\"'.,;:?]*")
+_PLAIN = re.compile(r"[(\"']*+[^\W_]*+(?:[.,'%+=-][^\W_]++|[+-])*+[%)\"'.,;:?]*+")
 _LINKED = re.compile(r"(?i)www[.]|^\W*[a-z]+-[0-9]|[0-9a-f]{7,}")
 """What forges make links of: addresses, keys of issues (GH-12), ids of commits."""
 _OPENING = re.compile(r"[0-9]+[.)]|[+=-]+")

@@ -6,11 +6,11 @@ suggestion lies elsewhere, none of it is offered so: half a change was never mea
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 from edison_ci.hosted import SuggestedLines
+from edison_ci.matching import matcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,7 @@ def suggested_lines(path: str, before: str, after: str, note: str = "") -> list[
 
 def _parts(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the first and last line that go, counted from 1, and what comes instead."""
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for what, i1, i2, j1, j2 in matcher.get_opcodes():
+    for what, i1, i2, j1, j2 in matcher(old, new).get_opcodes():
         if what == "equal":
             continue
         if i1 == i2:  # lines are only added: the one before them is said again

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.matching import unified_diff as lines_of_diff
 from edison_ci.providers.sim.prompt_text import has_template, parse_prompt
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
 def unified_diff(old: str, new: str, path: str) -> str:
     """Return the change of a file as `git apply` takes it; empty if there is none."""
-    lines = difflib.unified_diff(_lines(old), _lines(new), f"a/{path}", f"b/{path}")
+    lines = lines_of_diff(_lines(old), _lines(new), f"a/{path}", f"b/{path}", end="\n")
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}\n" for line in lines)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from edison_ci.checks.evaluation import EvaluationError
+from edison_ci.checks.patterns import find
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.providers.sim.faults import Fault
@@ -32,7 +33,10 @@ class Line:
     def fits(self, said: str) -> bool:
         """Return whether the line answers a request that says this."""
         if len(self.match) > 2 and self.match.startswith("/") and self.match.endswith("/"):
-            return re.search(self.match[1:-1], said) is not None
+            try:
+                return find(self.match[1:-1], said) is not None
+            except EvaluationError as error:
+                raise UsageError(f"a row of the script cannot be matched: {error}") from None
         return self.match in said
 
 
@@ -55,7 +59,7 @@ def _line(number: int, row: Mapping[str, Json]) -> Line:
         reason = FinishReason(str(row.get("finish_reason", "stop")))
         line = Line(match, text, reason, int(latency_ms), error)
         line.fits("")
-    except (ValueError, re.error) as problem:
+    except (ValueError, UsageError) as problem:
         raise UsageError(f"script row {number}: {problem}") from None
     return line
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
+from edison_ci.matching import matcher
 from edison_ci.report.markup import Html, element, joined
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def word_diff(before: str, after: str) -> Html | None:
 
 def _pieces(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> Iterator[Html | str]:
     words = [word for word, _ in old], [word for word, _ in new]
-    matcher = difflib.SequenceMatcher(None, *words, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+    for tag, i1, i2, j1, j2 in matcher(*words).get_opcodes():
         gone, come = _text(old[i1:i2]), _text(new[j1:j2])
         if tag == "equal":
             yield come
