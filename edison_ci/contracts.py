@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from edison_ci.documents.known_secrets import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edison_ci.hosted import Change, ChangedFile, Comment, Proposed, PullRequest
     from edison_ci.records import Completion, Request
@@ -58,6 +58,11 @@ class CallError(Exception):
         """False only when it is known that the provider did not charge for it."""
         self.cut_off = False
         """Whether a reply began and was cut off in transit: such a reply is asked for again."""
+
+    def rewrite(self, redact: Callable[[str], str]) -> None:
+        """Change the message, which may repeat what was sent."""
+        self.message = redact(self.message)
+        self.args = (f"{self.kind}: {self.message}",)
 
     @property
     def retried(self) -> bool:

@@ -10,7 +10,7 @@ from edison_ci.cli.people import show_people
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
 from edison_ci.decide.rows import stopped_sentence
-from edison_ci.execute.changes import kept_snapshot, material_of
+from edison_ci.execute.changes import is_redacted, kept_snapshot, material_of
 from edison_ci.execute.gatekeeping import UNDECIDED
 from edison_ci.names import commit_names
 from edison_ci.report.numbers import milliseconds, points, rate, signed_span
@@ -107,6 +107,7 @@ def _headline(terminal: Terminal, run: Run) -> None:
     stopped = f" ({run.stopped_by})" if run.stopped_by and run.status != "COMPLETED" else ""
     marks = {
         "simulated": run.simulated,
+        "personal data redacted": is_redacted(run),
         "replayed": run.trigger == "replay",
         f"shard {run.shard}": run.shard is not None,
         "part of the cases": run.partial and run.shard is None,

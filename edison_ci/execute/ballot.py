@@ -14,6 +14,7 @@ from edison_ci.execute.content import content_hash
 from edison_ci.execute.explaining import expected_form
 from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
+from edison_ci.safety.redaction import redacted_case, redaction
 from edison_ci.stats.sampling import random_rank, random_sample
 from edison_ci.store.answers import answer_at
 
@@ -102,8 +103,9 @@ def cases_of(
     """Return the cases of cells as far as they are still what they were, read once."""
     wanted = {cell.case_id: cell.case_hash for cell in cells}
     source = project.cases(experiment) if experiment.file.data else [STATIC]
+    redact = redaction(project.file.settings)
     return {
-        case.id: case
+        case.id: redacted_case(case, redact)
         for case in source
         if case.id in wanted and content_hash(case) == wanted[case.id]
     }

@@ -60,6 +60,12 @@ def kept_snapshot(run: Run) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def is_redacted(run: Run) -> bool:
+    """Whether personal data was taken out of what a run stored and graded."""
+    settings = kept_snapshot(run).get("edison.yaml: settings")
+    return isinstance(settings, dict) and settings.get("redact_pii_before_storage") is True
+
+
 def material_of(run: Run) -> str | None:
     """Return whose material a comparison was made on: `head`, `base`; None without a base."""
     against = kept_snapshot(run).get("command line", {}).get("against")

@@ -19,6 +19,7 @@ from edison_ci.execute.runner import request_for
 from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Purse
 from edison_ci.providers.resilience import LaneClosed
+from edison_ci.safety.redaction import redaction
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import Owner
@@ -73,6 +74,7 @@ async def desk(
                 caps=(*caps_of(project, experiment, run_id, None), *tools.caps),
                 now=now,
                 is_alive=owner.is_alive,
+                redact=redaction(project.file.settings),
             )
             settings = LaneSettings(
                 project, tools.provider_for, tools.clock, newer_than, advice=tools.advice

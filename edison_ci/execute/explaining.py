@@ -21,6 +21,7 @@ from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.rounding import fixed, reaches, significant
+from edison_ci.safety.redaction import redacted_case, redaction
 from edison_ci.store.answers import answer_at
 from edison_ci.store.comparisons import comparisons_of
 from edison_ci.store.grades import grades_of
@@ -217,7 +218,12 @@ def unchanged_cases(
                 break
     except (Fault, ConfigError):
         return {}
-    return {name: case for name, case in found.items() if content_hash(case) == wanted[name]}
+    redact = redaction(project.file.settings)
+    return {
+        name: redacted_case(case, redact)
+        for name, case in found.items()
+        if content_hash(case) == wanted[name]
+    }
 
 
 def expected_form(run: Run, experiment: Experiment | None, side: str, version: str) -> str:

@@ -21,6 +21,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import Judging, moderating
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.rounding import reaches, weighted_mean
+from edison_ci.safety.redaction import Redact, redaction, unchanged
 from edison_ci.safety.screen import screen
 from edison_ci.store.opinions import OpinionRow
 from edison_ci.store.runs import Judgment, Part
@@ -70,6 +71,8 @@ class CheckGrader:
     schemas: Mapping[str, Json]
     root: Path | None
     """Where code checks find their files; None when no code may run."""
+    redact: Redact = unchanged
+    """What is done to the reason of a check, which may quote the case."""
 
     @classmethod
     def of(cls, project: Project, experiment: Experiment) -> CheckGrader:
@@ -82,7 +85,8 @@ class CheckGrader:
             for name, check in file.named_checks().items()
         )
         root = code_folder(project)
-        return cls(tuple(checks), experiment.schemas, root)
+        redact = redaction(project.file.settings)
+        return cls(tuple(checks), experiment.schemas, root, redact)
 
     async def parts(self, case: Case, output: Output, paid: Paid) -> list[Part]:
         """Return what each check says; one that may wait does so in a thread."""
@@ -100,6 +104,8 @@ class CheckGrader:
                 found.append(await asyncio.to_thread(_part, name, check, weight, answered))
             else:
                 found.append(_part(name, check, weight, answered))
+        if self.redact is not unchanged:
+            found = [dataclasses.replace(part, reason=self.redact(part.reason)) for part in found]
         return found
 
 
@@ -178,7 +184,10 @@ class CellGrader:
     async def _screened(self, output: Output) -> tuple[list[Part], list[str]]:
         """Return what the screens found, and the kinds for which the answer is blocked."""
         safety = self.experiment.file.safety
-        screened = limited("screening the answer", lambda: screen(output.raw, safety))
+        redacted = self.checks.redact is not unchanged
+        screened = limited(
+            "screening the answer", lambda: screen(output.raw, safety, redacted=redacted)
+        )
         found = [
             Part(kind, "safety", 0.0, None, 0.0, "ok", getattr(safety, kind))
             for kind in sorted(screened.kinds)

@@ -48,6 +48,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
+from edison_ci.safety.redaction import redaction
 from edison_ci.store.call_sums import stored_reuse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
@@ -329,6 +330,7 @@ class Session:
             caps=caps,
             now=self._now,
             is_alive=held.owner.is_alive,
+            redact=redaction(held.project.file.settings),
         )
         settings = LaneSettings(
             held.project,

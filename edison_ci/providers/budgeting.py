@@ -14,6 +14,7 @@ from edison_ci.contracts import CallError, Provider
 from edison_ci.documents.known_secrets import hidden, hidden_in
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
+from edison_ci.safety.redaction import Redact, redacted_completion, unchanged
 from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.ledger import (
     Booking,
@@ -100,6 +101,8 @@ class Purse:
     now: Callable[[], str]
     is_alive: Callable[[str], bool]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    redact: Redact = unchanged
+    """What is done to every text that comes back, before anybody stores or grades it."""
     in_flight: int = 0
     draining: bool = False
     """Whether no more answers are asked for; those that are there may still be judged."""
@@ -122,8 +125,12 @@ class Paid:
     cost_microusd: int
 
 
-def without_secrets(completion: Completion) -> Completion:
-    """Return an answer without our own keys, before anybody grades, stores or shows it."""
+def fit_to_store(completion: Completion, redact: Redact) -> Completion:
+    """Return an answer without our own keys, and redacted, before anybody grades or stores it."""
+    return redacted_completion(_without_secrets(completion), redact)
+
+
+def _without_secrets(completion: Completion) -> Completion:
     text, model = hidden(completion.text), hidden(completion.served_model)
     tools = hidden_in(completion.tool_calls)
     if (text, model, tools) == (completion.text, completion.served_model, completion.tool_calls):
@@ -139,7 +146,7 @@ class Replayed:
 
     async def answer(self, request: Request) -> Paid:
         """Return the recorded answer; raises Unrecorded."""
-        completion = without_secrets(await self._recording.complete(request))
+        completion = fit_to_store(await self._recording.complete(request), self._purse.redact)
         recorded = self._recording.recorded(request)
         cost = recorded.cost_microusd if recorded is not None else 0
         now, purse = self._purse.now(), self._purse
@@ -157,7 +164,7 @@ class Budgeted:
     def __init__(
         self, inner: Provider, purse: Purse, *, model: str, phase: str, price: Prices | None
     ) -> None:
-        self._inner, self._purse = inner, purse
+        self._inner, self.purse = inner, purse
         self.model, self._phase, self._price = model, phase, price
         self._served: set[str] = set()
         self._usual_s = 0.0
@@ -184,11 +191,11 @@ class Budgeted:
             await self._wait_for_money(outcome)
 
     def _refuse_drained(self) -> None:
-        if self._purse.draining and self._phase == "generate":
+        if self.purse.draining and self._phase == "generate":
             raise Drained
 
     async def _reserved(self, booking: Booking) -> Outcome:
-        pending = self._purse.writer.begin(reserve(booking), within_s=self._patience())
+        pending = self.purse.writer.begin(reserve(booking), within_s=self._patience())
         try:
             return await asyncio.shield(pending)
         except asyncio.CancelledError:
@@ -204,11 +211,11 @@ class Budgeted:
             self._give_up(booking, outcome.attempt)
 
     def _give_up(self, booking: Booking, attempt: int) -> None:
-        said, purse = "given up before it was sent", self._purse
+        said, purse = "given up before it was sent", self.purse
         purse.writer.submit(release(booking, attempt, now=purse.now(), error=said))
 
     async def _send(self, request: Request, booking: Booking, attempt: int, turn: Turn) -> Paid:
-        purse = self._purse
+        purse = self.purse
         purse.in_flight += 1
         try:
             await self._turn(booking, attempt, turn)
@@ -232,11 +239,11 @@ class Budgeted:
             raise
 
     async def _sent(self, request: Request, booking: Booking, attempt: int) -> Completion:
-        purse = self._purse
+        purse = self.purse
         clock = asyncio.get_running_loop().time
         sent = clock()
         try:
-            completion = without_secrets(await self._inner.complete(request))
+            completion = fit_to_store(await self._inner.complete(request), purse.redact)
             self._usual_s += _SHARE_OF_CALL * (clock() - sent - self._usual_s)
             return completion
         except asyncio.CancelledError:
@@ -244,6 +251,7 @@ class Budgeted:
             purse.writer.submit(lose(attempt, now=purse.now(), error="given up while in flight"))
             raise
         except CallError as error:
+            error.rewrite(purse.redact)
             close = lose(attempt, now=purse.now(), error=str(error), http_status=error.status)
             if not error.charged:
                 close = release(
@@ -254,7 +262,7 @@ class Budgeted:
 
     def _patience(self) -> float:
         """Return how long a booking or an answer may wait for others to be written with it."""
-        if self._purse.in_flight < _BUSY:
+        if self.purse.in_flight < _BUSY:
             return 0.0
         return min(_WAITS_S, _SHARE_OF_CALL * self._usual_s)
 
@@ -268,7 +276,7 @@ class Budgeted:
 
     def _settlement(self, booking: Booking, completion: Completion) -> Settlement:
         tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
-        now = self._purse.now()
+        now = self.purse.now()
         if self._price is None or tokens_in is None or tokens_out is None:
             return Settlement(completion, booking.est_microusd, "estimated", now)
         return Settlement(completion, self._cost(completion), "billed", now)
@@ -299,27 +307,27 @@ class Budgeted:
             worst = weight * tokens_in * price.tokens_in + tokens_out * price.tokens_out
         return Booking(
             address=request.address,
-            run_id=self._purse.run_id,
+            run_id=self.purse.run_id,
             model=self.model,
             phase=self._phase,
             est_microusd=math.ceil(worst),
             est_tokens=tokens_in + tokens_out,
-            owner=self._purse.owner,
-            now=self._purse.now(),
-            scopes=self._purse.scopes,
-            caps=self._purse.caps,
+            owner=self.purse.owner,
+            now=self.purse.now(),
+            scopes=self.purse.scopes,
+            caps=self.purse.caps,
             newer_than=newer_than,
         )
 
     async def _wait_for(self, elsewhere: Elsewhere) -> None:
-        purse = self._purse
+        purse = self.purse
         if elsewhere.owner != purse.owner and not purse.is_alive(elsewhere.owner):
             await purse.writer.write(reclaim(purse.is_alive, now=purse.now()))
             return
         await purse.sleep(_POLL_S)
 
     async def _wait_for_money(self, refused: Refused) -> None:
-        purse = self._purse
+        purse = self.purse
         if purse.in_flight > 0:
             await purse.settled.wait()
         elif any(purse.is_alive(owner) for owner in refused.in_flight):

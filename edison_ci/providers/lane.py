@@ -15,11 +15,13 @@ from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import Budgeted, Paid
 from edison_ci.providers.resilience import Breaker, Clock, retrying, wish_is_too_long
 from edison_ci.providers.throttling import AHEAD, Bucket, Concurrency, Turn
+from edison_ci.safety.redaction import redacted_completion
 from edison_ci.store.answers import newest_answer
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from edison_ci.providers.budgeting import Purse
     from edison_ci.records import Request
 
 
@@ -168,9 +170,14 @@ class Cached:
     """Answers from the store where it can, and makes identical calls in flight once."""
 
     def __init__(
-        self, inner: Answering, reader: sqlite3.Connection | None, newer_than: str | None
+        self,
+        inner: Answering,
+        reader: sqlite3.Connection | None,
+        newer_than: str | None,
+        purse: Purse,
     ) -> None:
         self._inner, self._reader, self._newer_than = inner, reader, newer_than
+        self._purse = purse
         self._in_flight: dict[str, asyncio.Future[Paid]] = {}
 
     async def answer(self, request: Request) -> Paid:
@@ -180,7 +187,11 @@ class Cached:
             since = max(self._newer_than, request.not_before)
             stored = newest_answer(self._reader, address, since=since)
             if stored is not None:
-                return Paid(stored.completion, stored.take, False, stored.cost_microusd)
+                kept = stored.completion
+                if redacted_completion(kept, self._purse.redact) is kept:
+                    return Paid(kept, stored.take, False, stored.cost_microusd)
+                # It was stored as it came, before texts were redacted: nobody is shown it again.
+                request = replace(request, not_before=self._purse.now())
         shared = self._in_flight.get(address)
         if shared is not None:
             paid = await asyncio.shield(shared)
@@ -252,4 +263,4 @@ def build_lane(
     breaker = Breaker(clock, budgeted.model)
     throttle = Throttled(Bought(budgeted, breaker, newer_than), limits, clock)
     retries = Retrying(Guarded(throttle, breaker), limits, clock)
-    return Lane(Cached(retries, reader, newer_than), retries, breaker, throttle)
+    return Lane(Cached(retries, reader, newer_than, budgeted.purse), retries, breaker, throttle)

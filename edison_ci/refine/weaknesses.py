@@ -16,6 +16,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.plan.selection import Part
 from edison_ci.rounding import reaches, snap
+from edison_ci.safety.redaction import redacted_case, redaction
 from edison_ci.store.answers import answer_at
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class _Reader:
         text = "" if stored is None else stored.completion.text
         output = parse_output(text, self.subject.prompt.expect)
         shown = output.raw if output.malformed else output.text
+        case = redacted_case(case, redaction(self.subject.project.file.settings))
         return Example(row.cell, case, shown, row.composite, tuple(self._remarks(row.cell)))
 
     def _remarks(self, cell: str) -> Iterator[Remark]:

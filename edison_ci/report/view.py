@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.execute.changes import is_redacted
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class RunView:
         run = self.run
         marks = (
             ("simulated", run.simulated),
+            ("personal data redacted", is_redacted(run)),
             ("replayed", run.trigger == "replay"),
             ("imported", run.trigger == "import"),
             (f"shard {run.shard}", run.shard is not None),

@@ -76,6 +76,14 @@ def personal_data(text: str) -> Iterator[Found]:
     yield from _addresses(text)
 
 
+KINDS = ("e-mail", "phone", "ssn", "iban", "card", "ip")
+
+
+def marks_in(text: str) -> Iterator[str]:
+    """Yield the kinds of personal data that a redacted text had."""
+    return (kind for kind in KINDS if f"[{kind.upper()}]" in text)
+
+
 def redact_pii(text: str) -> str:
     """Return the text with every piece of personal data replaced by its kind, as in `[E-MAIL]`."""
     pieces: list[str] = []

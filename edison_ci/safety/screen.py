@@ -19,6 +19,7 @@ Status = Literal["block", "flag", "ok"]
 
 # Loaded late: their patterns take longer to compile than a run without screens has to wait.
 _personal_data = later("edison_ci.safety.pii:personal_data")
+_marks_in = later("edison_ci.safety.pii:marks_in")
 _jailbreaks = later("edison_ci.safety.jailbreak:jailbreaks")
 
 MOST = 20
@@ -70,12 +71,15 @@ class Screened:
         return "; ".join(said)
 
 
-def screen(text: str, actions: Actions) -> Screened:
-    """Return what the screens find that are switched on, and the strictest thing to do about it."""
+def screen(text: str, actions: Actions, *, redacted: bool = False) -> Screened:
+    """Return what the screens find that are switched on, and the strictest thing to do about it.
+
+    In a text that was redacted the words that stand for personal data count as such.
+    """
     findings = tuple(
         Finding(kind, what, action)
         for kind, finder, action in (
-            ("pii", _pii, actions.pii),
+            ("pii", _redacted_pii if redacted else _pii, actions.pii),
             ("jailbreak", _jailbreaks, actions.jailbreak),
             ("secrets", _secrets, actions.secrets),
         )
@@ -88,6 +92,10 @@ def screen(text: str, actions: Actions) -> Screened:
 
 def _pii(text: str) -> Iterator[str]:
     return (found.what for found in _personal_data(text))
+
+
+def _redacted_pii(text: str) -> Iterator[str]:
+    return itertools.chain(_marks_in(text), _pii(text))
 
 
 def _secrets(text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.decide.comparable import may_compare
 from edison_ci.decide.complete import MOST_RUNS
+from edison_ci.execute.changes import is_redacted
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
 from edison_ci.store.owners import is_alive
@@ -41,6 +42,7 @@ def marks_of(run: Run) -> tuple[str, ...]:
     """Return what keeps the numbers of a run from being evidence."""
     marks = (
         ("simulated", run.simulated),
+        ("personal data redacted", is_redacted(run)),
         ("replayed", run.trigger == "replay"),
         ("imported", run.trigger == "import"),
         ("part of the cases", run.partial),
