@@ -26,6 +26,9 @@ from edison_ci.store.database import open_reader
 if TYPE_CHECKING:
     from edison_ci.operate.site import Site
 
+_USUAL_RATE = 100
+"""Requests that one address may make in a minute, where others can reach the pages."""
+
 
 @click.command(cls=EdisonCommand)
 @click.option(
@@ -61,6 +64,13 @@ if TYPE_CHECKING:
     "--behind-proxy",
     is_flag=True,
     help="A proxy in front says who asks: believe the last address of X-Forwarded-For.",
+)
+@click.option(
+    "--rate-limit",
+    type=click.IntRange(0, 1_000_000),
+    metavar="N",
+    help="Requests of one address in a minute, files of pages aside; 0 for any number. "
+    "100 where people sign in, 0 otherwise.",
 )
 @click.pass_obj
 def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) -> None:
@@ -114,11 +124,13 @@ def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) ->
 
 
 def _door(host: str, options: dict[str, Any]) -> Door:
+    sign_in, most = options["sign_in"] or _is_beyond(host, options), options["rate_limit"]
     return Door(
-        sign_in=options["sign_in"] or _is_beyond(host, options),
+        sign_in=sign_in,
         tls=options["behind_tls"],
         proxy=options["behind_proxy"],
         names=options["names"],
+        per_minute=(_USUAL_RATE if sign_in else 0) if most is None else most,
     )
 
 

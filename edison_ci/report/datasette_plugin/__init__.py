@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _routes = later("edison_ci.report.datasette_plugin.answering:routes")
 _guarded = later("edison_ci.report.datasette_plugin.guarding:guarded")
+_bounded = later("edison_ci.report.datasette_plugin.guarding:bounded")
 _told = later("edison_ci.report.datasette_plugin.answering:told")
 _links = later("edison_ci.report.datasette_plugin.answering:menu")
 _actor = later("edison_ci.report.datasette_plugin.permitting:datasette_actor")
@@ -41,6 +42,12 @@ def asgi_wrapper(datasette: Any) -> Callable[[Any], Any]:
         return _guarded(datasette, app)
 
     return wrap
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def prepare_connection(conn: Any, datasette: Any) -> None:
+    """Bound the length of a value, where `edison serve` serves."""
+    _bounded(conn, datasette)
 
 
 @hookimpl  # type: ignore[untyped-decorator]

@@ -31,6 +31,8 @@ class Door:
     """Whether the last address in X-Forwarded-For is who asks: a proxy of ours wrote it."""
     names: tuple[str, ...] = ()
     """Names of this server, if others are to be refused."""
+    per_minute: int = 0
+    """Requests that one address may make in a minute; 0 for any number."""
 
 
 @dataclass(frozen=True, slots=True)

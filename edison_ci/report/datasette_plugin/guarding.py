@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from edison_ci.frozen import dataclass
+from edison_ci.operate.actors import Role
 from edison_ci.report.datasette_plugin.attached import served_by
-from edison_ci.report.datasette_plugin.people import KNOWN, entering, header
+from edison_ci.report.datasette_plugin.bounds import LONGEST_VALUE, RateLimit, too_much
+from edison_ci.report.datasette_plugin.people import KNOWN, address_of, entering, header, site_now
 from edison_ci.report.datasette_plugin.routing import LONGEST_NEXT, PREFIX, SIGN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from edison_ci.operate.actors import Actor
     from edison_ci.report.datasette_plugin.attached import Served
 
     App = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
+_LENGTH = 0
+"""SQLITE_LIMIT_LENGTH."""
 MOST_SENT = 1_000_000
 """Bytes of a form; nothing that people write is longer."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -51,6 +58,12 @@ _CORE_HEADERS = {
     ),
 }
 _STRICT = {"strict-transport-security": "max-age=31536000"}
+_FILES = re.compile(rf"(?:{PREFIX}|/-)/static(?:-plugins)?/[^?]*")
+"""Files of programs, which a page needs several of; they are not counted."""
+_FOR_MEMBERS = re.compile(
+    rf"{PREFIX}(?:/.*)?|/-/static(?:-plugins)?/.*|/-/(?:actor|jump|tables)(?:\.json)?"
+)
+"""What of `/-/` is there for every member; Datasette's own pages about itself are for owners."""
 _OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|static/[a-z.]+)")
 """What is there for everybody: no results, and of our health only whether it is good."""
 
@@ -66,6 +79,9 @@ class Refusal:
 
 def guarded(datasette: Any, app: App) -> App:
     """Return the application with a guard before it, if `edison serve` started it."""
+    known = served_by(datasette)
+    most = known.door.per_minute if known is not None else 0
+    limit = RateLimit(most, time.monotonic) if most else None
 
     async def guard(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         served = served_by(datasette)
@@ -74,17 +90,28 @@ def guarded(datasette: Any, app: App) -> App:
             return
         send = _with_headers(send, _STRICT if served.door.tls else {})
         refusal = _refusal(scope, served)
+        if refusal is None and limit is not None and not _FILES.fullmatch(_path(scope)):
+            refusal = _too_many(limit.wait_s(address_of(served, scope)), most)
         if refusal is None and served.door.sign_in:
             actor = await entering(served, scope)
             scope = {**scope, KNOWN: actor}
             if actor is None and not _OPEN.fullmatch(_path(scope)):
                 refusal = _nobody(datasette, scope)
+            elif actor is not None and _is_for_owners(scope, actor):
+                refusal = Refusal(403, "Pages of Datasette about itself are for owners.")
+                await asyncio.to_thread(_note, served, actor, _path(scope))
         if refusal is not None:
             await _refuse(send, refusal)
             return
         await app(scope, receive, send)
 
     return guard
+
+
+def bounded(connection: Any, datasette: Any) -> None:
+    """Bound the length of what SQLite reads or makes, if `edison serve` started it."""
+    if served_by(datasette) is not None:
+        connection.setlimit(_LENGTH, LONGEST_VALUE)
 
 
 def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
@@ -95,6 +122,8 @@ def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
     if served.hosts is not None and named not in served.hosts:
         said = "This server is only there for the address that `edison serve` named."
         return Refusal(421, said)
+    if said := too_much(scope.get("query_string", b"").decode("latin-1")):
+        return Refusal(400, said)
     if scope["method"] in _SAFE:
         return None
     if _from_elsewhere(scope, host, secure=served.door.tls):
@@ -105,6 +134,28 @@ def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
     if int(length) > MOST_SENT:
         return Refusal(413, f"That is more than {MOST_SENT:,} bytes.")
     return None
+
+
+def _too_many(wait_s: int, most: int) -> Refusal | None:
+    if not wait_s:
+        return None
+    said = f"That is more than {most:,} requests in a minute. Come back in {wait_s} s."
+    return Refusal(429, said, {"retry-after": str(wait_s)})
+
+
+def _is_for_owners(scope: Mapping[str, Any], actor: Actor) -> bool:
+    """Whether somebody else than an owner asks Datasette about itself: its threads, say."""
+    path = _path(scope)
+    return (
+        path.startswith("/-/")
+        and not _FOR_MEMBERS.fullmatch(path)
+        and (actor.role is not Role.OWNER)
+    )
+
+
+def _note(served: Served, actor: Actor, path: str) -> None:
+    site = site_now(served.root)
+    site.note(site.entry(actor, "refused: look at Datasette itself", path[:200]))
 
 
 def _nobody(datasette: Any, scope: Mapping[str, Any]) -> Refusal:

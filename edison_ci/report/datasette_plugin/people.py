@@ -92,9 +92,13 @@ def address_of(served: Served, scope: Mapping[str, Any]) -> str:
 
 
 def header(scope: Mapping[str, Any], name: bytes) -> str:
-    """Return a header of a request; '' without it."""
-    found: bytes = next((value for key, value in scope["headers"] if key == name), b"")
-    return found.decode("latin-1")
+    """Return a header of a request, all its lines as one list (RFC 9110, 5.3); '' without it.
+
+    A line that somebody adds is never in place of another: a name, an origin or a length that is
+    given twice is none of those that are allowed.
+    """
+    found = [value for key, value in scope["headers"] if key == name]
+    return (b"; " if name == b"cookie" else b", ").join(found).decode("latin-1")
 
 
 def _accounts(served: Served) -> Accounts:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import httpx
+
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Folder:
@@ -73,7 +75,7 @@ def test_accounts_in_a_folder_that_is_a_link_are_refused(ready: Folder, tmp_path
 def proxied(ready: Folder) -> Iterator[House]:
     """A server beyond this machine, as behind a proxy that speaks HTTPS."""
     options = ("--host", "0.0.0.0", "--behind-tls", "--behind-proxy", "--name", "Edison.example")
-    for server in started(ready.path, LINES[0], *options):
+    for server in started(ready.path, LINES[0], *options, "--rate-limit", "0"):
         yield House(ready.path, server)
 
 
@@ -115,6 +117,50 @@ def test_a_proxy_says_who_asks_in_the_last_place(proxied: House) -> None:
         client.headers["x-forwarded-for"] = "192.0.2.9, 192.0.2.10"
         assert proxied.send(client).status_code == 303
     assert json.loads(proxied.audit()[-1][4])["from"] == "192.0.2.10"
+
+
+def test_a_second_line_of_the_header_does_not_hide_who_asks(proxied: House) -> None:
+    """A proxy may add a line of its own below the one that came, instead of to its end."""
+    proxied.calm()
+    with proxied.browser(headers={"host": "edison.example"}) as client:
+        form = {**token_of(client.get("/-/edison/sign-in").text), "password": "wrong"}
+        for number in range(6):
+            lines = [("x-forwarded-for", f"10.9.0.{number}"), ("x-forwarded-for", "192.0.2.50")]
+            answer = client.post(
+                "/-/edison/sign-in", data={**form, "name": f"none{number}"}, headers=lines
+            )
+            assert answer.status_code == (403 if number < 5 else 429)
+    assert json.loads(proxied.audit()[-1][4])["from"] == "192.0.2.50"
+
+
+def test_a_header_that_is_given_twice_is_none_of_those_that_are_allowed(proxied: House) -> None:
+    twice = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]
+    form = {"name": "vi", "password": PASSWORD}
+    with proxied.browser(headers={"host": "edison.example"}) as client:
+        assert client.post("/-/edison/sign-in", data=form, headers=twice).status_code == 403
+
+
+@pytest.fixture(scope="module")
+def limited(ready: Folder) -> Iterator[House]:
+    """A server that every address may ask five times in a minute."""
+    options = ("--sign-in", "--behind-proxy", "--rate-limit", "5")
+    for server in started(ready.path, LINES[-1], *options):
+        yield House(ready.path, server)
+
+
+def test_an_address_that_asks_too_often_is_told_when_to_come_back(limited: House) -> None:
+    def asked(address: str, path: str = "/-/edison/health") -> httpx.Response:
+        return limited.server.get(path, headers={"x-forwarded-for": address})
+
+    codes = [asked("192.0.2.1").status_code for _ in range(7)]
+    assert codes == [200] * 5 + [429] * 2
+    refused = asked("6.6.6.6, 192.0.2.1")
+    assert 1 <= int(refused.headers["retry-after"]) <= 12
+    assert refused.text.startswith("That is more than 5 requests in a minute. Come back in ")
+    assert asked("192.0.2.1", "/-/edison/static/edison.css").status_code == 200
+    assert asked("192.0.2.2").status_code == 200
+    household = [asked(f"2001:db8::{number}").status_code for number in range(7)]
+    assert household == [200] * 5 + [429] * 2, "one household has many addresses"
 
 
 def test_only_the_names_of_the_server_are_answered(proxied: House) -> None:

@@ -114,7 +114,7 @@ def one_house(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
     folder = prepared(tmp_path_factory.mktemp("house") / "project")
-    for server in started(folder, request.param, "--sign-in"):
+    for server in started(folder, request.param, "--sign-in", "--rate-limit", "0"):
         yield House(folder, server)
 
 
@@ -310,6 +310,55 @@ def test_everybody_reads_and_exports_and_editors_ask_in_sql(house: House) -> Non
         assert "needs editor" in viewer.get(SQL[0], follow_redirects=True).text
         assert editor.get(SQL[0], follow_redirects=True).status_code == 200
         assert editor.get(SQL[1], follow_redirects=True).status_code == 200
+
+
+ABOUT_ITSELF = [
+    f"/-/{name}{ending}"
+    for name in ("threads", "versions", "plugins", "settings", "databases", "metadata", "config",
+                 "permissions", "allow-debug", "messages", "patterns", "api", "actions", "rules",
+                 "schema", "create-token", "nothing")
+    for ending in ("", ".json")
+]  # fmt: skip
+
+
+def test_only_owners_ask_datasette_about_itself(house: House) -> None:
+    with house.as_("ada@example.com") as owner, house.as_("vi") as viewer, house.as_("ed") as ed:
+        for path in ABOUT_ITSELF:
+            for client in (viewer, ed):
+                answer = client.get(path)
+                assert (answer.status_code, "for owners" in answer.text) == (403, True), path
+        for path in ("/-/actor.json", "/-/edison/you", "/-/edison/metrics"):
+            assert viewer.get(path).status_code == 200, path
+        assert owner.get("/-/versions.json").status_code == 200
+    assert any(row[2] == "refused: look at Datasette itself" for row in house.audit())
+
+
+GREEDY = [
+    "/results/run?" + "&".join(["_facet=status"] * 300),
+    "/results/run?" + "&".join(f"_facet_array=x{n}" for n in range(6)),
+    "/results/run.json?" + "&".join(f"a{n}=1" for n in range(101)),
+    "/results/run.json?" + "&".join(["_col=id"] * 26),
+    "/results/run.json?x=" + "y" * 8_000,
+]
+
+
+def test_an_address_that_asks_for_too_much_is_refused(house: House) -> None:
+    with house.as_("vi") as viewer:
+        for path in GREEDY:
+            answer = viewer.get(path)
+            assert answer.status_code == 400, path[:60]
+            assert len(answer.content) < 1_000
+        most = viewer.get("/results/run?" + "&".join(["_facet=status"] * 5 + ["_size=max"]))
+        assert most.status_code == 200
+        assert len(most.content) < 5_000_000
+
+
+def test_a_value_that_fills_the_memory_is_not_made(house: House) -> None:
+    with house.as_("ed") as editor:
+        for sql in ("select hex(zeroblob(900000000))", "select printf('%.*c', 900000000, 'x')"):
+            for path in ("/results.json", "/results/-/query.json"):
+                answer = editor.get(path, params={"sql": sql}, follow_redirects=True)
+                assert len(answer.content) < 100_000
 
 
 CELL, SUGGESTION = f"/-/edison/cell/{'a' * 12}", "/-/edison/suggestion/s1"
