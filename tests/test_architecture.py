@@ -32,7 +32,7 @@ LAYERS = [
         "rounding",
         "shipped",
         "times",
-    },  # fmt: skip
+    },
     {"documents"},
     {
         "shape",

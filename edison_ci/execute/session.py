@@ -21,13 +21,7 @@ from edison_ci import times
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.aggregating import rollups_of
 from edison_ci.execute.bulletin import Bulletin, go_on, progress_of
-from edison_ci.execute.changes import (
-    KeptPrices,
-    changes,
-    kept_snapshot,
-    planned_on,
-    repriced,
-)
+from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, planned_on, repriced
 from edison_ci.execute.ending import ending, steps, verdict_without_gates
 from edison_ci.execute.event_loop import run_in_loop
 from edison_ci.execute.gatekeeping import Gates
@@ -318,10 +312,10 @@ class Session:
 
     def _lanes(self, held: Held) -> Lanes:
         experiment, shard = self._experiment, held.options.selection.shard
-        own = caps_of(held.project, experiment, held.run_id, held.options.budget_microusd)
-        caps = (*own, *self._tools.caps)
-        if shard is not None:
-            caps = shared(held.reader, caps, shard.count, held.run_id, self._now())
+        parts = shard.count if shard is not None else 1
+        limits = caps_of(held.project, experiment, held.run_id, held.options.budget_microusd)
+        limits += self._tools.caps
+        caps = shared(held.reader, limits, parts, held.run_id, self._now())
         purse = Purse(
             writer=held.writer,
             run_id=held.run_id,
@@ -337,7 +331,7 @@ class Session:
             self._tools.provider_for,
             self._tools.clock,
             held.newer_than,
-            shard.count if shard is not None else 1,
+            parts,
             self._tools.advice,
         )
         return Lanes(settings, purse, held.reader)
