@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.checks.evaluation import EvaluationError
+from edison_ci.checks.time_limit import limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents import files
 from edison_ci.documents.decoding import decode
@@ -70,7 +72,10 @@ class SimulatedProvider:
             if fault is not None:
                 raise _error(fault)
         answerer = self._answerer or ANSWERERS.get(request.model, generate)
-        completion = answerer(request, self._options)
+        try:
+            completion = limited("the simulator", lambda: answerer(request, self._options))
+        except EvaluationError as error:  # it reads a prompt that somebody else wrote
+            raise CallError(ErrorKind.BAD_RESPONSE, str(error), charged=False) from None
         if isinstance(completion, Fault):
             raise _error(completion)
         if self._options.latency_ms > 0:

@@ -4,9 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.checks import time_limit
+from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.providers.sim.faults import Fault
+from edison_ci.providers.sim.options import SimOptions
 from edison_ci.providers.sim.scripted import echo, parse_script, script
+from edison_ci.providers.simulated import SimulatedProvider
 from edison_ci.records import Completion, FinishReason, Message, Request
 from tests.providers.sim.conftest import request
 
@@ -67,3 +71,24 @@ def test_a_request_no_line_fits_is_a_fault() -> None:
 def test_a_wrong_row_is_named(row: dict[str, Json]) -> None:
     with pytest.raises(UsageError, match="row 2"):
         parse_script([{"match": "fine", "text": "ok"}, row])
+
+
+async def test_a_prompt_that_takes_for_ever_to_read_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time_limit, "LIMIT_S", 0.2)
+    monkeypatch.setattr(time_limit, "_TICK_S", 0.05)
+    time_limit.stop()
+    said = "Write a story about " + "1" * 200_000
+    asked = Request("sim", "", "small", (Message("user", said),), {})
+    with pytest.raises(CallError, match=r"the simulator takes longer than 0\.2 s"):
+        await SimulatedProvider(SimOptions.from_mapping({})).complete(asked)
+    time_limit.stop()
+
+
+def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edison_ci.checks.patterns.LIMIT_S", 0.2)
+    lines = parse_script([{"match": "/(a|aa)+$/", "text": "x"}])
+    asked = Request("sim", "", "script", (Message("user", "a" * 60 + "b"),), {})
+    with pytest.raises(UsageError, match=r"takes longer than 0\.2 s"):
+        script(asked, lines)
