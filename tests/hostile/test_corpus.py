@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
+from contextlib import closing
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +183,36 @@ def test_a_hostile_file_in_all_places_at_once_ends_in_words(
     command = ("validate", "plan")[NAMES.index(name) % 2]
     check_ending(warm.run(folder, command, "--json"), code=2)
     assert not (folder / "PWNED").exists()
+
+
+SIMULATED = (
+    "version: 1\nsmall: {provider: sim, model: small}\nhaiku: {provider: sim, model: large}\n"
+    "judge: {provider: sim, model: judge}\n"
+)
+TAKEN = sorted(
+    (kind, name)
+    for kind, names in FINE.items()
+    for name in names & set(NAMES)
+    if kind not in ("quarantine.yaml", ".edison/trust.yaml")  # where nothing is said in the end
+)
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _ in TAKEN}))
+def test_what_validate_accepts_is_not_refused_when_it_runs(
+    kind: str, folder: Path, warm: WarmEdison
+) -> None:
+    """Neither the run nor a grade fails because of a file that was found to be in order."""
+    (folder / "models.yaml").write_text(SIMULATED)
+    for name in (name for place, name in TAKEN if place == kind):
+        (folder / kind).write_bytes((CORPUS / name).read_bytes())
+        assert warm.run(folder, "plan", "--json").code == 0, name
+        done = warm.run(folder, "run", "--json", "--yes", "--limit", "1", "--no-cache")
+        assert done.code in (0, 1, 5), (name, done.out[:2_000])
+        with closing(sqlite3.connect(folder / ".edison" / "results.db")) as results:
+            cells = "select status, reason from cell where status = 'error'"
+            broken = "select name, reason from part where status = 'error'"
+            assert results.execute(cells).fetchall() == [], name
+            assert results.execute(broken).fetchall() == [], name
 
 
 HARMLESS = {"a deep JSON Schema", "a cell of newlines", "a long comparison", "many elifs"}
