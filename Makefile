@@ -170,6 +170,10 @@ audit: ## look for known vulnerabilities of the locked packages (asks the packag
 	"$$folder/bin/pip-audit" --strict --progress-spinner off --require-hashes --disable-pip \
 	--requirement "$$lock"; done
 
+.PHONY: known-bad
+known-bad: ## make the list of known-bad releases anew (asks the database of advisories)
+	"$(PYTHON)" -P requirements/known_bad.py
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	rm -rf .venv .tools build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

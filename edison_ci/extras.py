@@ -6,15 +6,13 @@ code on import.
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from edison_ci.frozen import dataclass
-
-_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+from edison_ci.known_bad import known_bad, release
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,6 @@ class Library:
     """What to install, as pyproject.toml says it."""
     at_least: str = ""
     """The oldest version that works, where an older one may be around."""
-    stolen: tuple[str, ...] = ()
-    """Versions that carry malicious code."""
 
     def fault(self) -> str:
         """Return why the library cannot be used, after its name; empty if it can."""
@@ -37,9 +33,9 @@ class Library:
         if not self.at_least:
             return ""
         version = self.version()
-        if version in self.stolen:
-            return f"{version} carries a credential stealer: uninstall it and change your keys"
-        if version and _release(version) < _release(self.at_least):
+        if bad := known_bad().about(self.module, version):
+            return f"{version} {bad[0].why}"
+        if version and release(version) < release(self.at_least):
             return f"{version} is too old; {self.at_least} or newer is needed"
         return ""
 
@@ -69,10 +65,7 @@ class Library:
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
-_STOLEN = ("1.82.7", "1.82.8")
-LITELLM = Library(
-    "litellm", "litellm", "litellm>=1.100,!=1.82.7,!=1.82.8,<2", at_least="1.100", stolen=_STOLEN
-)
+LITELLM = Library("litellm", "litellm", "litellm>=1.100,!=1.82.7,!=1.82.8,<2", at_least="1.100")
 SAFETENSORS = Library("safetensors", "embeddings", "safetensors>=0.5")
 TOKENIZERS = Library("tokenizers", "embeddings", "tokenizers>=0.20")
 WORDLLAMA = Library("wordllama", "embeddings", "wordllama==0.2.2.post0")
@@ -120,9 +113,3 @@ def _made_by_uv(environment: Path) -> bool:
     if not settings.is_file():
         return False
     return any(line.startswith("uv =") for line in settings.read_text("utf-8").splitlines())
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers at the front of a version, which is all that is compared."""
-    found = _RELEASE.match(version)
-    return tuple(map(int, found[0].split("."))) if found else ()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
-    {"frozen"},
+    {"frozen", "known_bad"},
     {
         "errors",
         "extras",

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,7 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, install_command
 from edison_ci.frozen import dataclass
+from edison_ci.known_bad import known_bad
 from edison_ci.programs import find_program
 from edison_ci.report.pdf import find_browser
 from edison_ci.rounding import fixed
@@ -84,6 +86,7 @@ def _machine(state: State) -> Iterator[Finding]:
     yield _browser()
     yield _sandbox()
     yield from _startup_files()
+    yield from _known_bad()
 
 
 def _extra(name: str) -> Finding:
@@ -152,10 +155,28 @@ def _litellm() -> Iterator[Finding]:
     """Look at the version that is installed, without importing what may be malicious."""
     fault, version = LITELLM.fault(), LITELLM.version()
     if version:
-        verdict: Verdict = "fail" if version in LITELLM.stolen else "warn" if fault else "ok"
+        bad = known_bad().about("litellm", version)
+        verdict: Verdict = "fail" if bad else "warn" if fault else "ok"
         yield Finding(verdict, "litellm", fault or version)
     elif not fault:
         yield Finding("warn", "litellm", "installed, but its version is not known")
+
+
+def _known_bad() -> Iterator[Finding]:
+    """Compare what is installed with the list of releases that nobody should have."""
+    import importlib.metadata  # takes longer to load than all other checks
+
+    known, found = known_bad(), 0
+    for package in sorted({advisory.package for advisory in known.advisories} - {"litellm"}):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            version = importlib.metadata.version(package)
+            for bad in known.about(package, version):
+                found += 1
+                yield Finding("fail", "releases", f"{package} {version}: {bad.why} ({bad.id})")
+    if not found:
+        yield Finding(
+            "ok", "releases", f"none that is known to be bad, by the list of {known.date}"
+        )
 
 
 def _startup_files() -> Iterator[Finding]:
