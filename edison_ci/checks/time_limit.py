@@ -17,6 +17,7 @@ third point does not hold.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 from typing import TYPE_CHECKING, TypeVar
@@ -52,7 +53,10 @@ class _Clock:
         self.runs = signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
         if self.runs:
             signal.signal(signal.SIGVTALRM, self._tick)
+            signal.siginterrupt(signal.SIGVTALRM, False)
             signal.setitimer(signal.ITIMER_VIRTUAL, _TICK_S, _TICK_S)
+            # Python takes handlers away when it ends, and a tick without one would kill it.
+            atexit.register(stop)
         return self.runs
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
@@ -70,6 +74,7 @@ def stop() -> None:
     if _clock.runs:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+        atexit.unregister(stop)
     _clock.runs = None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 from edison_ci.checks import time_limit
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.time_limit import limited
+from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +81,23 @@ def test_another_thread_is_not_interrupted() -> None:
     thread.start()
     thread.join()
     assert found
+
+
+def test_the_clock_stops_before_python_ends() -> None:
+    """Python takes its handlers away when it ends; a tick after that would kill the process."""
+    code = (
+        "import atexit, signal, sys\n"
+        "atexit.register(lambda: sys.stdout.write(str(signal.getitimer(signal.ITIMER_VIRTUAL))))\n"
+        "from edison_ci.checks.time_limit import limited\n"
+        "limited('it', lambda: 1)\n"
+        "assert signal.getitimer(signal.ITIMER_VIRTUAL)[1] > 0\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout == b"(0.0, 0.0)"
+
+
+def test_what_a_run_starts_is_not_stopped_by_its_clock() -> None:
+    limited("it", lambda: 1)
+    code = "import signal, sys; sys.stdout.write(str(signal.getitimer(signal.ITIMER_VIRTUAL)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"(0.0, 0.0)"
