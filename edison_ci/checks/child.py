@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from edison_ci.checks.evaluation import EvaluationError, plain, quote
+from edison_ci.programs import search_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +128,7 @@ def _refuse(name: str) -> None:
 def environment(home: str) -> dict[str, str]:
     """Return all the environment that code of the repository sees."""
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": search_path(),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
         "HOME": home,
         "TMPDIR": home,

@@ -54,6 +54,7 @@ def project(mini: Folder, server: LoopbackServer) -> Folder:
     names = ("small", "large", "judge")
     models = "".join(f"{name}: {{{common}, model: {name}-1}}\n" for name in names)
     mini.write("models.yaml", models)
+    mini.write(".edison/trust.yaml", f"hosts: ['{server.url}']\n")
     mini.edit("experiments/hello.yaml", "[small]", "[small, large]")
     rows = ({"id": f"c{i}", "input": {"name": f"N{i}"}, "expected": ""} for i in range(CASES))
     mini.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))

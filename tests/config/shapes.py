@@ -206,7 +206,8 @@ def sample(kind: Any, metadata: Metadata = (), index: int = 0) -> Any:
     assert bare is str, f"no sample of {kind}: {inner}"
     valid = adapter(kind, metadata)
     length = max(limits.get("min_length", 1), 12)
-    return next(text for text in texts(length, index) if accepts(valid, text))
+    candidates = (*texts(length, index), f"{index!s:A>43}=")  # the last one is a key
+    return next(text for text in candidates if accepts(valid, text))
 
 
 def adapter(kind: Any, metadata: Metadata = ()) -> TypeAdapter[Any]:
