@@ -16,6 +16,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 # Two more than the cores of the smallest machine: tests wait for processes, locks and browsers.
 JOBS ?= 4
 PYTEST_ARGS ?=
+SEED ?= 1
+COUNT ?= 10
 
 BIN := .venv/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --no-input
@@ -145,6 +147,11 @@ simulate: venv ## hold the statistics to their promises, 10,000 runs a cell
 faults: venv ## the long forms: 800 kills, 50,000 cells, 300 examples a property (up to an hour)
 	FAULTS=long timeout 2400 $(BIN)/pytest -s tests/faults
 	FAULTS=long timeout 1200 $(BIN)/pytest -n $(JOBS) --dist worksteal -m hypothesis
+
+.PHONY: redteam
+redteam: wheel-smoke node ## attack the wheel, SEED=1 COUNT=10 variants a class, and write docs/benchmarks
+	$(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --seed $(SEED) --count $(COUNT) \
+	--write docs/benchmarks/redteam.md
 
 .PHONY: bench
 bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks

@@ -1,0 +1,146 @@
+"""The attack suite: a few attacks through the real bench, and controls that it can say "broken"."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.loopback.script import rule
+from tests.redteam import gates, keys
+from tests.redteam.attack import Variant
+from tests.redteam.bench import KEY, TRUST, Site
+from tests.redteam.campaign import Outcome, attempt, page
+from tests.redteam.classes import ATTACKS
+from tests.redteam.watch import Canaries, forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.redteam.bench import Scene
+
+EDISON = Path(sys.executable).with_name("edison")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("site"), EDISON, Canaries.made(Random(1))) as made:
+        yield made
+
+
+def tried(site: Site, variant: Variant) -> Outcome:
+    return attempt(site, "test", variant)
+
+
+def test_attacks_are_held_off(site: Site) -> None:
+    stolen = Variant("the thief's host", keys.with_models(keys.near("127.0.0.1")))
+    dodged = next(each for each in gates.ATTACKS[0].fixed() if each.name == "archive")
+    for variant, ended in ((stolen, "error"), (dodged, "inconclusive")):
+        found = tried(site, variant)
+        assert (found.findings, found.ended) == ((), ended), found.said
+
+
+# --- controls -------------------------------------------------------------------------------------
+
+
+def _trust_the_thief(scene: Scene) -> None:
+    """Let the base itself send the key to the thief too: then nothing stops it."""
+    hosts = f"{scene.site.model.url}', '{scene.site.thief.url}"
+    scene.write(".edison/trust.yaml", TRUST.format(host=hosts))
+
+
+def test_a_key_that_arrives_is_noticed(site: Site) -> None:
+    change = keys.with_models(keys.near("127.0.0.1"))
+    found = tried(site, Variant("x", change, _trust_the_thief))
+    assert any(f"/chat/completions with {KEY}" in said for said in found.findings), found
+
+
+def test_a_pass_where_a_failure_was_due_is_noticed(site: Site) -> None:
+    good = Variant("x", lambda scene: scene.edit("prompts/hello.md", "kind", "short"))
+    found = tried(site, replace(good, must="fail"))
+    assert "a control ended with 'pass' instead of 'fail'" in found.findings
+    assert "it passed: the verdict is 'pass'" in found.findings
+    assert tried(site, replace(good, may_pass=True)).findings == ()
+
+
+def test_money_time_and_files_are_noticed(site: Site) -> None:
+    def left(scene: Scene) -> None:
+        scene.write("PWNED", "")
+
+    found = tried(
+        site,
+        Variant("x", lambda scene: scene.worsen(), left=left, budget_microusd=1),
+    )
+    assert [said.partition(" ")[0] for said in found.findings] == ["it", "code"], found
+    slow = Variant("x", lambda scene: scene.worsen(), script=(rule(latency_s=30),), limit_s=1)
+    assert "it did not end within 1 s" in tried(site, slow).findings
+
+
+def test_a_canary_is_found_in_every_form(site: Site) -> None:
+    canaries = site.canaries
+    secret = canaries.values[KEY]
+    for before in ("", "a", "ab", "abc"):
+        said = base64.b64encode(f"{before}{secret}!".encode())
+        assert canaries.seen_in(b"well: " + said) == [KEY]
+    for form in forms(secret):
+        assert canaries.seen_in(b"<" + form + b">") == [KEY]
+        assert canaries.seen_in(b"<" + form + b">", but=KEY) == []
+    assert canaries.seen_in(b"nothing") == []
+
+
+def test_a_canary_in_the_output_is_noticed(site: Site) -> None:
+    """The command is another one here, which says what edison never may."""
+    said = base64.b64encode(f"x{site.canaries.values[KEY]}".encode()).decode()
+    told = replace_command(site, said)
+    assert f"the output told {KEY}" in told.findings
+
+
+def replace_command(site: Site, text: str) -> Outcome:
+    edison, site.edison = site.edison, Path("/bin/echo")
+    try:
+        return tried(site, Variant("x", lambda scene: scene.worsen(), command=(text,)))
+    finally:
+        site.edison = edison
+
+
+def test_what_a_terminal_or_a_runner_would_obey_is_noticed(site: Site) -> None:
+    assert "a terminal would obey U+001B" in replace_command(site, "\x1b[2J").findings
+    found = replace_command(site, "::add-mask::PWNED").findings
+    assert "a runner would obey ::add-mask::PWNED" in found
+
+
+def test_an_attack_that_cannot_be_set_up_does_not_count_as_held(site: Site) -> None:
+    broken = Variant("x", lambda scene: scene.edit("edison.yaml", "not there", ""))
+    assert "could not be tried" in tried(site, broken).findings[0]
+
+
+# --- the suite ------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_makes_the_same_variants() -> None:
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+    for attack in ATTACKS:
+        names, again = (
+            [variant.name for variant in attack.variants(Random("7"), 4)] for _ in range(2)
+        )
+        assert names == again, attack.name
+        assert len(set(names)) == len(names), attack.name
+
+
+def test_the_page_says_what_is_broken() -> None:
+    attack = ATTACKS[0]
+    held = Outcome(attack.name, "one", "fail", 1.0, 80, (), "")
+    broken = replace(held, variant="two", findings=("the thief got it",))
+
+    class Asked:
+        seed, count, jobs = 1, 2, 2
+
+    text = page([attack], [held, broken], Asked)
+    assert "| 2 | fail 2 | **broken: 1** |" in text
+    assert "two`: the thief got it" in text
+    assert "| 1 | fail 1 | held |" in page([attack], [held], Asked)
