@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 _OF_BASE = " of the base"
+_TOKENS = "stop.max_total_tokens"
 
 
 def caps_of(
@@ -37,6 +38,8 @@ def caps_of(
         caps.append(Cap(run, None, microusd=limit, name="the budget of the base"))
         if experiment is not None and experiment.id in base.stops:
             caps += _of_experiment(run, experiment.id, base.stops[experiment.id], _OF_BASE)
+        elif base.run_tokens is not None:
+            caps.append(Cap(run, None, tokens=base.run_tokens, name=f"{_TOKENS}{_OF_BASE}"))
         caps += _of_month(base.monthly_usd, _OF_BASE)
     return tuple(caps)
 
@@ -53,8 +56,7 @@ def job_cap(project: Project, environ: Mapping[str, str]) -> Cap | None:
 
 def _of_experiment(run: str, experiment: str, stop: Stop, whose: str) -> Iterator[Cap]:
     if stop.max_total_tokens is not None:
-        name = f"stop.max_total_tokens{whose}"
-        yield Cap(run, None, tokens=stop.max_total_tokens, name=name)
+        yield Cap(run, None, tokens=stop.max_total_tokens, name=f"{_TOKENS}{whose}")
     if stop.daily_budget_usd is not None:
         limit, name = _microusd(stop.daily_budget_usd), f"stop.daily_budget_usd{whose}"
         yield Cap(f"experiment:{experiment}", 1, microusd=limit, name=name)

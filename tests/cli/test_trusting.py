@@ -406,7 +406,24 @@ def test_no_limit_of_the_base_can_be_dropped(proposal: Folder, tmp_path: Path) -
     assert run_limit(caps) == 100_000_000, "the default of the base is larger than its experiment's"
     job = job_cap(project, {"GITHUB_RUN_ID": "5", "GITHUB_JOB": "evaluate"})
     assert job is not None
-    assert (job.scope, job.microusd) == ("job:5--evaluate", 2_000_000)
+    assert (job.scope, job.microusd) == ("job:5--evaluate", 500_000), "what a day may cost"
+
+
+def test_no_limit_of_the_base_is_left_behind_with_a_name(proposal: Folder, tmp_path: Path) -> None:
+    bare = proposal.read("experiments/hello.yaml")
+    proposal.write(
+        "experiments/hello.yaml", f"{bare}stop: {{daily_budget_usd: 0.5, max_total_tokens: 700}}\n"
+    )
+    rebased(proposal, tmp_path)
+    (proposal.path / "experiments/hello.yaml").unlink()
+    proposal.write("experiments/other.yaml", bare.replace("hello\n", "other\n", 1))
+    commit(proposal, "another name")
+    project = on_terms_of_base(load_project(proposal.path))
+    caps = caps_of(project, project.experiments["other"], "1", None)
+    assert [cap.tokens for cap in caps if cap.tokens is not None] == [700]
+    job = job_cap(project, {"GITHUB_RUN_ID": "5"})
+    assert job is not None
+    assert job.microusd == 500_000
 
 
 def test_the_base_limits_a_job_and_not_only_each_of_its_runs(
