@@ -216,7 +216,10 @@ class Scene:
         for name in FILES:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{canaries[name]}\n", encoding="utf-8")
+            text = (
+                json.dumps({"enum": [canaries[name]]}) if name.endswith(".json") else canaries[name]
+            )
+            path.write_text(f"{text}\n", encoding="utf-8")
         self.write(".env", f"{canaries['.env']}\n")
         self.git("config", "http.extraheader", f"Authorization: basic {canaries['.git/config']}")
         if variant.left is not None:
@@ -292,6 +295,9 @@ class Scene:
         outputs = self.folder / "outputs"
         if outputs.is_file():
             done.outputs = read_outputs(outputs.read_text(encoding="utf-8", errors="replace"))
+        elif "--json" in variant.command:
+            with contextlib.suppress(ValueError):
+                done.outputs = {"verdict": str(json.loads(out).get("verdict") or "")}
         return done
 
     def remove(self) -> None:

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from tests.redteam import events, gates, keys, money, results
+from tests.redteam import (
+    answers,
+    code,
+    events,
+    files,
+    gates,
+    judges,
+    keys,
+    money,
+    replies,
+    results,
+    schemas,
+)
 
-ATTACKS = (*keys.ATTACKS, *results.ATTACKS, *gates.ATTACKS, *money.ATTACKS, *events.ATTACKS)
+_CLASSES = (keys, answers, results, schemas, gates, money, replies, events, files, code, judges)
+ATTACKS = tuple(attack for each in _CLASSES for attack in each.ATTACKS)

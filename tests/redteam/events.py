@@ -21,7 +21,7 @@ NAMES = (
     "project_card", "pull_request", "pull_request_comment", "pull_request_review",
     "pull_request_review_comment", "pull_request_target", "push", "registry_package", "release",
     "repository_dispatch", "schedule", "status", "watch", "workflow_call", "workflow_dispatch",
-    "workflow_run", "something_new", "PULL_REQUEST", "Push", " push", "",
+    "workflow_run", "something_new", "PULL_REQUEST", "Push", " push",
 )  # fmt: skip
 REFS = (
     "refs/heads/main", "refs/heads/topic", "refs/tags/main", "refs/heads/x/main", "main",
@@ -62,7 +62,7 @@ def _events() -> Iterator[Variant]:
             commands = [("run", "--yes"), *([("github", "run")] if ref == REFS[0] else [])]
             for command in commands:
                 yield Variant(
-                    f"{name or 'no event'} {ref} {command[0]}",
+                    f"{name} {ref} {command[0]}",
                     with_models(near("127.0.0.1")),
                     started=_event(name, ref),
                     command=command,

@@ -159,7 +159,8 @@ def _names() -> Iterator[Variant]:
     }
     for name, more in pairs.items():
         for provider in ("openai_compatible", "openai", "bedrock", "vertex", "azure"):
-            for url in (trusted, "http://127.0.0.1:{port}/v1"):
+            thief = "http://127.0.0.1:{port}/v1"
+            for url in (trusted, thief) if provider == "openai_compatible" else (trusted,):
                 text = entry(provider, url, None, more)
                 yield _run(f"{name}: {provider} {url}", text)
 

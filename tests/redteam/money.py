@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BUDGET = 10_000
 """Micro-dollars: some calls, and far from all that the head asks for."""
+_NONE = "version: 1\nproject: greetings\n"
 LONG = (rule(text="Welcome " * 5_000),)
 SMALL = (
     f"provider: openai_compatible, model: m, base_url: '{{url}}', key_env: {KEY}, "
@@ -61,14 +62,14 @@ def _limits(kind: str) -> Change:
         )
         if kind == "trust":
             scene.add(".edison/trust.yaml", f"budget_usd_max: {usd}\n")
-            scene.write("edison.yaml", "version: 1\nproject: greetings\n")
+            scene.write("edison.yaml", _NONE)
         if kind == "experiment":
             scene.add("experiments/hello.yaml", f"stop: {{budget_usd: {usd}}}\n")
         if kind == "month":
             text = f"version: 1\nproject: greetings\nsettings: {{monthly_budget_usd: {usd}}}\n"
             scene.write("edison.yaml", text)
         if kind == "day":
-            scene.write("edison.yaml", "version: 1\nproject: greetings\n")
+            scene.write("edison.yaml", _NONE)
             scene.add("experiments/hello.yaml", f"stop: {{daily_budget_usd: {usd}}}\n")
 
     return base
@@ -113,6 +114,15 @@ def _grid(scene: Scene) -> None:
     )
 
 
+def _another_experiment(scene: Scene) -> None:
+    """Leave the limits of an experiment behind with its name."""
+    text = scene.read("experiments/hello.yaml").replace("experiment: hello", "experiment: other")
+    (scene.path / "experiments/hello.yaml").unlink()
+    scene.write(
+        "experiments/other.yaml", text.replace("models: [small]", "models: [small]\ndraws: 9")
+    )
+
+
 MORE: tuple[Change, ...] = (_more_cases, _more_draws, _more_experiments, _long_prompt, _grid)
 
 
@@ -142,7 +152,6 @@ PRICES: dict[str, Change] = {
     **{f"url {url}": _priced(entry(price="free", url=url)) for url in URLS},
     **{extra.partition(":")[0] + " extra": _priced(entry(extra=extra)) for extra in EXTRAS},
 }
-_NONE = "version: 1\nproject: greetings\n"
 
 
 def _together(*changes: Change) -> Change:
@@ -167,6 +176,8 @@ def _fixed() -> Iterator[Variant]:
         yield _variant(change.__name__[1:], "trust", change)
     for name, change in PRICES.items():
         yield _variant(name, "trust", _more_cases, change)
+    for kind in KINDS:
+        yield _variant("another experiment", kind, _more_cases, _another_experiment)
     for kind in KINDS[1:]:
         yield _variant("free, in many experiments", kind, _more_experiments, PRICES["free"])
 

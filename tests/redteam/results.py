@@ -54,6 +54,8 @@ def forged(scene: Scene) -> Path:
     environ = {"PATH": os.environ["PATH"], "HOME": str(project)}
     environ["VENDOR_API_KEY"] = scene.site.canaries.values["VENDOR_API_KEY"]
     command = [str(scene.site.edison), "run", "-q", "--yes", "--against", "main"]
+    command += ["--record", "recordings/hello.jsonl"]
+    (project / "recordings").mkdir()
     subprocess.run(command, cwd=project, env=environ, check=True, capture_output=True)
     scene.site.model.script[:] = usual
     scene.site.model.requests.clear()

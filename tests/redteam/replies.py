@@ -1,0 +1,97 @@
+"""Attacks by what a model answers: texts that take for ever to read, or show what they may not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.loopback.script import rule
+from tests.redteam.attack import Attack, Variant
+from tests.redteam.bench import PROMPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from tests.redteam.bench import Scene
+
+MARKS = (
+    "```", "```json\n", "~~~", "<response>", "</response>", "<thinking>", "</thinking>", "<", ">",
+    "[", "]", "{", "}", "(", ")", '"', "'", "\\", "\\\\", "\n", "\r\n", "\t", "\u00a0", "\u3000",
+    "#", "*", "_", "`", "|", "|-", "-", "--- a/x\n+++ b/x\n", "@@ -1 +1 @@\n", "+", "0", "1e", ".",
+    ",", "-1.", "$", "&", "&amp;", "<!--", "-->", "<a", "</a>", "<a href=", "![", "](", "~", "\0",
+    "\u202e", "\u0301", "\U0001f468\u200d\U0001f469", "\ufeff", "\u2028", "a", "a.", "A. ", "::",
+    "::error::PWNED\n", "##[error]PWNED\n", "\x1b[2J", "\x9b2J", '{"a":', '"a":[', "- a\n", "a: ",
+    "&a [*a]", "select ", "(select ", "/*", "--\n", "sk-", "eyJ", "@", "a@a.", "http://", "1 ",
+    "+49 ", "4111 ",
+)  # fmt: skip
+READERS = (
+    "is_json: {}", "is_xml: {}", "is_html: {}", "is_sql: {}", "is_yaml: {}", "number: 7",
+    "sentences: {max: 3}", "words: {max: 9}", "levenshtein: {value: Welcome dear friend}",
+    "rouge_l: {value: Welcome dear friend}", "token_f1: {value: Welcome}", "refusal: {}",
+    "readability: {min: 0}", "overlap: {value: Welcome}", "regex: '(?s)a.*b.*c'",
+    "json_path: {path: $.a, value: 1}", "not: {regex: '(a+)+$'}", "rouge_n: {value: Welcome}",
+)  # fmt: skip
+SIZES = (3_000, 30_000, 200_000)
+
+
+def _reading(scene: Scene) -> None:
+    """Have answers read by everything that reads answers, in a base with few cases."""
+    rows = scene.read("datasets/names.jsonl").splitlines(keepends=True)
+    scene.write("datasets/names.jsonl", "".join(rows[:3]))
+    checks = "".join(f"  - {check}\n" for check in READERS)
+    scene.edit("experiments/hello.yaml", "  - contains: Welcome\n", checks)
+    scene.add("experiments/hello.yaml", "safety: {pii: flag, jailbreak: flag, secrets: flag}\n")
+    scene.write(
+        "experiments/hello.yaml",
+        scene.read("experiments/hello.yaml").replace(
+            "[prompts/hello.md]", "[prompts/hello.md, prompts/form.md]"
+        ),
+    )
+    # An answer that has not the form that is asked for is read no further: so one of each.
+    form = PROMPT.replace("id: hello", "id: form").format(
+        text="Answer with JSON within <response>."
+    )
+    scene.write("prompts/form.md", form)
+
+
+def _change(scene: Scene) -> None:
+    for name in ("hello", "form"):
+        scene.add(f"prompts/{name}.md", "Be quick.\n")
+
+
+def _variant(name: str, text: str) -> Variant:
+    return Variant(name, _change, _reading, script=(rule(text=text),), may_pass=True, limit_s=120.0)
+
+
+def _repeated(piece: str, size: int) -> str:
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+def _fixed() -> Iterator[Variant]:
+    size = SIZES[1]
+    half = size // 2
+    pairs = (
+        ("```", "\n"), ("<response>", "<"), ("<thinking>", "</"), ("[", "]"), ('{"a":', "}"),
+        ("(", ")"), ("<a>", "</a>"), ("```\n", "` "), ("\n", " \n"), ("0", "."), ("a", "a "),
+    )  # fmt: skip
+    for left, right in pairs:
+        text = _repeated(left, half) + _repeated(right, half)
+        yield _variant(f"{left!r} then {right!r}", text)
+    for piece in ("```json\n", "<response>", "<thinking>", "[", "{", '"', " ", "\n", "9", "a@a.",
+                  "::error::PWNED\n", "\x1b[2J", "\u202e", "(select ", "- a\n"):  # fmt: skip
+        yield _variant(f"{piece!r} again and again", _repeated(piece, size))
+
+
+def _made(random: Random) -> Variant:
+    size = random.choice(SIZES)
+    pieces = [random.choice(MARKS) for _ in range(random.randrange(1, 4))]
+    body = _repeated("".join(pieces), size)
+    ends = [random.choice(["", random.choice(MARKS)]) for _ in range(2)]
+    if random.random() < 0.3:
+        body = "<response>" + body + random.choice(["</response>", ""])
+    return _variant(f"{size} of {pieces} between {ends}", ends[0] + body + ends[1])
+
+
+ATTACKS = (
+    Attack("replies", "every answer is read in bounded time, and none is obeyed", _fixed, _made),
+)
