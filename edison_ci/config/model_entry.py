@@ -151,7 +151,7 @@ def _address(value: str) -> str:
         host = port = None
     if not re.match(r"https?://", value) or not host or re.search(r"\s", value) or port == 0:
         raise wrong("address", f"{short(value)} is not an address", "write https://host:port/path")
-    if not host.isascii():
+    if not host.isascii() or ("%" in host and ":" not in host):
         said = "the host of base_url is written in letters that could be read as another host"
         raise wrong("address", said, "write it as DNS does: xn--...")
     if parts.username or parts.password:

@@ -54,7 +54,8 @@ def reach_of(address: str, trust: TrustFile, environ: Mapping[str, str]) -> Reac
 def why_not(host: str, reach: Reach) -> str:
     """Return why a host, by name or as an address in any notation, is out of reach, or ''."""
     name = host.strip("[]").rstrip(".").lower()
-    if not name.isascii():
+    # A proxy may read %2e as a dot, and it alone looks the name up; only a zone of IPv6 has a %.
+    if not name.isascii() or ("%" in name and ":" not in name):
         return "is written in letters that could be read as another host"
     if name in _NAMES:
         return "is a cloud's metadata service"

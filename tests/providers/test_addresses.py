@@ -26,7 +26,7 @@ OFF_LIMITS = (
 WIDE = (
     "\uff11\uff16\uff19.254.169.254", "169\u3002254\u3002169\u3002254", "169\uff0e254.169.254",
     "169\uff61254.169.254", "\u2460\u2465\u2468.254.169.254", "metadata\u3002google.internal",
-    "api.\u043epenai.com",
+    "api.\u043epenai.com", "169%2e254%2e169%2e254", "%6cocalhost", "localhost%2E",
 )  # fmt: skip
 NEARBY = ("localhost", "me.localhost", "127.0.0.1", "2130706433", "0x7f.1", "[::1]", "0.0.0.0",
           "10.0.0.5", "172.16.3.4", "192.168.1.20", "100.64.0.1", "[fd12:3456::1]",
