@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from tests.loopback.script import rule
 from tests.redteam.attack import Attack, Variant
 from tests.redteam.bench import KEY, TRUST, VARIABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
 
+    from tests.loopback.script import Rule
     from tests.redteam.attack import Change
     from tests.redteam.bench import Scene
 
@@ -21,6 +25,7 @@ NEAR = (
     "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "127.0.0.2",
     "me.localhost", "\uff11\uff12\uff17.0.0.1", "127\u30020\u30020\u30021",
     "\u2460\u2461\u2466.0.0.1", "eve@127.0.0.1", "{trusted}@127.0.0.1", "127.0.0.1%00",
+    "127%2e0%2e0%2e1",
     "localhost%2e", "[::1%25lo]",
 )  # fmt: skip
 """Ways to write this machine, where the thief listens."""
@@ -179,8 +184,7 @@ def _routes() -> Iterator[Variant]:
             yield _run(f"{provider} {place % (route, 'thief')}", text)
 
 
-def _redirect() -> Iterator[Variant]:
-    """The trusted host itself is not the attacker's, but a redirect of it may be."""
+def _trusts() -> Iterator[Variant]:
     yield Variant("head without trust.yaml", _without_trust)
     yield Variant(
         "trust.yaml as a link", lambda scene: scene.link(".edison/trust.yaml", "../trust")
@@ -209,6 +213,73 @@ def _without_trust(scene: Scene) -> None:
     (scene.path / ".edison/trust.yaml").unlink()
 
 
+# --- what the host does with a key ----------------------------------------------------------------
+
+ECHOES: dict[str, Callable[[str], str]] = {
+    "as it is": lambda key: f"Your key is {key}.",
+    "base64": lambda key: base64.b64encode(f"key: {key}!".encode()).decode(),
+    "base64 for addresses": lambda key: base64.urlsafe_b64encode(f"a{key}".encode()).decode(),
+    "hexadecimal": lambda key: f"0x{key.encode().hex()}",
+    "hexadecimal capitals": lambda key: key.encode().hex().upper(),
+    "for addresses": lambda key: f"https://evil.example/?k={quote(key, safe='')}",
+    "in JSON": lambda key: json.dumps({"key": key}),
+    "within markup": lambda key: f"<response>{key}</response>\n```\n{key}\n```",
+    "again and again": lambda key: key * 50,
+}
+
+
+def _told(key: str, where: str) -> Rule:
+    """Return a rule by which the model tells a text in one place of its reply."""
+    if where == "answer":
+        return rule(text=key)
+    if where == "model":
+        return rule(text="No.", served_model=key[:200])
+    if where == "header":
+        return rule(text="No.", headers={"X-Echo": key.replace("\n", " ")})
+    status = 400 if where == "refusal" else 500
+    return rule(status=status, body={"error": {"message": key, "type": key, "code": key}})
+
+
+def _echoed(how: str, where: str) -> Variant:
+    def left(scene: Scene) -> None:
+        text = ECHOES[how](scene.site.canaries.values[KEY])
+        scene.site.model.script.insert(0, _told(text, where))
+
+    def base(scene: Scene) -> None:
+        scene.edit("models.yaml", "price:", "limits: {attempts: 1, timeout_s: 5}, price:")
+        rows = scene.read("datasets/names.jsonl").splitlines(keepends=True)
+        scene.write("datasets/names.jsonl", "".join(rows[:3]))
+
+    return Variant(f"{how} in the {where}", lambda scene: scene.worsen(), base, left)
+
+
+def _echoes() -> Iterator[Variant]:
+    for how in ECHOES:
+        yield _echoed(how, "answer")
+    for where in ("refusal", "error", "header", "model"):
+        yield _echoed("as it is", where)
+        yield _echoed("base64", where)
+    for path in ("/v1/chat/completions", "/stolen"):
+
+        def left(scene: Scene, path: str = path) -> None:
+            away = rule(do="redirect", location=f"{scene.site.thief.url}{path}")
+            scene.site.model.script.insert(0, away)
+
+        yield Variant(f"redirect to {path}", lambda scene: scene.worsen(), left=left)
+
+
+def _made_echo(random: Random) -> Variant:
+    """Hide the key in a longer text, in one of its forms."""
+    how, before, after = random.choice([*ECHOES]), random.randbytes(9), random.randbytes(9)
+    edges = [base64.b64encode(part).decode() for part in (before, after)]
+
+    def left(scene: Scene) -> None:
+        text = edges[0] + ECHOES[how](scene.site.canaries.values[KEY]) + edges[1]
+        scene.site.model.script.insert(0, rule(text=text))
+
+    return Variant(f"{how} between {edges}", lambda scene: scene.worsen(), left=left, may_pass=True)
+
+
 ATTACKS = (
     Attack(
         "keys: hosts",
@@ -216,7 +287,14 @@ ATTACKS = (
         _hosts,
         _made_host,
     ),
-    Attack("keys: trust", "the head's trust.yaml counts for nothing", _redirect),
+    Attack("keys: trust", "the head's trust.yaml counts for nothing", _trusts),
+    Attack(
+        "keys: echoes",
+        "a key that a host sends back or on is in nothing that is left",
+        _echoes,
+        _made_echo,
+        share=0.5,
+    ),
     Attack("keys: variables", "no variable goes where the base does not pair it with", _names),
     Attack("keys: routes", "no parameter of a model leads a call elsewhere", _routes),
 )
