@@ -31,31 +31,32 @@ READERS = (
     "readability: {min: 0}", "overlap: {value: Welcome}", "regex: '(?s)a.*b.*c'",
     "json_path: {path: $.a, value: 1}", "not: {regex: '(a+)+$'}", "rouge_n: {value: Welcome}",
 )  # fmt: skip
-SIZES = (3_000, 30_000, 200_000)
+SIZES = (3_000, 30_000, 300_000)
+PROMPTS = {
+    "form": "Answer with <response> tags.",
+    "json": "Answer with JSON.",
+    "both": "Answer with JSON within <response> tags.",
+}
+"""An answer that has not the form that is asked for is read no further: so there is each form."""
 
 
 def _reading(scene: Scene) -> None:
     """Have answers read by everything that reads answers, in a base with few cases."""
     rows = scene.read("datasets/names.jsonl").splitlines(keepends=True)
-    scene.write("datasets/names.jsonl", "".join(rows[:3]))
+    scene.write("datasets/names.jsonl", "".join(rows[:2]))
     checks = "".join(f"  - {check}\n" for check in READERS)
     scene.edit("experiments/hello.yaml", "  - contains: Welcome\n", checks)
     scene.add("experiments/hello.yaml", "safety: {pii: flag, jailbreak: flag, secrets: flag}\n")
-    scene.write(
-        "experiments/hello.yaml",
-        scene.read("experiments/hello.yaml").replace(
-            "[prompts/hello.md]", "[prompts/hello.md, prompts/form.md]"
-        ),
-    )
-    # An answer that has not the form that is asked for is read no further: so one of each.
-    form = PROMPT.replace("id: hello", "id: form").format(
-        text="Answer with JSON within <response>."
-    )
-    scene.write("prompts/form.md", form)
+    listed = ", ".join(f"prompts/{name}.md" for name in ("hello", *PROMPTS))
+    scene.edit("experiments/hello.yaml", "[prompts/hello.md]", f"[{listed}]")
+    for name, text in PROMPTS.items():
+        prompt = PROMPT.replace("id: hello", f"id: {name}").format(text=text)
+        scene.write(f"prompts/{name}.md", prompt)
+    scene.edit("models.yaml", "price:", "params: {max_tokens: 100000}, price:")
 
 
 def _change(scene: Scene) -> None:
-    for name in ("hello", "form"):
+    for name in ("hello", *PROMPTS):
         scene.add(f"prompts/{name}.md", "Be quick.\n")
 
 
@@ -67,18 +68,29 @@ def _repeated(piece: str, size: int) -> str:
     return (piece * (size // len(piece) + 1))[:size]
 
 
+ONCE = (
+    ("```", "\n"), ("```json", "\n "), ("```\n", "\n "), ("<response>", "```\n"), ("<", "a "),
+    ("{", '"a":{'), ('"', "\\"), ("a", "\n\n"), ("- ", "\t"), ("|", "-|"), ("0.", "0"),
+)  # fmt: skip
+"""What stands once, and what follows it again and again."""
+HALVES = (
+    ("<response>", "</response"), ("<thinking>", "</"), ("[", "]"), ('{"a":', "}"), ("(", ")"),
+    ("<a>", "</a>"), ("```\n", "` "), ("0", "."), ("a", "a "),
+)  # fmt: skip
+AGAIN = (
+    "```json\n", "<response>", "<thinking>", "[", "{", '"', " ", "\n", "9", "a@a.", "- a\n",
+    "::error::PWNED\n", "\x1b[2J", "\u202e", "(select ", "<!--", "sk-", "+49 ", "a.b",
+)  # fmt: skip
+
+
 def _fixed() -> Iterator[Variant]:
-    size = SIZES[1]
-    half = size // 2
-    pairs = (
-        ("```", "\n"), ("<response>", "<"), ("<thinking>", "</"), ("[", "]"), ('{"a":', "}"),
-        ("(", ")"), ("<a>", "</a>"), ("```\n", "` "), ("\n", " \n"), ("0", "."), ("a", "a "),
-    )  # fmt: skip
-    for left, right in pairs:
-        text = _repeated(left, half) + _repeated(right, half)
-        yield _variant(f"{left!r} then {right!r}", text)
-    for piece in ("```json\n", "<response>", "<thinking>", "[", "{", '"', " ", "\n", "9", "a@a.",
-                  "::error::PWNED\n", "\x1b[2J", "\u202e", "(select ", "- a\n"):  # fmt: skip
+    size = SIZES[-1]
+    for once, filler in ONCE:
+        yield _variant(f"{once!r} and {filler!r} again and again", once + _repeated(filler, size))
+    for left, right in HALVES:
+        text = _repeated(left, size // 2) + _repeated(right, size // 2)
+        yield _variant(f"{left!r}, then {right!r}", text)
+    for piece in AGAIN:
         yield _variant(f"{piece!r} again and again", _repeated(piece, size))
 
 
