@@ -109,6 +109,7 @@ def test_no_personal_data_is_stored_or_shown(
         open_pull(fake)
         for name, value in actions(project, fake).items():
             monkeypatch.setenv(name, value)
+        command("db", "adopt")  # what was run before counts as of this job
         for part in ("summary", "annotations", "comment"):
             command("github", part)
         sent = json.dumps([[str(request), request.body] for request in fake.requests])

@@ -304,4 +304,6 @@ def test_reading_takes_time_in_proportion_to_the_text(name: str) -> None:
     for number, mark in enumerate(MARKS[:: 10 if name in SLOW else 1]):
         start, end = AROUND[number % len(AROUND)]
         text = start + mark * (LENGTH // len(mark)) + end
-        assert took_s(ALL[name], text, allowed) < allowed, (mark, start, end)
+        # Measured again if it took long: a machine that is busy may have been slow just then.
+        in_time = any(took_s(ALL[name], text, allowed) < allowed for _ in range(3))
+        assert in_time, (mark, start, end)

@@ -355,7 +355,7 @@ def test_an_address_that_asks_for_too_much_is_refused(house: House) -> None:
 
 def test_a_value_that_fills_the_memory_is_not_made(house: House) -> None:
     with house.as_("ed") as editor:
-        for sql in ("select hex(zeroblob(900000000))", "select printf('%.*c', 900000000, 'x')"):
+        for sql in ("select hex(zeroblob(90000000))", "select printf('%.*c', 90000000, 'x')"):
             for path in ("/results.json", "/results/-/query.json"):
                 answer = editor.get(path, params={"sql": sql}, follow_redirects=True)
                 assert len(answer.content) < 100_000
