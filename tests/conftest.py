@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
+from edison_ci.checks.child import WITHOUT_SANDBOX, has_sandbox
 from edison_ci.cli.app import run
 from tests import selection
 from tests.timing import PATIENCE_S
@@ -120,6 +121,9 @@ def scrubbed(monkeypatch: pytest.MonkeyPatch, homes: Homes) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("HOME", str(homes.empty()))
+    monkeypatch.delenv(WITHOUT_SANDBOX, raising=False)
+    if not has_sandbox():  # what code checks do is tested there too, and what keeps them in is not
+        monkeypatch.setenv(WITHOUT_SANDBOX, "1")
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Test")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "test@example.com")
