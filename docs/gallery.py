@@ -17,7 +17,7 @@ from edison_ci.report import components as ui
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.forest import Forest, GateLine, forest
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.histogram import Histogram, binned, histogram
+from edison_ci.report.charts.histogram import Histogram, histogram, tenths
 from edison_ci.report.charts.interval import Range, interval
 from edison_ci.report.charts.pareto import Pareto, Spot, pareto
 from edison_ci.report.charts.scales import Unit
@@ -55,7 +55,8 @@ def _gaps(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
 def charts() -> dict[str, Drawing]:
     """Return charts of every kind: usual ones, and those with nothing, one, or odd values."""
     small, large = _moments(0.58, 0.018), _gaps(_moments(0.7, 0.012))
-    scores = [((i * 37) % 101) / 100 for i in range(160)] + [0.8, 0.85, 0.9] * 25 + [math.nan, None]
+    scores = [((i * 37) % 101) / 100 for i in range(160)] + [0.8, 0.85, 0.9] * 25
+    counts = [sum(min(int(score * 10), 9) == i for score in scores) for i in range(10)]
     grid = (
         ("shipping", (Field(0.82, 14), Field(0.91, 14), Field(0.4, 14, "below"))),
         ("refunds", (Field(0.35, 9, "below"), Field(0.74, 9), Field(0.66, 9))),
@@ -108,9 +109,9 @@ def charts() -> dict[str, Drawing]:
             )
         ),
         "histogram": histogram(
-            Histogram("Empathy", binned(scores), mean=0.563, threshold=0.6, counted="answers")
+            Histogram("Empathy", tenths(counts), mean=0.563, threshold=0.6, counted="answers")
         ),
-        "histogram-none": histogram(Histogram("Accuracy", binned([]))),
+        "histogram-none": histogram(Histogram("Accuracy", tenths([0] * 10))),
         "heatmap": heatmap(HeatMap("Score by tag and model", ("small", "large", LONG), grid)),
         "heatmap-none": heatmap(HeatMap("Score by tag and model", (), ())),
         "bars": bars(

@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci.execute.breakdown import facets_of
 from edison_ci.records import Completion, FinishReason
+from edison_ci.results.breakdown import facets_of
+from edison_ci.results.rollups import Measured, write_rollups
 from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.audit import AuditEntry, add_audit
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import Booking, Reserved, lose, release, reserve, settle
-from edison_ci.store.rollups import Measured, write_rollups
 from edison_ci.store.runs import CaseFacts, CellRow, NewRun, Part, finish_cells, move_run, start_run
 
 if TYPE_CHECKING:

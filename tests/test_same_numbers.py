@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docs.gates import Graded, Results
-from edison_ci.decide.panel_agreement import panel_agreement
-from edison_ci.decide.roll import Roll
-from edison_ci.decide.standings import board_of
-from edison_ci.execute.aggregating import rollups_of
-from edison_ci.execute.comparing import compared
 from edison_ci.execute.grading import composite
-from edison_ci.execute.scores import scores_of
 from edison_ci.judges.ensemble import Combine, grade
 from edison_ci.judges.severity import strictness
+from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.comparing import compared
+from edison_ci.results.leaderboard import board_of
+from edison_ci.results.panel_agreement import panel_agreement
+from edison_ci.results.part_sums import part_totals
+from edison_ci.results.roll import Roll
+from edison_ci.results.scores import scores_of
+from edison_ci.results.slices import breakdown_of
 from edison_ci.rounding import fixed
 from edison_ci.stats.agreement import krippendorff
 from edison_ci.stats.arrays import dot, grouped, variance_of
@@ -34,10 +36,8 @@ from edison_ci.stats.scores import mean_interval
 from edison_ci.stats.sentences import gate_sentence, score_sentence
 from edison_ci.stats.slices import Moments
 from edison_ci.stats.value import Contender, recommend
-from edison_ci.store.breakdown import breakdown_of
 from edison_ci.store.database import open_database
 from edison_ci.store.opinions import OpinionRow, write_opinions
-from edison_ci.store.part_sums import part_totals
 from edison_ci.store.runs import Part
 from tests.judges.bench import criterion, rubric
 from tests.judges.test_ensemble import opinion

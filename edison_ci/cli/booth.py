@@ -11,8 +11,8 @@ from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.ballot import Candidate
     from edison_ci.records import Json
+    from edison_ci.results.grading_sample import Candidate
     from edison_ci.review.booth import Booth
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import BAD, ODD, Ink, counted
 from edison_ci.config.facets import SIZES
-from edison_ci.execute.changes import kept_snapshot
+from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.summary import RunSummary
-    from edison_ci.store.breakdown import Bounds, Facet, PartSpread, Reliability, Shown
+    from edison_ci.results.run_result import RunSummary
+    from edison_ci.results.slices import Bounds, Facet, PartSpread, Reliability, Shown
 
 _LISTED = 3
 _ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}

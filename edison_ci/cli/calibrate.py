@@ -17,13 +17,13 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.calibrating import Calibrating, Checked, asked_now, stored_only
 from edison_ci.execute.desk import NotAnswered
-from edison_ci.execute.people import people_of
 from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import panel_of
 from edison_ci.judges.licensing import standing_of, terms_of
 from edison_ci.operate.actors import Role
 from edison_ci.operate.licences import write_licence
 from edison_ci.operate.site import Site
+from edison_ci.results.human_grades import people_of
 from edison_ci.rounding import TOLERANCE, fixed, rounded
 from edison_ci.stats.judge_check import Graded, check_criteria, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.calibrating import Judged, Said
-    from edison_ci.execute.people import People
     from edison_ci.judges.judging import Panel
     from edison_ci.judges.licensing import Standing
+    from edison_ci.results.human_grades import People
     from edison_ci.stats.agreement import Agreement
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.calibration import JudgeTrust

@@ -13,14 +13,14 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
 from edison_ci.decide.again import decide_again
-from edison_ci.decide.comparison import Setting, Standing, require_alike, stand
-from edison_ci.decide.evidence import Evidence
-from edison_ci.decide.lineup import LINEUP, Choice, line_up
-from edison_ci.decide.operands import Operands
 from edison_ci.decide.verdict import Background, decide, doubted
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.changes import kept_doubts
 from edison_ci.execute.licence import RunLicence
+from edison_ci.results.comparison import Setting, Standing, require_alike, stand
+from edison_ci.results.comparison_sample import LINEUP, Choice, line_up
+from edison_ci.results.operands import Operands
+from edison_ci.results.samples import Evidence
+from edison_ci.results.snapshot import kept_doubts
 from edison_ci.rounding import fixed
 from edison_ci.stats.ab import BROKEN
 from edison_ci.stats.arrays import TIE
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.load import Project
-    from edison_ci.decide.comparison import Moved
-    from edison_ci.decide.rows import GateRow
     from edison_ci.decide.verdict import RunDecision
+    from edison_ci.results.comparison import Moved
+    from edison_ci.results.rows import GateRow
     from edison_ci.store.runs import Run
 
 _LISTED = 10

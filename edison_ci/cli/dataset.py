@@ -12,12 +12,11 @@ from edison_ci.cli.dataset_judge import in_short, judge, question_json, tell_que
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.config.facets import LEVELS, NONE, SIZES, length_of, level_of, words_in
-from edison_ci.decide.counting import count
-from edison_ci.decide.question_quality import quality_of
-from edison_ci.execute.content import content_hash
+from edison_ci.config.facets import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
 from edison_ci.frozen import dataclass
 from edison_ci.records import CaseKind, canonical_json
+from edison_ci.results.counting import count
+from edison_ci.results.question_quality import quality_of
 from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.decide.counting import Counts
-    from edison_ci.decide.question_quality import JudgedQuestion
     from edison_ci.records import Case, Json
+    from edison_ci.results.counting import Counts
+    from edison_ci.results.question_quality import JudgedQuestion
 
 _WIDE, _NARROW = 60, 30
 _MOST_TAGS = 20

@@ -12,10 +12,10 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.quarantine import tell_flaky
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.decide.flaky import Flakiness, flakiness_of
-from edison_ci.decide.health import SUBJECTS, examine, weigh
-from edison_ci.decide.question_quality import QuestionQuality, quality_of
-from edison_ci.execute.content import content_hash
+from edison_ci.config.facets import content_hash
+from edison_ci.results.dataset_health import SUBJECTS, examine, weigh
+from edison_ci.results.flaky import Flakiness, flakiness_of
+from edison_ci.results.question_quality import QuestionQuality, quality_of
 from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.decide.health import Group, Health, Listed
+    from edison_ci.results.dataset_health import Group, Health, Listed
 
 _LISTED = 10
 

@@ -17,9 +17,8 @@ from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.cli.tools import require, tools_for
 from edison_ci.config import needs
-from edison_ci.decide.question_quality import QuestionQuality, quality_of
+from edison_ci.config.facets import content_hash
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
-from edison_ci.execute.content import content_hash
 from edison_ci.execute.questioning import Questioned, Questioning
 from edison_ci.judges.asking import Judge
 from edison_ci.judges.briefing import brief
@@ -28,6 +27,7 @@ from edison_ci.names import did_you_mean
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.tokens import estimate_tokens
+from edison_ci.results.question_quality import QuestionQuality, quality_of
 from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import Criterion
-    from edison_ci.decide.question_quality import CriterionQuality, JudgedQuestion
     from edison_ci.records import Case
+    from edison_ci.results.question_quality import CriterionQuality, JudgedQuestion
 
 _ASK_ABOVE_MICROUSD = 1_000_000
 _MOST_JUDGES = 5

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide.again import decide_again
-from edison_ci.decide.decisions import decisions_of, write_decisions
 from edison_ci.decide.looking import goes_on, unclear_subjects
 from edison_ci.decide.stored_base import stored_base
 from edison_ci.decide.verdict import Background, RunDecision, decide, doubted
 from edison_ci.execute.orders import Conclusion
+from edison_ci.results.decisions import decisions_of, write_decisions
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Project
-    from edison_ci.decide.rows import GateRow
     from edison_ci.execute.orders import Question
+    from edison_ci.results.rows import GateRow
     from edison_ci.store.runs import Run
 
 

@@ -14,9 +14,6 @@ from edison_ci.cli.reading import (
 )
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.prompt import read_prompt
-from edison_ci.decide.lineage import History, Version, named
-from edison_ci.decide.roll import roll_of
-from edison_ci.decide.two_versions import Versus, versus
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
@@ -27,6 +24,9 @@ from edison_ci.matching import unified_diff
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import short
 from edison_ci.repository import MAX_TEXT_BYTES
+from edison_ci.results.roll import roll_of
+from edison_ci.results.two_versions import Versus, versus
+from edison_ci.results.versions import History, Version, named
 from edison_ci.stats.sentences import chance, signed
 
 if TYPE_CHECKING:

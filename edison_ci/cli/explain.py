@@ -14,8 +14,8 @@ from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import readable_at
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
 from edison_ci.documents.secret_text import redacted
-from edison_ci.execute.explaining import Explained, Rival, Said, Take, explain
 from edison_ci.plugins import later
+from edison_ci.results.explanation import Explained, Rival, Said, Take, explain
 from edison_ci.rounding import fixed
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader

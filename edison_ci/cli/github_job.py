@@ -20,10 +20,10 @@ from edison_ci.frozen import dataclass
 from edison_ci.operate.signatures import is_signed, signature_beside
 from edison_ci.report.annotations import Annotation, annotated, annotation_commands
 from edison_ci.report.markdown import job_summary
-from edison_ci.report.summary import report_of
-from edison_ci.report.view import Report
 from edison_ci.report.workflow import outputs
 from edison_ci.report.writing import Sources
+from edison_ci.results.report_view import report_of
+from edison_ci.results.view import Report
 from edison_ci.rounding import fixed
 from edison_ci.stamps import State as Stage
 from edison_ci.store.copies import copy_whole

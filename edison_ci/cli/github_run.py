@@ -41,9 +41,9 @@ from edison_ci.forge.github import WORKFLOW_BOT, Author
 from edison_ci.frozen import dataclass
 from edison_ci.harmless import in_actions
 from edison_ci.operate.site import Site
-from edison_ci.report.view import Report
 from edison_ci.report.writing import Sources
 from edison_ci.repository import Repository
+from edison_ci.results.view import Report
 from edison_ci.stamps import State as Stage
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edison_ci.config.load import Experiment
-    from edison_ci.execute.ballot import Candidate
+    from edison_ci.results.grading_sample import Candidate
     from edison_ci.stats.sampling import RandomSample
 
 _LISTED = 10

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.labels import ScaleName
-    from edison_ci.execute.ballot import Candidate
+    from edison_ci.results.grading_sample import Candidate
     from edison_ci.review.booth import Booth
 
 _AT_ONCE = 200

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.decide.head_to_head import HeadToHead
-    from edison_ci.decide.judges_said import JudgesSaid
-    from edison_ci.decide.panel_agreement import PanelAgreement
-    from edison_ci.execute.summary import RunSummary
+    from edison_ci.results.head_to_head import HeadToHead
+    from edison_ci.results.judges import JudgesSaid
+    from edison_ci.results.panel_agreement import PanelAgreement
+    from edison_ci.results.run_result import RunSummary
 
 # Loaded late: most runs have one judge and compare nothing.
-_judges_said = later("edison_ci.decide.judges_said:judges_said")
+_judges_said = later("edison_ci.results.judges:judges_said")
 _MOST_APART = 5
 
 

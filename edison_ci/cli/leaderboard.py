@@ -15,19 +15,19 @@ from edison_ci.cli.reading import (
     results_of,
 )
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
-from edison_ci.decide.roll import roll_of
-from edison_ci.decide.standings import BoardRule, board_of
 from edison_ci.errors import UsageError
-from edison_ci.execute.summary import interval_json
+from edison_ci.formatting import milliseconds, points, rate
 from edison_ci.plan.versions import short
-from edison_ci.report.numbers import milliseconds, points, rate
+from edison_ci.results.leaderboard import BoardRule, board_of
+from edison_ci.results.roll import roll_of
+from edison_ci.results.run_result import interval_json
 from edison_ci.stats.sentences import chance, comparisons_sentence, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.decide.measured import Standing
-    from edison_ci.decide.standings import Board, Contrast
+    from edison_ci.results.leaderboard import Board, Contrast
+    from edison_ci.results.measured import Standing
 
 _MOST_SAID = 10
 

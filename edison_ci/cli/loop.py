@@ -24,10 +24,9 @@ from edison_ci.cli.sessions import Seats
 from edison_ci.cli.spending import microusd, spending
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
-from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.recommending import Wishes, advise
-from edison_ci.decide.roll import roll_of
 from edison_ci.errors import OutOfBudget
+from edison_ci.formatting import score
 from edison_ci.loop.final import next_steps
 from edison_ci.loop.looping import Looper
 from edison_ci.loop.place import Place
@@ -36,8 +35,9 @@ from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.versions import short
 from edison_ci.plugins import later
 from edison_ci.refine.asking import refiner_of
-from edison_ci.report.numbers import score
 from edison_ci.report.writing import write_whole
+from edison_ci.results.measured import measurements_of
+from edison_ci.results.roll import roll_of
 from edison_ci.review.desk import Desk
 from edison_ci.store.suggestions import Status
 

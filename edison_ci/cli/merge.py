@@ -19,15 +19,15 @@ from edison_ci.cli.terminal import Terminal, counted
 from edison_ci.cli.tools import tools_for
 from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import Project, find_root, load_project
-from edison_ci.decide.decisions import decisions_of
 from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.merging import Joint, Pieces, pieces_of
 from edison_ci.execute.orders import Ended
 from edison_ci.execute.runner import Progress
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site
+from edison_ci.results.decisions import decisions_of
+from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.owners import only_one
 from edison_ci.store.runs import find_run

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.people import People
+    from edison_ci.results.human_grades import People
     from edison_ci.stats.intervals import Interval
 
     Said = Callable[[Interval | None], str]

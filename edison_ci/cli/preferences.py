@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.decide.measured import Standing
-    from edison_ci.decide.preferences import Key, Preferences
+    from edison_ci.results.measured import Standing
+    from edison_ci.results.preferences import Key, Preferences
     from edison_ci.stats.ranking import Placed
 
 

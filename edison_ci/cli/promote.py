@@ -8,13 +8,13 @@ from edison_ci.cli.choosing import prompt_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import Terminal
-from edison_ci.decide.lineage import History, Version, named
-from edison_ci.decide.version_results import results_by_version
 from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.operate.promoting import promote as promote_version
 from edison_ci.operate.site import Site
 from edison_ci.plan.versions import short
+from edison_ci.results.version_results import results_by_version
+from edison_ci.results.versions import History, Version, named
 
 
 @click.command(cls=EdisonCommand)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.config.load import find_root, inspect_project, load_project
 from edison_ci.config.project_files import only_errors
-from edison_ci.decide.complete import measured_experiments
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
+from edison_ci.results.complete import measured_experiments
 from edison_ci.rounding import fixed, whole
 from edison_ci.store.database import open_reader
 

@@ -15,11 +15,11 @@ from edison_ci.cli.reading import (
     results_of,
 )
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.decide.measured import measurements_of
 from edison_ci.decide.recommending import FEW, Wishes, advise
-from edison_ci.decide.roll import roll_of
+from edison_ci.formatting import milliseconds, points
 from edison_ci.plan.versions import short
-from edison_ci.report.numbers import milliseconds, points
+from edison_ci.results.measured import measurements_of
+from edison_ci.results.roll import roll_of
 from edison_ci.rounding import fixed
 from edison_ci.stats.search_sentences import value_sentence
 from edison_ci.stats.sentences import signed

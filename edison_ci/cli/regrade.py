@@ -18,9 +18,9 @@ from edison_ci.cli.told import document, told_of
 from edison_ci.cli.tools import require
 from edison_ci.config import needs
 from edison_ci.config.load import Project, find_root, load_project
-from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.regrading import regrading
 from edison_ci.execute.work import HEAD
+from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 

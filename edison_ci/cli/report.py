@@ -15,14 +15,11 @@ from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.reporting import run_as_seen, sources_of
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.execute.explaining import unchanged_cases
 from edison_ci.frozen import dataclass
 from edison_ci.harmless import clean
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site
 from edison_ci.plugins import later
-from edison_ci.report.cells import Cells
-from edison_ci.report.summary import report_of
 from edison_ci.report.writing import (
     FORMATS,
     LONG,
@@ -32,12 +29,15 @@ from edison_ci.report.writing import (
     rendered,
     write_whole,
 )
+from edison_ci.results.cells import Cells
+from edison_ci.results.explanation import unchanged_cases
+from edison_ci.results.report_view import report_of
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.config.load import Project
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.view import Report, RunView
 
 _PAGES = ("html", "pdf")
 _FILES = ("pdf", "bundle")
@@ -57,7 +57,7 @@ _ENDINGS = {
 # Loaded late: most reports have no charts, and are written by a job that waits for them.
 _html_page = later("edison_ci.report.html.page:html_page")
 _shown = later("edison_ci.report.html.page:Shown")
-_close_up = later("edison_ci.report.closeup:close_up")
+_close_up = later("edison_ci.results.closeup:close_up")
 _find_browser = later("edison_ci.report.pdf:find_browser")
 _printed = later("edison_ci.report.pdf:printed")
 _write_bundle = later("edison_ci.operate.bundles:write_bundle")

@@ -14,13 +14,13 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.harmless import in_actions
-from edison_ci.report.cases import cases_of
 from edison_ci.report.changed_lines import changed_lines
-from edison_ci.report.summary import report_of
-from edison_ci.report.together import runs_of_change
-from edison_ci.report.view import Report
 from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
 from edison_ci.repository import Repository
+from edison_ci.results.cases import cases_of
+from edison_ci.results.companions import runs_of_change
+from edison_ci.results.report_view import report_of
+from edison_ci.results.view import Report
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import find_run
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
     from edison_ci.report.changed_lines import Changed, Lines
-    from edison_ci.report.view import RunView
+    from edison_ci.results.view import RunView
     from edison_ci.store.runs import Run
 
 _MOST_BYTES = 1_000_000

@@ -13,8 +13,8 @@ from edison_ci.cli.reading import project_at, readable_at
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.errors import UsageError
+from edison_ci.formatting import change
 from edison_ci.plan.versions import short
-from edison_ci.report.numbers import change
 from edison_ci.review.deciding import approve as approve_suggestion
 from edison_ci.review.deciding import discuss
 from edison_ci.review.deciding import reject as reject_suggestion

@@ -24,7 +24,6 @@ from edison_ci.cli.tools import require
 from edison_ci.config import needs
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.changes import kept_snapshot
 from edison_ci.execute.orders import Ended, RunOptions, options_of
 from edison_ci.frozen import dataclass
 from edison_ci.plan.impact import impact_since
@@ -33,6 +32,7 @@ from edison_ci.plan.shards import Shard, parse_shard
 from edison_ci.plugins import later
 from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
+from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
 from edison_ci.store.loops import TRIGGER

@@ -17,11 +17,11 @@ from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.told import document, told_of
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.changes import material_of
-from edison_ci.execute.summary import RunSummary, as_json, summarize
+from edison_ci.formatting import points
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
-from edison_ci.report.numbers import points
+from edison_ci.results.run_result import RunSummary, as_json, summarize
+from edison_ci.results.snapshot import material_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, counted
-from edison_ci.report.numbers import score
+from edison_ci.formatting import score
 from edison_ci.stats.sentences import signed
 from edison_ci.store.suggestions import Status
 

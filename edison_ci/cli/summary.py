@@ -9,23 +9,22 @@ from edison_ci.cli.judges_said import show_judges
 from edison_ci.cli.people import show_people
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
-from edison_ci.decide.rows import stopped_sentence
-from edison_ci.execute.changes import is_redacted, kept_snapshot, material_of
-from edison_ci.execute.gatekeeping import UNDECIDED
+from edison_ci.formatting import milliseconds, points, rate, signed_span
 from edison_ci.names import commit_names
-from edison_ci.report.numbers import milliseconds, points, rate, signed_span
+from edison_ci.results.rows import stopped_sentence
+from edison_ci.results.snapshot import UNDECIDED, is_redacted, kept_snapshot, material_of
 from edison_ci.rounding import fixed, snap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.decide.pruning import Rival
-    from edison_ci.decide.rows import GateRow
     from edison_ci.execute.runner import Progress
-    from edison_ci.execute.scores import Scored
-    from edison_ci.execute.summary import RunSummary
-    from edison_ci.store.part_sums import PartTotal
+    from edison_ci.results.part_sums import PartTotal
+    from edison_ci.results.pruning import Rival
+    from edison_ci.results.rows import GateRow
+    from edison_ci.results.run_result import RunSummary
+    from edison_ci.results.scores import Scored
     from edison_ci.store.runs import Run
 
 _BUDGET = "budget: "

@@ -20,7 +20,7 @@ from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.desk import NotAnswered, Tried, try_once
 from edison_ci.execute.runner import Task, request_for
-from edison_ci.report.numbers import score
+from edison_ci.formatting import score
 from edison_ci.rounding import fixed
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell

@@ -10,10 +10,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.looking import goes_on
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look
+from edison_ci.results.samples import Evidence
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
-from edison_ci.decide.evidence import SIDES
 from edison_ci.decide.human import electorate, human_metric
 from edison_ci.frozen import dataclass
+from edison_ci.results.samples import SIDES
 from edison_ci.rounding import TOLERANCE, exceeds, mean_or_none
 from edison_ci.stats.arrays import generator_for, seed_of
 from edison_ci.stats.gates import decide, identical_outputs
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.decide.evidence import Evidence, Paired, Sample, Share, Side, Subject
-    from edison_ci.decide.metrics import Metric
+    from edison_ci.results.metrics import Metric
+    from edison_ci.results.samples import Evidence, Paired, Sample, Share, Side, Subject
 
 _SMALLEST_MARGIN = 1e-9
 """Stands in for a margin of nothing, which no bound can keep exactly."""

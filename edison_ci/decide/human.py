@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.evidence import SIDES, Evidence
-from edison_ci.decide.metrics import Metric
 from edison_ci.frozen import dataclass
+from edison_ci.results.metrics import Metric
+from edison_ci.results.samples import SIDES, Evidence
 from edison_ci.stats.sampling import random_sample
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator
 
-    from edison_ci.decide.evidence import Sample, Side, Subject
+    from edison_ci.results.samples import Sample, Side, Subject
     from edison_ci.stats.sampling import RandomSample
 
 # Cells that were lined up from two runs belong to no run.

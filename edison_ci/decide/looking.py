@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.decide.evidence import Evidence, Paired
     from edison_ci.decide.gates import Question
-    from edison_ci.decide.rows import GateRow
     from edison_ci.plan.looks import Look
+    from edison_ci.results.rows import GateRow
+    from edison_ci.results.samples import Evidence, Paired
 
 _FEWEST = 2
 """Cases without which no number of draws decides anything."""

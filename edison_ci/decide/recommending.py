@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.standings import Contrast, Scores, contrast_of
 from edison_ci.frozen import dataclass
+from edison_ci.results.leaderboard import Contrast, Scores, contrast_of
 from edison_ci.rounding import NOISE, exceeds, fixed, reaches
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.value import Contender, Recommendation, recommend
@@ -18,8 +18,8 @@ from edison_ci.stats.verdicts import GateRule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from edison_ci.decide.measured import Measurements, Standing
-    from edison_ci.decide.roll import Roll
+    from edison_ci.results.measured import Measurements, Standing
+    from edison_ci.results.roll import Roll
 
 FEW = 10
 """Below so many cases there is a warning (STATS 19)."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.decide.comparable import yardstick
-from edison_ci.decide.evidence import Evidence
-from edison_ci.decide.lineup import LINEUP, Choice, line_up
-from edison_ci.decide.material import differing_material
-from edison_ci.decide.operands import OWN_MATERIAL
 from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
+from edison_ci.results.comparable import yardstick
+from edison_ci.results.comparison_sample import LINEUP, Choice, line_up
+from edison_ci.results.material import differing_material
+from edison_ci.results.operands import OWN_MATERIAL
+from edison_ci.results.samples import Evidence
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import IMPORT, NO_TRIAL, find_run
 

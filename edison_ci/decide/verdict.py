@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide import wording
 from edison_ci.decide.advice import advised
-from edison_ci.decide.evidence import Evidence
 from edison_ci.decide.gates import Finding, Question
 from edison_ci.decide.looking import carried, goes_on, look_at, settles_later
-from edison_ci.decide.metrics import metric_of
-from edison_ci.decide.rows import GateRow, RowVerdict
 from edison_ci.decide.win_gate import not_held_against
 from edison_ci.errors import ExitCode
 from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import takes_part
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.rows import GateRow, RowVerdict
+from edison_ci.results.samples import Evidence
 from edison_ci.stats.families import decide_family
 from edison_ci.stats.verdicts import Verdict
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.decide.evidence import Subject
     from edison_ci.plan.baseline import Doubt
     from edison_ci.plan.looks import Look
+    from edison_ci.results.samples import Subject
     from edison_ci.stats.verdicts import GateDecision
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
-from edison_ci.decide.evidence import Sample
-from edison_ci.decide.games import first_listed, games_of
 from edison_ci.decide.gates import Finding, allow_for_missing, levelled, unmeasured
-from edison_ci.decide.head_to_head import rate_of
+from edison_ci.results.head_to_head import rate_of
+from edison_ci.results.pairwise import first_listed, games_of
+from edison_ci.results.samples import Sample
 from edison_ci.stats.arrays import Range, generator_for, seed_of
 from edison_ci.stats.gates import identical_outputs
 from edison_ci.stats.judge_sentences import order_sentence
@@ -24,9 +24,9 @@ from edison_ci.stats.verdicts import GateRule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.decide.evidence import Evidence, Subject
-    from edison_ci.decide.games import Game
     from edison_ci.decide.gates import Question
+    from edison_ci.results.pairwise import Game
+    from edison_ci.results.samples import Evidence, Subject
     from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from edison_ci.checks.output import parse_output
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.desk import desk
-from edison_ci.execute.output import parse_output
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text

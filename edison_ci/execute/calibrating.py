@@ -11,18 +11,18 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
+from edison_ci.config.facets import content_hash
 from edison_ci.config.labels import answer_hash, criterion_shares
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.content import content_hash
 from edison_ci.execute.desk import NotAnswered, desk
-from edison_ci.execute.explaining import expected_form
-from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.judges.ensemble import grade
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
+from edison_ci.results.explanation import expected_form
 from edison_ci.rounding import mean, reaches
 from edison_ci.store.answers import answer_at, newest_answer
 from edison_ci.store.runs import find_run

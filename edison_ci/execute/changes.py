@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.frozen import dataclass
-from edison_ci.plan.baseline import Doubt
 from edison_ci.plan.fingerprint import describe
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.execute.orders import Against, RunOptions
-    from edison_ci.store.runs import Run
 
 _PRICE = "the price of "
 
@@ -49,38 +47,6 @@ def planned_on(
         "doubts": [[*doubt] for doubt in options.doubts],
     }
     return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
-
-
-def kept_snapshot(run: Run) -> dict[str, Any]:
-    """Return what a run was planned on, as it was kept."""
-    try:
-        found = json.loads(run.snapshot)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def is_redacted(run: Run) -> bool:
-    """Whether personal data was taken out of what a run stored and graded."""
-    settings = kept_snapshot(run).get("edison.yaml: settings")
-    return isinstance(settings, dict) and settings.get("redact_pii_before_storage") is True
-
-
-def material_of(run: Run) -> str | None:
-    """Return whose material a comparison was made on: `head`, `base`; None without a base."""
-    against = kept_snapshot(run).get("command line", {}).get("against")
-    return None if not against else str(against.get("material", "head"))
-
-
-def kept_doubts(run: Run) -> tuple[Doubt, ...]:
-    """Return why a run was inconclusive at best."""
-    kept = kept_snapshot(run).get("command line", {})
-    return (*doubts_in(kept.get("against") or {}), *doubts_in(kept))
-
-
-def doubts_in(kept: Mapping[str, Any]) -> tuple[Doubt, ...]:
-    """Return doubts as they were kept."""
-    return tuple(Doubt(*map(str, each)) for each in kept.get("doubts", ()))
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

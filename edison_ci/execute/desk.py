@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from edison_ci import times
+from edison_ci.checks.output import parse_output
 from edison_ci.execute.lanes import Lanes, LaneSettings
 from edison_ci.execute.money import caps_of
-from edison_ci.execute.output import parse_output
 from edison_ci.execute.runner import request_for
 from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Purse
@@ -28,10 +28,10 @@ from edison_ci.store.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.grading import CellGrade
     from edison_ci.execute.orders import Tools
-    from edison_ci.execute.output import Output
     from edison_ci.execute.runner import Task
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Request

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import ExitCode
-from edison_ci.execute.judged import (
+from edison_ci.execute.runner import THE_RUN
+from edison_ci.results.judged import (
     last_error_of_judges,
     no_judge_answered,
     why_nothing_is_graded,
 )
-from edison_ci.execute.runner import THE_RUN
 from edison_ci.rounding import exceeds, fixed
 
 if TYPE_CHECKING:

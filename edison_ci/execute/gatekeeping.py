@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     Ask = Callable[[Look | None], Conclusion | None]
 
-UNDECIDED = "Its gates do not decide: `edison merge` puts all shards together and decides."
-"""What is said of the gates of a shard."""
-
 
 @dataclass(frozen=True, slots=True)
 class Gates:

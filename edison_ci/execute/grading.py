@@ -26,7 +26,7 @@ from edison_ci.rounding import reaches, weighted_mean
 from edison_ci.safety.redaction import Redact, redaction, unchanged
 from edison_ci.safety.screen import screen
 from edison_ci.store.opinions import OpinionRow
-from edison_ci.store.runs import Judgment, Part
+from edison_ci.store.runs import COUNTED, Judgment, Part
 from edison_ci.templating import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.checks.options import Check
+    from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.output import Output
     from edison_ci.judges.judging import Ask
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.pointwise import Opinion
@@ -44,10 +44,6 @@ if TYPE_CHECKING:
     from edison_ci.records import Case, Completion, Json, Request
 
 logger = logging.getLogger(__name__)
-
-"""A score that is a sum of floats may miss its threshold by so much."""
-COUNTED = frozenset({"check", "rubric", "grader"})
-"""Kinds of parts that make composite and pass; others are shown only."""
 
 
 @dataclass(frozen=True, slots=True)

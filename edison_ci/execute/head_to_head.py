@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.checks.output import parse_output
 from edison_ci.execute.grading import asking, hearing
-from edison_ci.execute.output import parse_output
 from edison_ci.execute.rivals import Rivals
 from edison_ci.execute.runner import id_of_cell
 from edison_ci.execute.work import HEAD

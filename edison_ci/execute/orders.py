@@ -6,11 +6,11 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
-from edison_ci.execute.changes import doubts_in, kept_snapshot
 from edison_ci.execute.work import HEAD
 from edison_ci.frozen import dataclass
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
+from edison_ci.results.snapshot import doubts_in, kept_snapshot
 from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:

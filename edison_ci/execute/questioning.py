@@ -13,8 +13,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci import times
+from edison_ci.config.facets import content_hash
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.content import content_hash
 from edison_ci.execute.desk import desk
 from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side

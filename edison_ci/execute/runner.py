@@ -13,10 +13,10 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from edison_ci.checks.output import parse_output
+from edison_ci.config.facets import content_hash, facts_of
 from edison_ci.contracts import CallError
-from edison_ci.execute.content import content_hash, facts_of
 from edison_ci.execute.outbox import Outbox
-from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Drained
 from edison_ci.providers.lane import Tally
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Awaitable, Callable, Iterator
 
+    from edison_ci.checks.output import Output
     from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.grading import CellGrade
     from edison_ci.execute.lanes import PhaseCalls
-    from edison_ci.execute.output import Output
     from edison_ci.execute.pairing import Pairing
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case

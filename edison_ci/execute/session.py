@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.aggregating import rollups_of
 from edison_ci.execute.bulletin import Bulletin, go_on, progress_of
-from edison_ci.execute.changes import KeptPrices, changes, kept_snapshot, planned_on, repriced
+from edison_ci.execute.changes import KeptPrices, changes, planned_on, repriced
 from edison_ci.execute.ending import ending, steps, verdict_without_gates
 from edison_ci.execute.event_loop import run_in_loop
 from edison_ci.execute.gatekeeping import Gates
@@ -42,13 +41,15 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
+from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.call_sums import stored_reuse
+from edison_ci.results.snapshot import kept_snapshot
+from edison_ci.results.spending import reused_answers
 from edison_ci.safety.redaction import redaction
-from edison_ci.store.call_sums import stored_reuse
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.owners import Owner, only_one
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
-from edison_ci.store.spending import reused_answers
 from edison_ci.store.wishes import wanted
 from edison_ci.store.writer import Writer
 

@@ -7,16 +7,16 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.formatting import change, counted, dollars, score
 from edison_ci.frozen import dataclass
 from edison_ci.loop.pages import Piece, Table, html_report, markdown_report
 from edison_ci.plan.versions import short
 from edison_ci.refine.patch import diff_of
 from edison_ci.refine.weaknesses import weaknesses
-from edison_ci.report.cells import Cells
-from edison_ci.report.numbers import change, counted, dollars, score
 from edison_ci.report.spreadsheet import as_csv, rows_of
-from edison_ci.report.summary import report_of
 from edison_ci.report.writing import write_whole
+from edison_ci.results.cells import Cells
+from edison_ci.results.report_view import report_of
 from edison_ci.rounding import fixed
 from edison_ci.stats.convergence import converged, verified
 from edison_ci.stats.sentences import points, signed

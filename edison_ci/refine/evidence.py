@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci.config.cases import is_holdout
-from edison_ci.decide.comparison import Setting, stand
-from edison_ci.decide.evidence import Evidence as Cells
-from edison_ci.decide.lineup import LINEUP, Choice
-from edison_ci.decide.metrics import metric_of
 from edison_ci.errors import UsageError
-from edison_ci.execute.summary import interval_json
 from edison_ci.frozen import dataclass
 from edison_ci.refine.weaknesses import aside_in, split_of
+from edison_ci.results.comparison import Setting, stand
+from edison_ci.results.comparison_sample import LINEUP, Choice
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.run_result import interval_json
+from edison_ci.results.samples import Evidence as Cells
 from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified

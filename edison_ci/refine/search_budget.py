@@ -9,9 +9,9 @@ from edison_ci.execute.money import caps_of, run_limit
 from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan
 from edison_ci.refine.evidence import split_cases
+from edison_ci.results.spending import phase_prices
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
-from edison_ci.store.spending import phase_prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

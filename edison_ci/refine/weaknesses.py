@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.dataset_entry import Split
-from edison_ci.execute.output import parse_output
 from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.plan.selection import Part

@@ -9,15 +9,15 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from edison_ci.formatting import counted, score
 from edison_ci.report.changed_lines import Spot, spot_of
-from edison_ci.report.numbers import counted, score
 from edison_ci.report.workflow import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from edison_ci.report.changed_lines import Changed
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.view import Report, RunView
 
 Level: TypeAlias = Literal["error", "warning", "notice"]
 _LEVELS: tuple[Level, ...] = ("error", "warning", "notice")

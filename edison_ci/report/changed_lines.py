@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from edison_ci.report.view import RunView
+    from edison_ci.results.view import RunView
 
 _MOST_LINES = 20_000
 """Comparing longer files line by line takes too long; their changes then have no lines."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.rows import looks_json
-from edison_ci.execute.detailing import detailed
-from edison_ci.execute.summary import as_json, interval_json
 from edison_ci.harmless import json_text
+from edison_ci.results.detailing import detailed
+from edison_ci.results.rows import looks_json
+from edison_ci.results.run_result import as_json, interval_json
 
 if TYPE_CHECKING:
-    from edison_ci.decide.measured import Standing as Measured
-    from edison_ci.report.view import Planned, Report, RunView
+    from edison_ci.results.measured import Standing as Measured
+    from edison_ci.results.view import Planned, Report, RunView
 
 SCHEMA_VERSION = 1
 _NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.formatting import NOTHING, change, counted, score
 from edison_ci.report.layout import Limit, Section, Table, fitted
-from edison_ci.report.numbers import NOTHING, change, counted, score
 from edison_ci.report.safe_markdown import code, prose
 from edison_ci.report.sections import headline
 

@@ -9,8 +9,8 @@ from edison_ci.harmless import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.report.cells import CellResult, Cells
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.cells import CellResult, Cells
+    from edison_ci.results.view import Report, RunView
 
 
 def json_lines(report: Report, cells: Cells) -> Iterator[str]:

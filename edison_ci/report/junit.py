@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from junit_xml import TestCase, TestSuite
 
+from edison_ci.formatting import dollars, points, rate
 from edison_ci.harmless import clean, json_text, without_pieces
-from edison_ci.report.numbers import dollars, points, rate
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from edison_ci.report.cases import CaseResult
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.cases import CaseResult
+    from edison_ci.results.view import Report, RunView
 
 MOST_LINE = 4_000
 """Characters of the JSON line of a test."""

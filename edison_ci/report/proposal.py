@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.forge.capping import MAX_BODY_CHARS
+from edison_ci.formatting import NOTHING, change, counted, dollars, score
 from edison_ci.frozen import dataclass
 from edison_ci.report.layout import Limit, Section, Table, fitted
-from edison_ci.report.numbers import NOTHING, change, counted, dollars, score
 from edison_ci.report.safe_markdown import code, fenced, prose
 from edison_ci.rounding import fixed
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from edison_ci import __version__
+from edison_ci.formatting import score
 from edison_ci.harmless import line
 from edison_ci.report.changed_lines import spot_of
-from edison_ci.report.numbers import score
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.report.changed_lines import Changed, Spot
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.view import Report, RunView
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_RESULTS = 5_000

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from edison_ci.names import commit_names
-from edison_ci.report.layout import Section, Table
-from edison_ci.report.numbers import (
+from edison_ci.formatting import (
     NOTHING,
     change,
     counted,
@@ -22,16 +20,18 @@ from edison_ci.report.numbers import (
     rate,
     score,
 )
+from edison_ci.names import commit_names
+from edison_ci.report.layout import Section, Table
 from edison_ci.report.safe_markdown import code, prose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.decide.comparison import Moved
-    from edison_ci.decide.measured import Standing as Measured
-    from edison_ci.report.view import Change, Report, RunView
-    from edison_ci.store.breakdown import Facet
-    from edison_ci.store.part_sums import PartTotal
+    from edison_ci.results.comparison import Moved
+    from edison_ci.results.measured import Standing as Measured
+    from edison_ci.results.part_sums import PartTotal
+    from edison_ci.results.slices import Facet
+    from edison_ci.results.view import Change, Report, RunView
 
 ICONS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "⚠️", "skipped": "⏭️"}
 WORDS = {

@@ -16,8 +16,8 @@ from edison_ci.rounding import significant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edison_ci.report.cells import CellResult, Cells
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.cells import CellResult, Cells
+    from edison_ci.results.view import Report, RunView
 
 COLUMNS = (
     "experiment", "run_id", "run_started", "simulated", "side", "prompt", "version", "label",

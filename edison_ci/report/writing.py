@@ -22,10 +22,10 @@ from edison_ci.report.spreadsheet import as_csv, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from edison_ci.report.cases import CaseResult
-    from edison_ci.report.cells import Cells
     from edison_ci.report.changed_lines import Changed
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.cases import CaseResult
+    from edison_ci.results.cells import Cells
+    from edison_ci.results.view import Report, RunView
 
 FORMATS = ("md", "json", "junit", "sarif", "csv", "jsonl")
 LONG = ("csv", "jsonl")

@@ -17,7 +17,7 @@ from edison_ci.config.labels import (
 )
 from edison_ci.config.problems import said_of
 from edison_ci.errors import UsageError
-from edison_ci.execute.ballot import candidates, cases_of, sample_of, seen
+from edison_ci.results.grading_sample import candidates, cases_of, sample_of, seen
 from edison_ci.store.grades import ManualGrade, last_grades
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import Criterion
-    from edison_ci.execute.ballot import Candidate, Seen
     from edison_ci.operate.gradebook import Given, GradeBook
     from edison_ci.records import Case
+    from edison_ci.results.grading_sample import Candidate, Seen
     from edison_ci.stats.sampling import RandomSample
     from edison_ci.store.grades import Key
     from edison_ci.store.runs import CellRow, Run

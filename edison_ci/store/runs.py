@@ -112,6 +112,10 @@ class Run:
         return replace(self, status="PAUSED", stopped_by="killed")
 
 
+COUNTED = frozenset({"check", "rubric", "grader"})
+"""Kinds of parts that make composite and pass; others are shown only."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One part of a cell's grade."""

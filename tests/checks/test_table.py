@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.check_examples import EXAMPLES, FILES, SCHEMAS, Answer
+from edison_ci.checks.output import parse_output
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.execute.grading import CheckGrader, composite, passed
-from edison_ci.execute.output import parse_output
 from edison_ci.providers.budgeting import Paid
 from edison_ci.records import Case, CaseId, FinishReason
 from tests.checks.entries import check, experiment, from_yaml

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.decide.health import examine
-from edison_ci.execute.content import content_hash
+from edison_ci.config.facets import content_hash
 from edison_ci.records import Case, CaseId
+from edison_ci.results.dataset_health import examine
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:

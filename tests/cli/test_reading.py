@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.cli.reading import price, sparkline
-from edison_ci.report.numbers import milliseconds
+from edison_ci.formatting import milliseconds
 from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
 from tests.test_architecture import HEAVY, loaded_by

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edison_ci.decide.comparable import yardstick
+from edison_ci.results.comparable import yardstick
 from edison_ci.store.runs import Run
 
 EXPERIMENT: dict[str, Any] = {

@@ -10,9 +10,9 @@ import pytest
 
 from docs.gates import Answer, Graded, Results
 from edison_ci.config.decisions import Gate
-from edison_ci.decide.comparison import Setting, Standing, stand
-from edison_ci.decide.lineup import Choice
 from edison_ci.errors import UsageError
+from edison_ci.results.comparison import Setting, Standing, stand
+from edison_ci.results.comparison_sample import Choice
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:

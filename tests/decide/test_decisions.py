@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.gates import TIME
-from edison_ci.decide.decisions import decisions_of, write_decisions
 from edison_ci.decide.verdict import RunDecision
+from edison_ci.results.decisions import decisions_of, write_decisions
 
 if TYPE_CHECKING:
     from docs.gates import Results

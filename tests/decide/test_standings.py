@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.decide.evidence import Sample
-from edison_ci.decide.roll import Roll
-from edison_ci.decide.standings import Scores, common_cases, contrast_of
+from edison_ci.results.leaderboard import Scores, common_cases, contrast_of
+from edison_ci.results.roll import Roll
+from edison_ci.results.samples import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from edison_ci.execute.output import Output
+    from edison_ci.checks.output import Output
     from edison_ci.execute.runner import Progress
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case

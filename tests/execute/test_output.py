@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edison_ci.checks import output as module
 from edison_ci.checks import time_limit
 from edison_ci.checks.options import Check
-from edison_ci.execute import output as module
+from edison_ci.checks.output import Output, parse_output
 from edison_ci.execute.grading import CellGrader, CheckGrader, _part
-from edison_ci.execute.output import Output, parse_output
 from edison_ci.providers.budgeting import Paid
 from edison_ci.records import Case, CaseId, Completion
 from tests.checks.answers import answered

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import Sample
-from edison_ci.execute.aggregating import rollups_of
-from edison_ci.execute.rolled_up import sums_from_cells, sums_of
-from edison_ci.execute.summary import RunSummary, summarize
-from edison_ci.store.breakdown import Breakdown
-from edison_ci.store.call_sums import stored_reuse
+from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.call_sums import stored_reuse
+from edison_ci.results.rolled_up import sums_from_cells, sums_of
+from edison_ci.results.run_result import RunSummary, summarize
+from edison_ci.results.slices import Breakdown
+from edison_ci.results.spending import reused_answers
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import (
     CaseFacts,
@@ -26,7 +27,6 @@ from edison_ci.store.runs import (
     move_run,
     start_run,
 )
-from edison_ci.store.spending import reused_answers
 
 if TYPE_CHECKING:
     import sqlite3

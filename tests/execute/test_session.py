@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import BusyError, ExitCode, UsageError
-from edison_ci.execute.summary import as_json, summarize
+from edison_ci.results.run_result import as_json, summarize
 from edison_ci.store.database import open_reader
 from edison_ci.store.owners import only_one
 from edison_ci.store.runs import find_run

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
+    from edison_ci.checks.output import Output
     from edison_ci.cli.options import State
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from edison_ci.execute.grading import CellGrade
     from edison_ci.execute.lanes import Lanes
     from edison_ci.execute.orders import Tools
-    from edison_ci.execute.output import Output
     from edison_ci.execute.runner import Grading
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case, Completion, Request

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.checks.evaluation import EvaluationError, brief, plain, unfenced
+from edison_ci.checks.output import parse_output
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.config.rubric import Criterion, Scale
 from edison_ci.documents import known_secrets
@@ -22,7 +23,6 @@ from edison_ci.documents.decoding import place
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secret_text import redacted, secrets_in
-from edison_ci.execute.output import parse_output
 from edison_ci.forge.capping import capped
 from edison_ci.harmless import clean, json_text, line, lines, without_commands, without_pieces
 from edison_ci.judges import fencing

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.checks.output import parse_output
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.output import parse_output
 from edison_ci.judges.judging import Judged, Judging, comparing, moderating
 from edison_ci.providers.sim.generator import generate
 from edison_ci.providers.sim.hearing import hear

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.gates import Graded, Results
-from edison_ci.decide.decisions import write_decisions
-from edison_ci.decide.pruning import Rival
-from edison_ci.report.summary import report_of
-from edison_ci.report.view import Change, Files, Finding, MaterialChange, Report
-from edison_ci.store.breakdown import Facet, Shown
+from edison_ci.results.decisions import write_decisions
+from edison_ci.results.pruning import Rival
+from edison_ci.results.report_view import report_of
+from edison_ci.results.rollups import write_rollups
+from edison_ci.results.slices import Facet, Shown
+from edison_ci.results.view import Change, Files, Finding, MaterialChange, Report
 from edison_ci.store.database import open_database, open_reader
-from edison_ci.store.rollups import write_rollups
 from edison_ci.store.runs import NewRun, Part, find_run, move_run, start_run
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from edison_ci.report.view import RunView
+    from edison_ci.results.view import RunView
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMAS = Path(__file__).parent / "schemas"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from docs.sample import Sample, build
-from edison_ci.report.cells import Cells
+from edison_ci.results.cells import Cells
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import CellRow, find_run
 

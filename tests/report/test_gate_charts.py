@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.decide.rows import GateRow
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.gate_charts import forests_of, gate_name
+from edison_ci.results.rows import GateRow
 
 
 def row(metric: str, kind: str, asked: float, **gate: object) -> GateRow:

@@ -15,7 +15,6 @@ from lxml import etree
 from edison_ci.errors import UsageError
 from edison_ci.harmless import lines
 from edison_ci.report.annotations import annotated, annotation_commands
-from edison_ci.report.cases import CaseResult, Draw, Graded
 from edison_ci.report.comment import comment_body
 from edison_ci.report.document import document_text
 from edison_ci.report.junit import junit, legal
@@ -24,6 +23,7 @@ from edison_ci.report.markdown import job_summary, markdown
 from edison_ci.report.safe_markdown import code, prose, row
 from edison_ci.report.sarif import sarif
 from edison_ci.report.workflow import outputs, unheard
+from edison_ci.results.cases import CaseResult, Draw, Graded
 from edison_ci.stamps import data_of, marker
 from tests.report.conftest import poisoned
 from tests.report.page import HIDDEN, assert_harmless, page
@@ -32,7 +32,7 @@ from tests.report.test_junit import XSD, read
 from tests.report.test_sarif import SCHEMA
 
 if TYPE_CHECKING:
-    from edison_ci.report.view import Report
+    from edison_ci.results.view import Report
 
 TOKEN = "0123456789abcdef" * 2
 NASTY = [

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from edison_ci.records import Case, CaseId
-from edison_ci.report.cases import Graded
-from edison_ci.report.cells import CellResult, Cells
-from edison_ci.report.charts.histogram import binned
-from edison_ci.report.closeup import CloseUp, Cost, Grid, Spread, Square, Subject, close_up
 from edison_ci.report.html.page import Shown, html_page, policy, stylesheet
 from edison_ci.report.markdown import markdown
-from edison_ci.report.view import Report
+from edison_ci.results.cases import Graded
+from edison_ci.results.cells import CellResult, Cells
+from edison_ci.results.closeup import CloseUp, Cost, Grid, Spread, Square, Subject, close_up
+from edison_ci.results.view import Report
 from tests.report.conftest import Half, Plot, Shelf, everything, poisoned
 from tests.report.test_hostile import NASTY, TEXTS
 
@@ -180,7 +179,7 @@ def test_a_very_long_answer_is_cut_and_says_so(failing: Report) -> None:
 def hostile(report: Report, text: str) -> str:
     seen = CloseUp(
         Grid((Subject(text, text),), ((text, (Square(text, 0.5, 2),)),), 1),
-        (Spread("criterion", text, binned([0.5]), 0.5),),
+        (Spread("criterion", text, (0, 0, 0, 0, 0, 1, 0, 0, 0, 0), 0.5),),
         (Cost(text, text, 1, 0, 5, 1, 1),),
         (cell(text, case=text, reason=text, status="error", error=text, model=text),),
         1,

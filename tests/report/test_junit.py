@@ -12,10 +12,10 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from lxml import etree
 
 from docs.gates import Graded, Results
-from edison_ci.report.cases import CaseResult, Draw, cases_of
-from edison_ci.report.cases import Graded as Scored
 from edison_ci.report.junit import MOST_LINE, junit, legal
-from edison_ci.report.view import Report
+from edison_ci.results.cases import CaseResult, Draw, cases_of
+from edison_ci.results.cases import Graded as Scored
+from edison_ci.results.view import Report
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import Part
 from tests.report.conftest import SCHEMAS, Half, Plot, everything

@@ -16,7 +16,7 @@ from edison_ci.report.comment import (
     comment_body,
 )
 from edison_ci.report.markdown import MOST_BYTES, job_summary, markdown
-from edison_ci.report.view import Report
+from edison_ci.results.view import Report
 from edison_ci.stamps import data_of, marker
 from tests.report.conftest import GOLDEN, Half, Plot, Shelf
 from tests.report.page import page

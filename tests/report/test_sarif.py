@@ -11,7 +11,7 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from edison_ci.report.changed_lines import Lines, changed_lines
 from edison_ci.report.sarif import MOST_RESULTS, RULES, sarif
-from edison_ci.report.view import Finding, Report
+from edison_ci.results.view import Finding, Report
 from tests.report.conftest import SCHEMAS, Half, everything
 from tests.report.test_markdown import kept
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.report.cells import Cells
 from edison_ci.report.json_lines import json_lines
 from edison_ci.report.spreadsheet import COLUMNS, as_csv, harmless_cell, rows_of
+from edison_ci.results.cells import Cells
 from tests.report.conftest import Plot, Shelf, everything
 
 if TYPE_CHECKING:
-    from edison_ci.report.view import Report
+    from edison_ci.results.view import Report
 
 
 def read(lines: list[str]) -> list[dict[str, str]]:

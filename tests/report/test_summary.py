@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.report.markdown import markdown
-from edison_ci.report.summary import report_of
-from edison_ci.report.together import companion_of, runs_of_change
-from edison_ci.report.view import Report
+from edison_ci.results.companions import companion_of, runs_of_change
+from edison_ci.results.report_view import report_of
+from edison_ci.results.view import Report
 from edison_ci.store.runs import find_run
 from tests.report.conftest import HEAD, Half, Plot, everything
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import Sample
+from edison_ci.results.rollups import write_rollups
 from edison_ci.store.checking import check_database
 from edison_ci.store.comparisons import ComparisonRow, store_comparisons
 from edison_ci.store.database import open_database
 from edison_ci.store.events import add_event
 from edison_ci.store.opinions import OpinionRow, write_opinions
 from edison_ci.store.retention import Collected, Retention, collect, collectable
-from edison_ci.store.rollups import write_rollups
 
 if TYPE_CHECKING:
     import sqlite3

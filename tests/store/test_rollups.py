@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.sample import Sample, build
+from edison_ci.results.rollups import Measured, write_rollups
+from edison_ci.results.side_sums import P95_FROM
 from edison_ci.store.database import open_database
-from edison_ci.store.rollups import Measured, write_rollups
 from edison_ci.store.runs import CaseFacts, CellRow, Part
-from edison_ci.store.side_sums import P95_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
@@ -33,7 +32,7 @@ from edison_ci.report.charts.scales import (
 from edison_ci.report.markup import Html, element
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +59,10 @@ class Histogram:
     height: int = 220
 
 
-def binned(
-    values: Iterable[float | None], *, low: float = 0.0, high: float = 1.0, bins: int = 10
-) -> tuple[Bin, ...]:
-    """Count values in bins; the last one has its upper end too, and what is missing is left out."""
-    counts = [0] * bins
-    width = (high - low) / bins
-    for value in values:
-        if (known := finite(value)) is not None and low <= known <= high:
-            # Without the tiny amount, 0.3 in bins of 0.1 would fall below its own bin.
-            counts[min(math.floor((known - low) / width + 1e-9), bins - 1)] += 1
-    return tuple(
-        Bin(low + i * width, low + (i + 1) * width, count) for i, count in enumerate(counts)
-    )
+def tenths(counts: Sequence[int]) -> tuple[Bin, ...]:
+    """Return the bins of a scale from 0 to 1 with a count for each."""
+    width = len(counts)
+    return tuple(Bin(i / width, (i + 1) / width, count) for i, count in enumerate(counts))
 
 
 def histogram(chart: Histogram) -> Drawing:

@@ -6,7 +6,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.report.numbers import NOTHING, dollars
+from edison_ci.formatting import NOTHING, dollars
 from edison_ci.rounding import fixed, rounded, significant
 
 if TYPE_CHECKING:

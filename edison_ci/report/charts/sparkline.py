@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from edison_ci.formatting import counted
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.drawing import (
     Column,
@@ -16,7 +17,6 @@ from edison_ci.report.charts.drawing import (
     text,
 )
 from edison_ci.report.charts.scales import Unit, finite, scale_of, written
-from edison_ci.report.numbers import counted
 
 _MOST = 60
 _EDGE = 4

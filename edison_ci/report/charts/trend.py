@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from edison_ci.formatting import counted
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.drawing import (
     SHAPES,
@@ -35,7 +36,6 @@ from edison_ci.report.charts.scales import (
     written,
 )
 from edison_ci.report.markup import Html, element
-from edison_ci.report.numbers import counted
 from edison_ci.rounding import mean_or_none
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.comparable import may_compare
-from edison_ci.decide.complete import MOST_RUNS
-from edison_ci.execute.changes import is_redacted
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
+from edison_ci.results.comparable import may_compare
+from edison_ci.results.complete import MOST_RUNS
+from edison_ci.results.snapshot import is_redacted
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import NO_TRIAL, Run, find_run
 

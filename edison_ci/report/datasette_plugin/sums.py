@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.frozen import dataclass
-from edison_ci.store.breakdown import Shown
+from edison_ci.results.slices import Shown
 
 if TYPE_CHECKING:
     import sqlite3

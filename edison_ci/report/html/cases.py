@@ -6,18 +6,18 @@ import json
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.secret_text import redacted
+from edison_ci.formatting import NOTHING, counted, dollars, score
 from edison_ci.report.components import badge, empty_state, outcome, scrolled, section, text_box
 from edison_ci.report.markup import Html, element
-from edison_ci.report.numbers import NOTHING, counted, dollars, score
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from edison_ci.decide.comparison import Moved
     from edison_ci.records import Case
-    from edison_ci.report.cells import CellResult
-    from edison_ci.report.closeup import CloseUp, Grid, Square
-    from edison_ci.report.view import RunView
+    from edison_ci.results.cells import CellResult
+    from edison_ci.results.closeup import CloseUp, Grid, Square
+    from edison_ci.results.comparison import Moved
+    from edison_ci.results.view import RunView
 
 _MOST_MOVED = 30
 _LONGEST = 20_000

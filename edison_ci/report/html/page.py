@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from edison_ci.records import Case
-    from edison_ci.report.closeup import CloseUp
-    from edison_ci.report.view import Report, RunView
+    from edison_ci.results.closeup import CloseUp
+    from edison_ci.results.view import Report, RunView
 
 _SIMULATED = "Answers and grades come from a simulator and say nothing about real models."
 

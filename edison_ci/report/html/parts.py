@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci.formatting import NOTHING, dollars, score
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Column, DataTable
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.histogram import Histogram, histogram
+from edison_ci.report.charts.histogram import Histogram, histogram, tenths
 from edison_ci.report.charts.trend import Moment, Series, Trend, trend
 from edison_ci.report.components import data_table, figure, scrolled, section
 from edison_ci.report.markup import Html, element
-from edison_ci.report.numbers import NOTHING, dollars, score
 from edison_ci.rounding import TOLERANCE
 
 if TYPE_CHECKING:
-    from edison_ci.report.closeup import CloseUp
-    from edison_ci.report.view import RunView
-    from edison_ci.store.breakdown import Facet
-    from edison_ci.store.part_sums import PartTotal
+    from edison_ci.results.closeup import CloseUp
+    from edison_ci.results.part_sums import PartTotal
+    from edison_ci.results.slices import Facet
+    from edison_ci.results.view import RunView
 
 _WIDTH = 460
 """Of a chart that shares a row with another."""
@@ -47,8 +47,8 @@ def spreads(view: RunView, near: CloseUp) -> Html | None:
             "div",
             figure(
                 histogram(
-                    Histogram(f"{spread.kind} {spread.name}", spread.bins, mean=spread.mean,
-                              width=_WIDTH)
+                    Histogram(f"{spread.kind} {spread.name}", tenths(spread.counts),
+                              mean=spread.mean, width=_WIDTH)
                 )
             ),
             class_="panel",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.formatting import NOTHING, change, counted, dollars, score, signed_span
 from edison_ci.report.charts.forest import forest
 from edison_ci.report.charts.interval import Range, interval
 from edison_ci.report.charts.pareto import Pareto, Spot, pareto
@@ -22,17 +23,16 @@ from edison_ci.report.gate_charts import forests_of, gate_name, one_prompt
 from edison_ci.report.html.cases import failing_answers, grid_of, moved_cases
 from edison_ci.report.html.parts import costs, history, kinds_of_cases, spreads
 from edison_ci.report.markup import Html, element, joined
-from edison_ci.report.numbers import NOTHING, change, counted, dollars, score, signed_span
 from edison_ci.report.sections import WORDS
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from edison_ci.decide.measured import Standing as Measured
     from edison_ci.records import Case
-    from edison_ci.report.closeup import CloseUp
-    from edison_ci.report.view import Change, RunView
+    from edison_ci.results.closeup import CloseUp
+    from edison_ci.results.measured import Standing as Measured
+    from edison_ci.results.view import Change, RunView
     from edison_ci.stats.scores import Interval
 
 

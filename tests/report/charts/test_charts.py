@@ -13,7 +13,7 @@ from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Drawing, shortened, width_of
 from edison_ci.report.charts.forest import Forest, GateLine, forest
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.histogram import Bin, binned
+from edison_ci.report.charts.histogram import Bin, tenths
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.charts.trend import Moment, Series, Trend, trend
@@ -134,10 +134,10 @@ def test_an_axis_never_makes_noise_look_like_a_movement() -> None:
     assert max(ys) - min(ys) < 20
 
 
-def test_values_are_counted_in_the_bin_that_they_open() -> None:
-    found = binned([0.0, 0.1, 0.3, 0.3, 0.7, 1.0, math.nan, None, 1.2])
-    assert [each.count for each in found] == [1, 1, 0, 2, 0, 0, 0, 1, 0, 1]
+def test_counts_lie_in_bins_of_one_width() -> None:
+    found = tenths([1, 1, 0, 2, 0, 0, 0, 1, 0, 1])
     assert found[0] == Bin(0.0, 0.1, 1)
+    assert found[-1] == Bin(0.9, 1.0, 1)
 
 
 def test_what_is_missing_in_a_grid_is_hatched_and_no_low_value() -> None:

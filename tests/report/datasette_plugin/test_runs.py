@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.decide.complete import complete_runs
-from edison_ci.decide.roll import Roll
-from edison_ci.decide.standings import board_of
 from edison_ci.report.datasette_plugin.runs import cells_of, ranked_cells
+from edison_ci.results.complete import complete_runs
+from edison_ci.results.leaderboard import board_of
+from edison_ci.results.roll import Roll
 from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import UsageError
-from edison_ci.execute.explaining import Explained, explain
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.differences import word_diff
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
@@ -15,6 +14,7 @@ from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID, Sibling, fact
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import marks_of, run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.results.explanation import Explained, explain
 from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:

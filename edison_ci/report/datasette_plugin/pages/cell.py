@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import UsageError
-from edison_ci.execute.explaining import Explained, explain
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.own import own_of
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import marks_of, run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.results.explanation import Explained, explain
 from edison_ci.store.cells import find_cell, run_of_cell
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from edison_ci.report.charts.scales import Unit
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.sums import booked
 from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.results.spending import last_run_of
 from edison_ci.store.ledger import booked as booked_of
-from edison_ci.store.spending import last_run_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
-from edison_ci.report.charts.histogram import Bin, Histogram, histogram
+from edison_ci.report.charts.histogram import Histogram, histogram, tenths
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from edison_ci.report.charts.drawing import Drawing
 
 KINDS = ("criterion", "rubric", "grader", "check")
-_TENTH = 0.1
 _LOOKED_THROUGH = 100
 """Cases in which the best and worst answers are looked for: the weakest, and the strongest."""
 _EXAMPLES = 5
@@ -119,11 +118,8 @@ def _drawing(name: str, lines: Iterable[PartLine]) -> Drawing:
         counts = [a + b for a, b in zip(counts, line.bins, strict=True)]
         if line.mean is not None:
             total, scored = total + line.mean * line.n, scored + line.n
-    bins = tuple(
-        Bin(round(i * _TENTH, 1), round((i + 1) * _TENTH, 1), n) for i, n in enumerate(counts)
-    )
     mean = total / scored if scored else None
-    return histogram(Histogram(f"{name}: how scores are spread", bins, mean=mean))
+    return histogram(Histogram(f"{name}: how scores are spread", tenths(counts), mean=mean))
 
 
 def _examples(

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.complete import measured_experiments
-from edison_ci.decide.flaky import Flakiness, flakiness_of
-from edison_ci.decide.health import Health, examine, weigh
-from edison_ci.decide.question_quality import QuestionQuality, quality_of
+from edison_ci.config.facets import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
-from edison_ci.execute.content import content_hash
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.experiment import named
@@ -24,6 +20,10 @@ from edison_ci.report.datasette_plugin.runs import (
     last_of,
 )
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.results.complete import measured_experiments
+from edison_ci.results.dataset_health import Health, examine, weigh
+from edison_ci.results.flaky import Flakiness, flakiness_of
+from edison_ci.results.question_quality import QuestionQuality, quality_of
 from edison_ci.store.questions import scores_of
 from edison_ci.store.runs import NO_TRIAL
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.decisions import decisions_of
 from edison_ci.report.charts.forest import Forest, GateLine, forest
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.runs import run_named
+from edison_ci.results.decisions import decisions_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from edison_ci.decide.rows import GateRow
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.rows import GateRow
 
 _SHARES = ("composite", "pass_rate", "errors", "win_rate")
 _PARTS = ("criterion.", "check.", "grader.", "safety.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.series import Point, points_of
 from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.report.charts.trend import Moment, Series, Trend, trend
@@ -13,6 +12,7 @@ from edison_ci.report.datasette_plugin.pages.loops import loops_by_experiment
 from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import count_of, experiments, ids_of, run_lines
 from edison_ci.report.datasette_plugin.sums import objective_of, sums_by_model
+from edison_ci.results.trends import Point, points_of
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:

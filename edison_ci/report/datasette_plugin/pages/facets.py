@@ -8,7 +8,7 @@ from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.runs import run_named
-from edison_ci.store.breakdown import Facet, breakdown_of
+from edison_ci.results.slices import Facet, breakdown_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.labels import SCALES
 from edison_ci.errors import UsageError
-from edison_ci.execute.ballot import Candidate, Seen, candidates, cases_of, sample_of, seen
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.own import may_grade, rubric_of
@@ -18,6 +17,7 @@ from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.runs import MOST_CELLS, run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.results.grading_sample import Candidate, Seen, candidates, cases_of, sample_of, seen
 from edison_ci.stats.judge_check import Graded, JudgeCheck, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.grades import ManualGrade, last_grades

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.judges_said import JudgesSaid, judges_said
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
 from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, run_named
+from edison_ci.results.judges import JudgesSaid, judges_said
 
 if TYPE_CHECKING:
     import sqlite3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.errors import UsageError
+from edison_ci.formatting import counted
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.runs import RunLine, experiments, run_lines
 from edison_ci.report.datasette_plugin.sums import booked
-from edison_ci.report.numbers import counted
 from edison_ci.rounding import snap
 from edison_ci.stats.convergence import verified
 from edison_ci.store.loops import (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.decide.lineage import History, Version
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.report.components import diff_view
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.remembering import remembered
 from edison_ci.report.datasette_plugin.workspace import git_state, project_of
-from edison_ci.store.breakdown import Shown
+from edison_ci.results.slices import Shown
+from edison_ci.results.versions import History, Version
 from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.decide.decisions import decisions_of
 from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.grid import Box, grid_of
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
@@ -13,6 +12,7 @@ from edison_ci.report.datasette_plugin.progress import progress_of
 from edison_ci.report.datasette_plugin.runs import RunLine, run_named
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
 from edison_ci.report.datasette_plugin.wishing import METRICS, SORTS, STATUSES, Wish
+from edison_ci.results.decisions import decisions_of
 
 if TYPE_CHECKING:
     from edison_ci.store.runs import Run

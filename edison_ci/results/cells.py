@@ -1,0 +1,135 @@
+"""What is there to know of every cell of a run, its text included?
+
+For exports and pages that show answers. What a screen blocked is shown to nobody, and what looks
+like a key is cut short.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.documents.secret_text import redacted
+from edison_ci.frozen import dataclass
+from edison_ci.results.cases import Graded
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from edison_ci.results.view import RunView
+
+_COLUMNS = (
+    "c.id, c.side, c.prompt, c.version, c.model, c.case_id, c.draw, c.status, c.composite, "
+    "c.passed, c.error, c.reason, a.cost_microusd, a.cost_kind, a.tokens_in, a.tokens_out, "
+    "a.latency_ms, a.finish_reason, a.served_model, c.case_hash, "
+    "case when c.status <> 'blocked' then t.text end, "
+    "(select json_group_array(json_array(p.name, p.kind, p.score, p.passed, p.status, p.reason)) "
+    "from part p where p.cell_id = c.id)"
+)
+_FROM = (
+    "from cell c left join answer a on a.address = c.address and a.take = c.take "
+    "left join answer_text t on t.address = c.address and t.take = c.take"
+)
+
+
+class CellResult(NamedTuple):
+    """One cell: what was asked of whom, what came of it, and what it cost."""
+
+    id: str
+    side: str
+    prompt: str
+    version: str
+    model: str
+    case: str
+    draw: int
+    status: str
+    composite: float | None
+    passed: bool | None
+    error: str | None
+    reason: str
+    cost_microusd: int | None
+    cost_kind: str | None
+    tokens_in: int | None
+    tokens_out: int | None
+    latency_ms: int | None
+    finish_reason: str | None
+    served_model: str | None
+    case_hash: str | None
+    text: str | None
+    """None for an answer that there is not, that is gone, or that was blocked."""
+    parts: tuple[Graded, ...]
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, in a word."""
+        if self.status != "ok" or self.passed is None:
+            return self.status
+        return "passed" if self.passed else "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of stored runs."""
+
+    connection: sqlite3.Connection
+    texts: bool = True
+    """Whether texts, and reasons which may quote them, may leave the results."""
+
+    def of(self, view: RunView) -> Iterator[CellResult]:
+        """Yield every cell of a run, head before base, by prompt, model, case and draw."""
+        groups = self.connection.execute(
+            "select distinct side, prompt, model from cell where run_id = ? "
+            "order by side desc, prompt, model",
+            (view.run.id,),
+        )
+        for group in groups.fetchall():
+            # In the order of an index: all cells of a large run are more than can be sorted.
+            rows = self.connection.execute(
+                f"select {_COLUMNS} {_FROM} where c.run_id = ? and c.side = ? and c.prompt = ? "
+                "and c.model = ? order by c.case_id, c.draw",
+                (view.run.id, *group),
+            )
+            for row in rows:
+                yield self._made(row)
+
+    def failing(self, view: RunView, most: int) -> tuple[tuple[CellResult, ...], int]:
+        """Return the worst cells of head that do not pass, and how many do not pass at all."""
+        where = "c.run_id = ? and c.side = 'head' and (c.passed = 0 or c.status = 'error')"
+        (total,) = self.connection.execute(
+            f"select count(*) from cell c where {where}", (view.run.id,)
+        ).fetchone()
+        rows = self.connection.execute(
+            f"select {_COLUMNS} {_FROM} where {where} "
+            "order by c.status = 'error', coalesce(c.composite, 0), c.case_id, c.prompt, c.model, "
+            "c.draw limit ?",
+            (view.run.id, most),
+        )
+        return tuple(self._made(row) for row in rows), int(total)
+
+    def _made(self, row: tuple[Any, ...]) -> CellResult:
+        *known, text, parts = row
+        blocked = known[7] == "blocked"
+        graded = tuple(
+            # What was blocked is quoted by nobody but the screen, which names a kind.
+            Graded(
+                name,
+                kind,
+                score,
+                _flag(passed),
+                state,
+                "" if blocked and kind != "safety" else self._said(said),
+            )
+            for name, kind, score, passed, state, said in json.loads(parts)
+        )
+        known[9] = _flag(known[9])
+        known[11] = self._said(known[11])
+        shown = redacted(text) if self.texts and text is not None else None
+        return CellResult._make((*known, shown, graded))
+
+    def _said(self, reason: str | None) -> str:
+        return redacted(reason) if reason and self.texts else ""
+
+
+def _flag(value: int | None) -> bool | None:
+    return None if value is None else bool(value)

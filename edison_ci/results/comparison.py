@@ -1,0 +1,330 @@
+"""Which of two is better, on the same cases, by what is stored?
+
+Two runs, two versions of a prompt, or two prompts of one run. The rule is that of STATS 15: better
+if the difference is no accident, practically the same if no plausible difference matters, and
+otherwise not yet known, with how many more cases it would take.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.errors import UsageError
+from edison_ci.frozen import dataclass
+from edison_ci.results.comparison_sample import LINEUP, line_up
+from edison_ci.results.head_to_head import seen_head_to_head
+from edison_ci.results.material import differing_material
+from edison_ci.results.metrics import metric_of
+from edison_ci.results.passing import flips, marks, passing
+from edison_ci.results.samples import Evidence
+from edison_ci.rounding import exceeds, mean_or_none
+from edison_ci.stats import ab
+from edison_ci.stats.ab import Outcome, compare
+from edison_ci.stats.arrays import generator_for, mean_of
+from edison_ci.stats.other_metrics import points_margin
+from edison_ci.stats.paired import Pairs, unpaired_difference
+from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
+from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from edison_ci.config.decisions import Gate
+    from edison_ci.results.comparison_sample import Choice, Lineup
+    from edison_ci.results.head_to_head import HeadToHead
+    from edison_ci.results.samples import Paired, Subject
+    from edison_ci.stats.ab import Comparison
+    from edison_ci.stats.arrays import Range
+
+_SMALLEST_MARGIN = 1e-9
+_FEW = 10
+_VERDICTS = {
+    Outcome.A: "a_better",
+    Outcome.B: "b_better",
+    Outcome.SAME: "same",
+    Outcome.UNCLEAR: "unclear",
+}
+
+
+class Moved(NamedTuple):
+    """A case that B made clearly better or worse."""
+
+    case: str
+    a: float
+    b: float
+    passed: tuple[bool | None, bool | None]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the case with its scores."""
+        return {"case": self.case, "a": self.a, "b": self.b, "passed": [*self.passed]}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How B stands against A."""
+
+    a: Choice
+    b: Choice
+    n: int
+    estimate: float | None
+    """B minus A; None without a case."""
+    interval: Range | None
+    p: float | None
+    method: str
+    verdict: str
+    """a_better, b_better, same or unclear."""
+    sentence: str
+    margin: float
+    """What counts as a practical difference."""
+    scores: tuple[float | None, float | None]
+    """The means of A and B on these cases."""
+    fixed: tuple[Moved, ...] = ()
+    broken: tuple[Moved, ...] = ()
+    n_more: int | None = None
+    missing: int = 0
+    notes: tuple[str, ...] = ()
+    head_to_head: HeadToHead | None = None
+    """How a judge prefers B to A, where their answers were compared."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison with the keys of the contract."""
+        low, high = self.interval or (None, None)
+        return {
+            "a": {**self.a.as_json(), "composite": self.scores[0]},
+            "b": {**self.b.as_json(), "composite": self.scores[1]},
+            "n": self.n,
+            "difference": {
+                "estimate": self.estimate,
+                "low": low,
+                "high": high,
+                "p": self.p,
+                "method": self.method,
+            },
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "fixed": [moved.as_json() for moved in self.fixed],
+            "broken": [moved.as_json() for moved in self.broken],
+            "margin": self.margin,
+            "n_more": self.n_more,
+            "missing": self.missing,
+            "notes": [*self.notes],
+            "head_to_head": None if self.head_to_head is None else self.head_to_head.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the cells do not say themselves."""
+
+    gates: Sequence[Gate] = ()
+    """The first one on the composite says which difference matters."""
+    clusters: Mapping[str, str] | None = None
+    quarantined: Collection[str] = frozenset()
+
+
+def stand(connection: sqlite3.Connection, a: Choice, b: Choice, setting: Setting) -> Standing:
+    """Compare B with A; refuses what was not measured alike."""
+    require_alike(a, b)
+    lineup = line_up(connection, a, b)
+    evidence = Evidence(connection, LINEUP, frozenset(setting.quarantined))
+    subjects = tuple(s for s in evidence.subjects("head") if s in evidence.subjects("base"))
+    if not lineup.matching.paired:
+        return _unpaired(evidence, subjects, (a, b), lineup)
+    return _paired(evidence, subjects, (a, b), (setting, lineup))
+
+
+def require_alike(a: Choice, b: Choice) -> None:
+    """Refuse two choices whose grades come from other checks, rubrics or judges."""
+    different = differing_material(a.run, b.run)
+    if different:
+        older = min((a, b), key=lambda choice: choice.run.created_at)
+        raise UsageError(
+            f"{a.told} and {b.told} were not measured alike: {', '.join(different)} differ",
+            hint=f"grade the older one anew, edison regrade {older.run.id}, "
+            "or measure both together: edison run --against REF",
+        )
+
+
+# --- the same cases -------------------------------------------------------------------------------
+
+
+def _paired(
+    evidence: Evidence,
+    subjects: tuple[Subject, ...],
+    choices: tuple[Choice, Choice],
+    known: tuple[Setting, Lineup],
+) -> Standing:
+    setting, lineup = known
+    metric = metric_of(evidence.connection, LINEUP, "composite")
+    found = evidence.pairs(metric, subjects)
+    clusters = setting.clusters or {}
+    grouped = None
+    if any(case in clusters for case in found.cases):
+        grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
+    pairs = Pairs(tuple(found.base), tuple(found.head), grouped)
+    rule = GateRule(margin=_margin(setting.gates, pairs))
+    sides = (
+        passing(evidence.connection, "temp.cell where side = ?", (side,))
+        for side in ("base", "head")
+    )
+    passes = flips(found.cases, *sides)
+    seen = seen_head_to_head(evidence, clusters)
+    wins = None if seen is None else ab.HeadToHead(seen.rate)
+    rng = generator_for(found.cases)
+    compared = compare(pairs, rule, rng=rng, passed=marks(passes), head_to_head=wins)
+    same = bool(found.cases) and found.same_answers
+    outcome = Outcome.SAME if same else compared.outcome
+    notes = [*compared.notes, *_doubts(*choices), *_notes(found, lineup)]
+    if exceeds(found.missing, MOST_MISSING * (pairs.n + found.missing)):
+        outcome = Outcome.UNCLEAR
+    base, head = pairs.means("base"), pairs.means("head")
+
+    def moved(positions: Iterable[int]) -> tuple[Moved, ...]:
+        return tuple(
+            Moved(found.cases[i], float(base[i]), float(head[i]), passes[i]) for i in positions
+        )
+
+    return Standing(
+        *choices,
+        n=pairs.n,
+        estimate=compared.value,
+        interval=compared.interval,
+        p=None if compared.p is None else compared.p.value,
+        method=compared.method,
+        verdict=_VERDICTS[outcome],
+        sentence=_same_answers(pairs.n) if same else _sentence(outcome, compared),
+        margin=rule.margin,
+        scores=(mean_of(base), mean_of(head)) if pairs.n else (None, None),
+        fixed=moved(compared.fixed),
+        broken=moved(compared.broken),
+        n_more=compared.n_more if outcome is Outcome.UNCLEAR else None,
+        missing=found.missing,
+        notes=tuple(notes),
+        head_to_head=seen,
+    )
+
+
+def _margin(gates: Sequence[Gate], pairs: Pairs) -> float:
+    """Return the difference that matters: that of the gate on the composite, else 5 points."""
+    for gate in gates:
+        if gate.metric == "composite" and gate.no_worse_than is not None:
+            margin = gate.effective_margin
+            value = margin.value
+            if margin.relative and pairs.n:
+                value = points_margin(margin.value, pairs.means("base"))
+            return min(max(value, _SMALLEST_MARGIN), 1 - _SMALLEST_MARGIN)
+    return GateRule().margin
+
+
+def _doubts(*choices: Choice) -> list[str]:
+    """Say what of the runs themselves makes a comparison less than it seems."""
+    notes = [
+        f"run {choice.run.id} is {choice.run.status}: not all its cells are there"
+        for choice in choices
+        if not choice.run.complete
+    ]
+    if len({choice.run.simulated for choice in choices}) > 1:
+        notes.append("one of the two is simulated, the other is not")
+    return notes
+
+
+def _notes(found: Paired, lineup: Lineup) -> list[str]:
+    notes, matching = [], lineup.matching
+    total = len(found.cases) + found.missing
+    if exceeds(found.missing, WARN_MISSING * total):
+        notes.append(f"{found.missing:,} of {cases(total)} are missing on one side")
+    if 0 < len(found.cases) < _FEW:
+        notes.append("very few cases")
+    for what, names in (
+        ("only in B", matching.added),
+        ("only in A", matching.removed),
+        ("no longer the same", matching.changed),
+    ):
+        if names:
+            notes.append(f"{cases(len(names))} {what}, not compared: {_listed(names)}")
+    if lineup.alone:
+        notes.append(f"only one of the two has {_listed(lineup.alone)}")
+    return notes
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+# --- other cases ----------------------------------------------------------------------------------
+
+
+def _unpaired(
+    evidence: Evidence,
+    subjects: tuple[Subject, ...],
+    choices: tuple[Choice, Choice],
+    lineup: Lineup,
+) -> Standing:
+    """Compare two sets of cases of which too few are the same (STATS 6)."""
+    metric = metric_of(evidence.connection, LINEUP, "composite")
+    base, head = (evidence.sample(metric, subjects, side) for side in ("base", "head"))
+    found = unpaired_difference(base.values, head.values)
+    interval = found.interval if found is not None else None
+    verdict = "unclear"
+    if interval is not None and (interval.low > 0 or interval.high < 0):
+        verdict = "b_better" if interval.low > 0 else "a_better"
+    told = "they have too few cases in common: unpaired, about 3 to 10 times less sensitive"
+    if found is None:
+        said = "Nothing to compare: one side has no score."
+    else:
+        said = (
+            f"Other cases: B is {signed(found.value)} points from A{_likely(interval)}, unpaired."
+        )
+    return Standing(
+        *choices,
+        n=found.n if found is not None else 0,
+        estimate=found.value if found is not None else None,
+        interval=interval,
+        p=None,
+        method=found.method if found is not None else "none: no case",
+        verdict=verdict,
+        sentence=said,
+        margin=GateRule().margin,
+        scores=(mean_or_none(base.values), mean_or_none(head.values)),
+        notes=(
+            told,
+            *([f"only one of the two has {_listed(lineup.alone)}"] if lineup.alone else []),
+        ),
+    )
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def _same_answers(n: int) -> str:
+    return f"Nothing to compare: both are the same answers, graded the same ({cases(n)})."
+
+
+def _sentence(outcome: Outcome, found: Comparison) -> str:
+    if found.value is None:
+        return "Not yet known: no case has a score on both sides."
+    change = f"{signed(found.value)} points{_likely(found.interval)}"
+    on = f"on the same {cases(found.n)}"
+    if outcome in (Outcome.A, Outcome.B):
+        which = "B is better" if outcome is Outcome.B else "A is better"
+        luck = (
+            "" if found.p is None else f" Chance of seeing this by luck: {chance(found.p.value)}."
+        )
+        return f"{which}: from A to B {change} {on}.{luck}"
+    if outcome is Outcome.SAME and found.same_within is not None:
+        low, high = (signed(end) for end in found.same_within)
+        return (
+            f"No practical difference: at worst {low} to {high}, inside {points(found.margin)} "
+            f"points either way ({cases(found.n)})."
+        )
+    more = ""
+    if found.n_more is not None:
+        more = f" About {more_cases(found.n_more)} would settle it if nothing really changed."
+    return f"Not yet known: from A to B {change} {on}.{more}"
+
+
+def _likely(interval: Range | None) -> str:
+    if interval is None:
+        return ""
+    return f" (likely {signed(interval.low)} to {signed(interval.high)})"

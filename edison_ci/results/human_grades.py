@@ -1,0 +1,338 @@
+"""What do people say of a run, and what would they say of all of it?
+
+People's grades take the place of the automatic ones where there are some, and both are shown. From
+a random sample of graded cases the score that people would have given is worked out (STATS 14).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.frozen import dataclass
+from edison_ci.results.corrections import Correction, change_of, rate_of, score_of, sides_of
+from edison_ci.results.run_result import interval_json
+from edison_ci.results.snapshot import kept_snapshot
+from edison_ci.rounding import TOLERANCE, mean_or_none
+from edison_ci.stats.calibration import LabelCounts
+from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
+from edison_ci.stats.sampling import random_sample
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Mapping
+
+    from edison_ci.stats.intervals import Interval
+    from edison_ci.stats.sampling import RandomSample
+    from edison_ci.store.runs import Run
+
+
+class _Cell(NamedTuple):
+    """An answer with its automatic grade and what people say of it."""
+
+    composite: float | None
+    passed: float | None
+    people: int
+    score: float | None
+    rating: float | None
+    """Mean of the grades on a scale; thumbs left out."""
+    human_pass: float | None
+
+
+@dataclass(slots=True)
+class _Case:
+    cells: list[_Cell] = field(default_factory=list)
+    cluster: str | None = None
+
+    def mean(self, value: Callable[[_Cell], float | None]) -> float | None:
+        """Return the mean over the draws that have a value."""
+        found = [v for cell in self.cells if (v := value(cell)) is not None]
+        return mean_or_none(found)
+
+
+_Cases = dict[str, _Case]
+
+
+@dataclass(frozen=True, slots=True)
+class HumanScore:
+    """A prompt with a model as people see it."""
+
+    prompt: str
+    model: str
+    graded: int
+    """Cases with a grade by somebody."""
+    composite: Interval | None
+    """With people's grades in place of automatic ones where there are some."""
+    pass_rate: Interval | None
+    sample: RandomSample
+    corrections: tuple[Correction, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it appears in `--json`."""
+        sample = self.sample
+        return {
+            "prompt": self.prompt,
+            "model": self.model,
+            "graded_cases": self.graded,
+            "composite": interval_json(self.composite),
+            "pass_rate": interval_json(self.pass_rate),
+            "sample": {
+                "cases": sample.n,
+                "of": sample.of,
+                "picked": sample.picked,
+                "left_out": sample.left_out,
+            },
+            "corrections": [found.as_json() for found in self.corrections],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """What people said of a run."""
+
+    answers: int
+    of: int
+    """Answers that could be graded."""
+    people: int
+    flagged: int
+    scores: tuple[HumanScore, ...]
+    change: tuple[Correction, ...] = ()
+    """On the change from the base, and whether the judge favours a side."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it appears in `--json`."""
+        return {
+            "answers": self.answers,
+            "of": self.of,
+            "people": self.people,
+            "flagged": self.flagged,
+            "models": [score.as_json() for score in self.scores],
+            "change": [found.as_json() for found in self.change],
+        }
+
+
+def people_of(connection: sqlite3.Connection, run: Run) -> People | None:
+    """Return what people said of a run, and what follows; None if nobody said anything."""
+    counts = licensed_counts(connection, run.id)
+    sides = _cells(connection, run.id)
+    answers, people, flagged = _graded(connection, run)
+    if not answers and not flagged and counts is None:
+        return None
+    seeds, who = _seeds(connection, run.experiment), _who(connection, run.id)
+    passes = _rubric_passes(connection, run) if counts is not None else {}
+    scores = []
+    for (side, prompt, model), cases in sorted(sides.items()):
+        if side != "head":
+            continue
+        rubric = (counts, passes.get((prompt, model), {})) if counts is not None else None
+        scores.append(_scored(prompt, model, cases, _Reading(seeds, who, rubric)))
+    of = sum(len(case.cells) for cases in sides.values() for case in cases.values())
+    change = _changes(sides, seeds, who)
+    return People(answers, of, people, flagged, tuple(scores), change)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _cells(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str, str], _Cases]:
+    rows = connection.execute(
+        "select c.side, c.prompt, c.model, c.case_id, c.cluster, c.composite, c.passed, "
+        "coalesce(h.people, 0), h.score, h.rating, h.passed from cell c "
+        "join run r on r.id = c.run_id left join human_grades h on h.experiment = r.experiment "
+        "and h.case_id = c.case_id and h.address = c.address and h.take = c.take "
+        "where c.run_id = ? and c.status in ('ok', 'malformed', 'blocked')",
+        (run_id,),
+    )
+    found: dict[tuple[str, str, str], _Cases] = defaultdict(dict)
+    for side, prompt, model, case_id, cluster, *values in rows:
+        case = found[side, prompt, model].setdefault(case_id, _Case(cluster=cluster))
+        case.cells.append(_Cell(*values))
+    return dict(found)
+
+
+def _graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, int]:
+    """Return how many answers of a run are graded, by how many people, and how many flagged."""
+    row = connection.execute(
+        "with here as (select distinct case_id, address, take from cell where run_id = ?1), "
+        "last as (select g.* from manual_grade g join here using (case_id, address, take) "
+        "where g.experiment = ?2 and g.id in (select max(id) from manual_grade "
+        "where experiment = ?2 group by case_id, address, take, actor)) "
+        "select (select count(*) from (select distinct case_id, address, take from last "
+        "where score is not null)), (select count(distinct actor) from last "
+        "where score is not null), (select count(*) from (select distinct case_id, address, take "
+        "from last where flagged = 1))",
+        (run.id, run.experiment),
+    ).fetchone()
+    return int(row[0]), int(row[1]), int(row[2])
+
+
+def _seeds(connection: sqlite3.Connection, experiment: str) -> list[int]:
+    rows = connection.execute(
+        "select distinct seed from manual_grade where experiment = ? order by 1", (experiment,)
+    )
+    return [seed for (seed,) in rows] or [0]
+
+
+def _who(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return who gives the automatic grades of a run."""
+    rows = connection.execute(
+        "select distinct p.kind in ('rubric', 'grader') from (select id from cell where run_id = ? "
+        "and status = 'ok' limit 20) c join part p on p.cell_id = c.id "
+        "and p.kind in ('check', 'rubric', 'grader') and p.weight > 0",
+        (run_id,),
+    )
+    kinds = {bool(judged) for (judged,) in rows}
+    if kinds == {True, False}:
+        return "Automatic grades say"
+    return "Checks say" if kinds == {False} else "Judge says"
+
+
+def licensed_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts | None:
+    """Return how the judges of a run did on the labels; None if that was never measured."""
+    row = connection.execute(
+        "select true_passes, passes, true_fails, fails from licence where run_id = ? and n > 0",
+        (run_id,),
+    ).fetchone()
+    return None if row is None else LabelCounts(*row)
+
+
+def _rubric_passes(
+    connection: sqlite3.Connection, run: Run
+) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the share of the draws of each case that the judges let pass."""
+    rubrics = [
+        value
+        for value in kept_snapshot(run).values()
+        if isinstance(value, dict) and "criteria" in value and "pass_at" in value
+    ]
+    fails = any(
+        rubric["pass_at"] is not None or any(c.get("min") is not None for c in rubric["criteria"])
+        for rubric in rubrics
+    )
+    passed = "p.passed" if fails else f"(p.score >= 0.5 - {TOLERANCE})"
+    rows = connection.execute(
+        f"select c.prompt, c.model, c.case_id, avg({passed}) from cell c join part p "
+        "on p.cell_id = c.id and p.kind = 'rubric' and p.score is not null "
+        "where c.run_id = ? and c.side = 'head' group by 1, 2, 3",
+        (run.id,),
+    )
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for prompt, model, case_id, share in rows:
+        if share is not None:
+            found[prompt, model][case_id] = share
+    return dict(found)
+
+
+# --- concluding -----------------------------------------------------------------------------------
+
+
+class _Reading(NamedTuple):
+    seeds: list[int]
+    who: str
+    rubric: tuple[LabelCounts, Mapping[str, float]] | None
+    """How judges did on labels, and what they let pass here."""
+
+
+def _scored(prompt: str, model: str, cases: _Cases, reading: _Reading) -> HumanScore:
+    def override(human: float | None, automatic: float | None) -> float | None:
+        return automatic if human is None else human
+
+    composites = {c: v.mean(lambda x: override(x.score, x.composite)) for c, v in cases.items()}
+    passes = {c: v.mean(lambda x: override(x.human_pass, x.passed)) for c, v in cases.items()}
+    scored, rated = _values(cases, "composite", "rating")
+    passed, voted = _values(cases, "passed", "human_pass")
+    sample = _best(scored, rated or _values(cases, "composite", "score")[1], reading.seeds)
+    corrections: list[Correction] = []
+    clusters = _clusters(cases)
+    if rated:
+        sampled = _best(scored, rated, reading.seeds)
+        corrections.append(score_of(scored, rated, sampled, who=reading.who, clusters=clusters))
+    if len(voted) > len(rated):  # somebody said up or down
+        sampled = _best(passed, voted, reading.seeds)
+        corrections.append(
+            score_of(
+                passed,
+                voted,
+                sampled,
+                who=f"Pass rate: {reading.who[:1].lower()}{reading.who[1:]}",
+                clusters=clusters,
+            )
+        )
+    if reading.rubric is not None and not any(found.applies for found in corrections):
+        corrections += rate_of(*reading.rubric)
+    graded = sum(any(cell.people for cell in case.cells) for case in cases.values())
+    return HumanScore(
+        prompt,
+        model,
+        graded,
+        _interval(cases, composites),
+        _interval(cases, passes, rate=True),
+        sample,
+        tuple(corrections),
+    )
+
+
+def _clusters(cases: _Cases) -> dict[str, str]:
+    return {name: case.cluster for name, case in cases.items() if case.cluster is not None}
+
+
+def _values(cases: _Cases, automatic: str, human: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the automatic value of each case, and people's where somebody gave one."""
+    everything: dict[str, float] = {}
+    graded: dict[str, float] = {}
+    for case_id, case in cases.items():
+        value = case.mean(lambda cell: getattr(cell, automatic))
+        said = case.mean(lambda cell: getattr(cell, human))
+        if value is not None:
+            everything[case_id] = value
+            if said is not None:
+                graded[case_id] = said
+    return everything, graded
+
+
+def _best(known: Iterable[str], graded: Mapping[str, float], seeds: list[int]) -> RandomSample:
+    """Return the largest random sample by any of the orders that people went by."""
+    names = list(known)
+    return max((random_sample(names, graded, seed) for seed in seeds), key=lambda one: one.n)
+
+
+def _interval(
+    cases: _Cases, values: Mapping[str, float | None], *, rate: bool = False
+) -> Interval | None:
+    known = {case: value for case, value in values.items() if value is not None}
+    if not known:
+        return None
+    if any(case.cluster is not None for case in cases.values()):
+        groups = [
+            f"cluster {cluster}" if (cluster := cases[case].cluster) is not None else f"case {case}"
+            for case in known
+        ]
+        return clustered_interval(list(known.values()), groups)
+    if rate and all(value in (0.0, 1.0) for value in known.values()):
+        return pass_interval(int(sum(known.values())), len(known))
+    return mean_interval(list(known.values()))
+
+
+def _changes(
+    sides: Mapping[tuple[str, str, str], _Cases], seeds: list[int], who: str
+) -> tuple[Correction, ...]:
+    """Return what people say of the change from the base, one prompt with a model at a time."""
+    found: list[Correction] = []
+    for (side, prompt, model), base in sorted(sides.items()):
+        head = sides.get(("head", prompt, model))
+        if side != "base" or head is None:
+            continue
+        for automatic, human in (("composite", "rating"), ("passed", "human_pass")):
+            judged, graded = zip(*(_values(x, automatic, human) for x in (base, head)), strict=True)
+            both = judged[0].keys() & judged[1].keys()
+            seen = both & graded[0].keys() & graded[1].keys()
+            if len(seen) < 2:
+                continue
+            found += sides_of(judged, graded, sorted(seen), f"{prompt} with {model}")
+            differences = {case: judged[1][case] - judged[0][case] for case in both}
+            said = {case: graded[1][case] - graded[0][case] for case in seen}
+            sample, clusters = _best(both, said, seeds), _clusters(head)
+            found += change_of(differences, said, sample, who=who, clusters=clusters)
+            break
+    return tuple(found)

@@ -1,0 +1,362 @@
+"""What do the stored cells of a run say about a metric?
+
+Cells are streamed case by case, in the order of the index that keeps them apart, and only numbers
+are kept. The unit is the case. Cells in error and skipped cells are missing; a malformed answer is
+worth nothing; a blocked one takes its draw out of both sides of a pair. Cases in quarantine, and
+cases to which a check does not apply, are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import field
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from edison_ci.frozen import dataclass
+from edison_ci.results.same_criteria import same_criteria
+from edison_ci.rounding import mean, snap
+from edison_ci.stats.arrays import TOLERANCE
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from edison_ci.results.metrics import Metric
+    from edison_ci.results.same_criteria import Composites
+
+Side: TypeAlias = Literal["head", "base"]
+SIDES: tuple[Side, Side] = ("base", "head")
+_ALL_DRAWS = 1 << 40
+
+
+class Subject(NamedTuple):
+    """What is gated: a prompt with a model."""
+
+    prompt: str
+    model: str
+
+
+class _Draw(NamedTuple):
+    """A draw of a case with its value; two of equal answer are one and the same answer."""
+
+    number: int
+    value: float
+    address: str
+    take: int | None
+
+
+class _Match(NamedTuple):
+    """The draws of one case that count, on both sides."""
+
+    case: str
+    base: list[_Draw]
+    head: list[_Draw]
+
+
+@dataclass(slots=True)
+class Sample:
+    """One side: a number for each case, the mean over its draws."""
+
+    cases: list[str] = field(default_factory=list)
+    values: array[float] = field(default_factory=lambda: array("d"))
+    missing: int = 0
+    """Cases without a value."""
+    single: bool = True
+    """Whether no case has more than one draw."""
+
+
+@dataclass(slots=True)
+class Paired:
+    """Both sides of the same cases, draws kept apart."""
+
+    cases: list[str] = field(default_factory=list)
+    base: list[tuple[float, ...]] = field(default_factory=list)
+    head: list[tuple[float, ...]] = field(default_factory=list)
+    missing: int = 0
+    """Cases that lack a side."""
+    base_only: list[float] = field(default_factory=list)
+    """Base values of the cases whose head is missing."""
+    same_answers: bool = True
+    """Whether every pair is one and the same answer, graded the same."""
+
+
+class Share(NamedTuple):
+    """How many of how many."""
+
+    hits: int
+    of: int
+
+    @property
+    def value(self) -> float | None:
+        """The share; None of nothing."""
+        return self.hits / self.of if self.of else None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Reads the cells of a run."""
+
+    connection: sqlite3.Connection
+    run_id: str
+    quarantined: Collection[str] = frozenset()
+    draws: int | None = None
+    """Draws of a case that count; None for all."""
+
+    def cases(self) -> list[tuple[str, str | None]]:
+        """Return the cases of a run with their clusters."""
+        return self.connection.execute(
+            "select case_id, max(cluster) from cell where run_id = ? group by case_id",
+            (self.run_id,),
+        ).fetchall()
+
+    def one_version(self, subjects: Iterable[Subject]) -> bool:
+        """Whether both sides ask with the same prompts."""
+        return all(
+            self.connection.execute(
+                "select count(distinct version) from cell where run_id = ? and prompt = ?",
+                (self.run_id, subject.prompt),
+            ).fetchone()[0]
+            == 1
+            for subject in subjects
+        )
+
+    def subjects(self, side: Side) -> tuple[Subject, ...]:
+        """Return the prompts and models that a side has cells of."""
+        rows = self.connection.execute(
+            "select distinct prompt, model from cell where run_id = ? and side = ? order by 1, 2",
+            (self.run_id, side),
+        )
+        return tuple(Subject(*row) for row in rows)
+
+    def sample(self, metric: Metric, subjects: Iterable[Subject], side: Side = "head") -> Sample:
+        """Return the value of each case on one side; over several subjects, their mean."""
+        totals = _Totals()
+        for subject in subjects:
+            for case, rows in self._by_case(metric, subject, side):
+                if any(row[2] == "inapplicable" for row in rows):
+                    continue
+                totals.add(case, [v for row in rows if (v := _value(metric, row[3])) is not None])
+        return totals.sample()
+
+    def pairs(self, metric: Metric, subjects: Sequence[Subject]) -> Paired:
+        """Return both sides of each case (STATS 6).
+
+        A subject's draws may be more on one side. Over several subjects only draws that both sides
+        have count: draws of different models cannot stand in for each other.
+        """
+        if len(subjects) != 1:
+            return self._overall(metric, subjects)
+        found = Paired()
+        for case, base, head in self._matched(metric, subjects[0]):
+            if not base or not head:
+                found.missing += 1
+                if base:
+                    found.base_only.append(mean([draw.value for draw in base]))
+                continue
+            found.same_answers = found.same_answers and base == head
+            found.cases.append(case)
+            found.base.append(tuple(draw.value for draw in base))
+            found.head.append(tuple(draw.value for draw in head))
+        return found
+
+    def latencies(self, subjects: Iterable[Subject], side: Side) -> array[float]:
+        """Return the latency in milliseconds of each answer that no recording gave."""
+        found = array("d")
+        for subject in subjects:
+            rows = self.connection.execute(
+                "select distinct c.case_id, c.address, c.take, a.latency_ms from cell c "
+                "join answer a on a.address = c.address and a.take = c.take "
+                f"where {_CELLS} and a.cost_kind <> 'replayed'",
+                self._where(subject, side),
+            )
+            found.extend(row[3] for row in rows if row[0] not in self.quarantined)
+        return found
+
+    def errors(self, subjects: Iterable[Subject], side: Side) -> Share:
+        """Return the cells in error, of those that were asked."""
+        rows = self._counted(
+            f"select c.case_id, c.status = 'error' from cell c where {_CELLS} "
+            "and c.status <> 'skipped'",
+            [self._where(subject, side) for subject in subjects],
+        )
+        return _share(rows)
+
+    def flagged(self, kind: str, subjects: Iterable[Subject], side: Side) -> Share:
+        """Return the answers with a finding of a screen, of those that it has seen.
+
+        A screen by a model sees nothing that a pattern has blocked, nor what it failed on.
+        """
+        by_model = kind in ("moderation", "toxicity")
+        stopped = (
+            "and not exists (select 1 from part b where b.cell_id = c.id and b.kind = 'safety' "
+            "and b.name in ('pii', 'jailbreak', 'secrets') and b.reason = 'block')"
+        )
+        rows = self._counted(
+            "select c.case_id, p.name is not null from cell c left join part p "
+            "on p.cell_id = c.id and p.kind = 'safety' and p.name = :kind "
+            f"where {_CELLS} and c.status in ('ok', 'malformed', 'blocked') "
+            f"and p.status is not 'error' {stopped if by_model else ''}",
+            [{**self._where(subject, side), "kind": kind} for subject in subjects],
+        )
+        return _share(rows)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _counted(self, query: str, chosen: list[dict[str, str | int]]) -> Iterator[int]:
+        for values in chosen:
+            for case, hit in self.connection.execute(query, values):
+                if case not in self.quarantined:
+                    yield hit
+
+    def _where(self, subject: Subject, side: Side) -> dict[str, str | int]:
+        return {
+            "draws": _ALL_DRAWS if self.draws is None else self.draws,
+            "run": self.run_id,
+            "side": side,
+            "prompt": subject.prompt,
+            "model": subject.model,
+        }
+
+    def _by_case(
+        self, metric: Metric, subject: Subject, side: Side
+    ) -> Iterator[tuple[str, list[_Row]]]:
+        """Yield the draws of each case that may gate, in the order of their ids."""
+        rows = self.connection.execute(
+            f"select c.case_id, c.draw, {metric.status}, {metric.value}, c.address, c.take "
+            f"from cell c {metric.join} where {_CELLS} order by c.case_id, c.draw",
+            {**self._where(subject, side), **metric.parameters},
+        )
+        for case, draws in groupby(rows, key=itemgetter(0)):
+            if case not in self.quarantined:
+                yield case, list(draws)
+
+    def _matched(self, metric: Metric, subject: Subject) -> Iterator[_Match]:
+        """Yield each case of either side with the draws that count."""
+        fair: Composites = {}
+        if metric.name == "composite":
+            fair = same_criteria(self.connection, self.run_id, *subject)
+        sides = (self._by_case(metric, subject, side) for side in SIDES)
+        for case, base, head in _aligned(*sides):
+            statuses = {row[2] for row in (*base, *head)}
+            if "inapplicable" in statuses:
+                continue
+            blocked: set[int] = set()
+            if "blocked" in statuses:
+                blocked = {row[1] for row in (*base, *head) if row[2] == "blocked"}
+            if fair:
+                base, head = (_corrected(s, fair, index) for index, s in enumerate((base, head)))
+            yield _Match(case, *(_draws(metric, side, blocked) for side in (base, head)))
+
+    def _overall(self, metric: Metric, subjects: Iterable[Subject]) -> Paired:
+        sides, alone, same = (_Totals(), _Totals()), _Totals(), True
+        for subject in subjects:
+            for case, base, head in self._matched(metric, subject):
+                common = {draw.number for draw in base} & {draw.number for draw in head}
+                kept = [[d for d in side if d.number in common] for side in (base, head)]
+                same = same and kept[0] == kept[1]
+                for totals, draws in zip(sides, kept, strict=True):
+                    totals.add(case, [draw.value for draw in draws])
+                alone.add(case, [draw.value for draw in base])
+        found, (base_side, head_side) = alone.sample(), (totals.sample() for totals in sides)
+        paired = set(base_side.cases)
+        return Paired(
+            cases=base_side.cases,
+            base=[(value,) for value in base_side.values],
+            head=[(value,) for value in head_side.values],
+            missing=base_side.missing,
+            base_only=[
+                v for c, v in zip(found.cases, found.values, strict=True) if c not in paired
+            ],
+            same_answers=same,
+        )
+
+
+_Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
+"""Case, draw, status, value, and address and take of the answer."""
+_CELLS = (
+    "c.run_id = :run and c.side = :side and c.prompt = :prompt and c.model = :model "
+    "and c.draw < :draws"
+)
+
+
+class _Totals:
+    """Adds up the draws of cases, whatever the order they come in."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self._sums, self._counts = array("d"), array("L")
+
+    def add(self, case: str, values: list[float]) -> None:
+        index = self._index.setdefault(case, len(self._index))
+        if index == len(self._sums):
+            self._sums.append(0.0)
+            self._counts.append(0)
+        self._sums[index] += math.fsum(values)
+        self._counts[index] += len(values)
+
+    def sample(self) -> Sample:
+        found = Sample()
+        for case in sorted(self._index):
+            index = self._index[case]
+            count = self._counts[index]
+            if not count:
+                found.missing += 1
+                continue
+            found.cases.append(case)
+            found.values.append(snap(self._sums[index] / count))
+            found.single = found.single and count == 1
+        return found
+
+
+def _draws(metric: Metric, rows: list[_Row], blocked: set[int]) -> list[_Draw]:
+    """Return the draws of a case that have a value and are not blocked on either side."""
+    return [
+        _Draw(number, value, address, take)
+        for _, number, _, raw, address, take in rows
+        if number not in blocked and (value := _value(metric, raw)) is not None
+    ]
+
+
+def _corrected(rows: list[_Row], fair: Composites, index: int) -> list[_Row]:
+    """Return draws with the composites that are fair to both sides; index 0 is the base."""
+    return [
+        (*row[:3], fair[row[0], row[1]][index], *row[4:]) if (row[0], row[1]) in fair else row
+        for row in rows
+    ]
+
+
+def _value(metric: Metric, raw: float | None) -> float | None:
+    """Return a value that can be counted with; what is not on its scale is missing."""
+    if raw is None or not math.isfinite(raw):
+        return None
+    high = 1.0 if metric.kind in ("score", "pass") else math.inf
+    return float(raw) if -TOLERANCE <= raw <= high + TOLERANCE else None
+
+
+def _share(hits: Iterable[int]) -> Share:
+    found = total = 0
+    for hit in hits:
+        found += hit
+        total += 1
+    return Share(found, total)
+
+
+def _aligned(
+    base: Iterator[tuple[str, list[_Row]]], head: Iterator[tuple[str, list[_Row]]]
+) -> Iterator[tuple[str, list[_Row], list[_Row]]]:
+    """Walk two sorted sides together; SQLite sorts text as Python does."""
+    left, right = next(base, None), next(head, None)
+    while left is not None or right is not None:
+        if right is None or (left is not None and left[0] < right[0]):
+            assert left is not None
+            yield *left, []
+            left = next(base, None)
+        elif left is None or right[0] < left[0]:
+            yield right[0], [], right[1]
+            right = next(head, None)
+        else:
+            yield *left, right[1]
+            left, right = next(base, None), next(head, None)

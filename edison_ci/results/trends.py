@@ -1,0 +1,270 @@
+"""How did an experiment do from run to run, and is it falling?
+
+Only whole, complete runs count: a part of the cases says nothing about the rest. When what is
+measured or how it is graded changes, a new series starts, in which drift is looked for; a change of
+prices or gates is none. Scores before and after a new version of a prompt compare all the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from edison_ci.frozen import dataclass
+from edison_ci.results.complete import complete_runs
+from edison_ci.rounding import snap
+from edison_ci.stats.drift import REFERENCE_RUNS, watch
+from edison_ci.stats.intervals import Interval
+from edison_ci.stats.search_sentences import drift_sentence
+from edison_ci.stats.trend import forecast
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.stats.drift import DriftReport
+    from edison_ci.stats.trend import Forecast
+    from edison_ci.store.runs import Run
+
+MOST_RUNS = 500
+_DAY_S = 86_400
+_NO_CHANGE = ("gates", "max_errors", "stop", "refine", "split")
+"""Keys of an experiment that change neither answers nor grades."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """How far a run came that a planned look ended: what it measured was clear already."""
+
+    kind: str
+    """cases or draws: what the looks were taken after more and more of."""
+    at: int
+    most: int
+
+    @property
+    def sentence(self) -> str:
+        """Say it in a few words."""
+        return f"stopped early: {self.at:,} of {self.most:,} {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The numbers of one run, over all prompts and models."""
+
+    run: Run
+    composite: Interval | None
+    pass_rate: Interval | None
+    cost_microusd: int
+    """All that the run has booked, judges included."""
+    answer_cost_microusd: float | None
+    """Mean of an answer, whoever paid for it."""
+    p50_ms: int | None
+    p95_ms: int | None
+    changed: tuple[str, ...]
+    """What is other than in the run before; empty if nothing that matters."""
+    comparable: bool = True
+    """Whether its score compares with the run before: if anything changed, then prompts only."""
+    only_prompts: bool = False
+    """Whether of all that is written down only prompts changed; the cases may have, too."""
+    stopped: Stopped | None = None
+    """None for a run that measured all it might have."""
+
+    @property
+    def day(self) -> float:
+        """When it was, in days."""
+        return dt.datetime.fromisoformat(self.run.created_at).timestamp() / _DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What the runs since the last change say about the newest one."""
+
+    runs: int
+    """Since the last change."""
+    report: DriftReport | None
+    """None with too few runs."""
+    forecast: Forecast | None
+    sentence: str
+
+
+def points_of(
+    connection: sqlite3.Connection, experiment: str, *, most: int = MOST_RUNS
+) -> list[Point]:
+    """Return the newest whole, complete runs of an experiment, oldest first."""
+    runs = [run for run in complete_runs(connection, experiment, most) if not run.partial]
+    found: list[Point] = []
+    before: Run | None = None
+    for run in reversed(runs):
+        changed = () if before is None else _changes(before, run)
+        if (point := _point(connection, run, changed)) is not None:
+            only = before is not None and set(changed) <= _prompts(before) & _prompts(run)
+            found.append(replace(point, only_prompts=only) if changed else point)
+            before = run
+    return found
+
+
+def told_apart(connection: sqlite3.Connection, points: Sequence[Point]) -> list[Point]:
+    """Return points that say whether what changed leaves them comparable; it reads their cells."""
+    found = list(points[:1])
+    for before, now in pairwise(points):
+        # What a trend is drawn to show: only prompts changed, on the same cases.
+        same = not now.changed or (now.only_prompts and _same_cases(connection, before, now))
+        found.append(replace(now, comparable=same))
+    return found
+
+
+def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -> Point | None:
+    row = connection.execute(
+        "select composite, composite_low, composite_high, composite_n, composite_method, "
+        "pass_rate, pass_low, pass_high, pass_n, pass_method, "
+        "cost_microusd + saved_microusd, answers, latency_p50_ms, latency_p95_ms, "
+        "(select coalesce(sum(microusd), 0) from booked where scope = 'run:' || :run) "
+        "from rollup_run where run_id = :run and side = 'head'",
+        {"run": run.id},
+    ).fetchone()
+    if row is None:
+        return None
+    answers_cost, answers, p50, p95, booked = row[10:]
+    return Point(
+        run=run,
+        composite=_interval(*row[0:5]),
+        pass_rate=_interval(*row[5:10]),
+        cost_microusd=booked,
+        answer_cost_microusd=answers_cost / answers if answers else None,
+        p50_ms=p50,
+        p95_ms=p95,
+        changed=changed,
+        stopped=_stopped(connection, run.id),
+    )
+
+
+def _stopped(connection: sqlite3.Connection, run_id: str) -> Stopped | None:
+    """Return where the last look at a run was taken, if that was before the last planned one."""
+    row = connection.execute(
+        "select json_extract(detail, '$.look.kind'), json_extract(detail, '$.look.at') as at, "
+        "json_extract(detail, '$.look.most') from decision where run_id = ? "
+        "and json_valid(detail) and at is not null order by round desc, at desc limit 1",
+        (run_id,),
+    ).fetchone()
+    if row is None or not row[1] < row[2]:
+        return None
+    return Stopped(*row)
+
+
+def _interval(
+    estimate: float | None, low: float | None, high: float | None, n: int, method: str | None
+) -> Interval | None:
+    if estimate is None:
+        return None
+    return Interval(estimate, low, high, n, method or "no interval was made")
+
+
+def _changes(before: Run, now: Run) -> tuple[str, ...]:
+    """Return the places in which two runs differ, as far as it matters."""
+    if before.plan_hash == now.plan_hash:
+        return ()
+    old, new = (_basis(run) for run in (before, now))
+    places = tuple(sorted(place for place in {**old, **new} if old.get(place) != new.get(place)))
+    if places:
+        return places
+    # Everything that was written down is the same, so what differs is the data.
+    return ("the cases",) if _snapshot(before) == _snapshot(now) else ()
+
+
+def _same_cases(connection: sqlite3.Connection, before: Point, now: Point) -> bool:
+    return _asked(connection, before.run.id) == _asked(connection, now.run.id)
+
+
+def _prompts(run: Run) -> set[str]:
+    """Return the places of the prompts that a run measured."""
+    parts = [part for part in _snapshot(run).values() if _is_experiment(part)]
+    return {path for part in parts for path in part.get("prompts", ())}
+
+
+def _asked(connection: sqlite3.Connection, run_id: str) -> set[tuple[str, str | None]]:
+    rows = connection.execute(
+        "select distinct case_id, case_hash from cell where run_id = ? and side = 'head'", (run_id,)
+    )
+    return set(rows.fetchall())
+
+
+def _snapshot(run: Run) -> dict[str, Any]:
+    try:
+        kept = json.loads(run.snapshot)
+    except ValueError:
+        return {}
+    if not isinstance(kept, dict):
+        return {}
+    return {place: part for place, part in kept.items() if place != "command line"}
+
+
+def _basis(run: Run) -> dict[str, Any]:
+    found = {}
+    for place, part in _snapshot(run).items():
+        if place.startswith(("the price of ", "base: ")):
+            continue
+        if _is_experiment(part):
+            found[place] = {key: value for key, value in part.items() if key not in _NO_CHANGE}
+        else:
+            found[place] = part
+    return found
+
+
+def _is_experiment(part: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(part, dict) and {"objective", "checks", "gates"} <= part.keys()
+
+
+# --- drift ----------------------------------------------------------------------------------------
+
+
+def drift_of(
+    connection: sqlite3.Connection, points: Sequence[Point], *, threshold: float | None = None
+) -> Drift | None:
+    """Say what the newest run means against the first five since the last change (STATS 17)."""
+    series = since_change([point for point in points if point.composite is not None])
+    if not series:
+        return None
+    if len(series) <= REFERENCE_RUNS:
+        runs = f"{len(series)} run{'' if len(series) == 1 else 's'}"
+        need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
+        return Drift(len(series), None, None, f"{runs} since the last change: {need}.")
+    times = _increasing([point.day for point in series])
+    means = [point.composite.estimate for point in series if point.composite is not None]
+    scores = [{"all cases": mean} for mean in means]
+    # The runs between count with their means only, so their cases need not be read.
+    for index in (*range(REFERENCE_RUNS), len(series) - 1):
+        scores[index] = _cases(connection, series[index].run.id) or scores[index]
+    report = watch(times, scores)
+    ahead = None if threshold is None else forecast(times, means, threshold=threshold)
+    sentence = drift_sentence(report, ahead, when=_date, threshold=threshold)
+    return Drift(len(series), report, ahead, sentence)
+
+
+def since_change(points: Sequence[Point]) -> list[Point]:
+    """Return the points from the last one on that something changed at."""
+    starts = [index for index, point in enumerate(points) if point.changed]
+    return list(points[starts[-1] if starts else 0 :])
+
+
+def _cases(connection: sqlite3.Connection, run_id: str) -> dict[str, float]:
+    rows = connection.execute(
+        "select case_id, avg(composite) from cell where run_id = ? and side = 'head' "
+        "and status in ('ok', 'malformed') and composite is not null group by case_id",
+        (run_id,),
+    )
+    return {case: snap(score) for case, score in rows}
+
+
+def _increasing(times: Sequence[float]) -> list[float]:
+    """Return times of which no two are the same, as a series needs them."""
+    found: list[float] = []
+    for time in times:
+        found.append(time if not found or time > found[-1] else found[-1] + 1e-6)
+    return found
+
+
+def _date(day: float) -> str:
+    return f"{dt.datetime.fromtimestamp(day * _DAY_S, dt.UTC):%Y-%m-%d}"
