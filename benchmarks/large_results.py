@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import times
 from edison_ci.config.facets import content_hash, facts_of
 from edison_ci.config.load import load_project
-from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.rollups import rollups_of
 from edison_ci.results.versions import History
 from edison_ci.store.answers import text_hash
 from edison_ci.store.database import open_database

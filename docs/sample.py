@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.records import Completion, FinishReason
-from edison_ci.results.breakdown import facets_of
 from edison_ci.results.rollups import Measured, write_rollups
+from edison_ci.results.slices import facets_of
 from edison_ci.store.answers import Settlement, Stored
 from edison_ci.store.audit import AuditEntry, add_audit
 from edison_ci.store.database import open_database

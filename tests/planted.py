@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from docs.sample import Sample
-from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.rollups import rollups_of
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import CellRow, NewRun, move_run, start_run
 

@@ -16,12 +16,11 @@ from docs.gates import Graded, Results
 from edison_ci.execute.grading import composite
 from edison_ci.judges.ensemble import Combine, grade
 from edison_ci.judges.severity import strictness
-from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.case_filter import Roll
 from edison_ci.results.comparing import compared
+from edison_ci.results.judges import panel_agreement
 from edison_ci.results.leaderboard import board_of
-from edison_ci.results.panel_agreement import panel_agreement
-from edison_ci.results.part_sums import part_totals
-from edison_ci.results.roll import Roll
+from edison_ci.results.rollups import part_totals, rollups_of
 from edison_ci.results.scores import scores_of
 from edison_ci.results.slices import breakdown_of
 from edison_ci.rounding import fixed

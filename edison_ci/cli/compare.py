@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.decide.verdict import RunDecision
     from edison_ci.results.comparison import Moved
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
     from edison_ci.store.runs import Run
 
 _LISTED = 10

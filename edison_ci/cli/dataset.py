@@ -15,8 +15,7 @@ from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.config.facets import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
 from edison_ci.frozen import dataclass
 from edison_ci.records import CaseKind, canonical_json
-from edison_ci.results.counting import count
-from edison_ci.results.question_quality import quality_of
+from edison_ci.results.dataset_health import count, quality_of
 from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case, Json
-    from edison_ci.results.counting import Counts
-    from edison_ci.results.question_quality import JudgedQuestion
+    from edison_ci.results.dataset_health import Counts, JudgedQuestion
 
 _WIDE, _NARROW = 60, 30
 _MOST_TAGS = 20

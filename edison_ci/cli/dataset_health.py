@@ -13,9 +13,15 @@ from edison_ci.cli.quarantine import tell_flaky
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.facets import content_hash
-from edison_ci.results.dataset_health import SUBJECTS, examine, weigh
-from edison_ci.results.flaky import Flakiness, flakiness_of
-from edison_ci.results.question_quality import QuestionQuality, quality_of
+from edison_ci.results.dataset_health import (
+    SUBJECTS,
+    Flakiness,
+    QuestionQuality,
+    examine,
+    flakiness_of,
+    quality_of,
+    weigh,
+)
 from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 

@@ -27,7 +27,7 @@ from edison_ci.names import did_you_mean
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.tokens import estimate_tokens
-from edison_ci.results.question_quality import QuestionQuality, quality_of
+from edison_ci.results.dataset_health import QuestionQuality, quality_of
 from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import Criterion
     from edison_ci.records import Case
-    from edison_ci.results.question_quality import CriterionQuality, JudgedQuestion
+    from edison_ci.results.dataset_health import CriterionQuality, JudgedQuestion
 
 _ASK_ABOVE_MICROUSD = 1_000_000
 _MOST_JUDGES = 5

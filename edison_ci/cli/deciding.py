@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Project
     from edison_ci.execute.orders import Question
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
     from edison_ci.store.runs import Run
 
 

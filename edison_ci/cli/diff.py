@@ -24,9 +24,8 @@ from edison_ci.matching import unified_diff
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import short
 from edison_ci.repository import MAX_TEXT_BYTES
-from edison_ci.results.roll import roll_of
-from edison_ci.results.two_versions import Versus, versus
-from edison_ci.results.versions import History, Version, named
+from edison_ci.results.case_filter import roll_of
+from edison_ci.results.versions import History, Version, Versus, named, versus
 from edison_ci.stats.sentences import chance, signed
 
 if TYPE_CHECKING:

@@ -17,17 +17,15 @@ from edison_ci.cli.reading import (
 from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.formatting import points
 from edison_ci.plan.versions import short
-from edison_ci.results.lineage_results import Lineage, lineage_of
 from edison_ci.results.run_result import interval_json
-from edison_ci.results.versions import History
+from edison_ci.results.versions import History, Lineage, lineage_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.results.lineage_results import Life
-    from edison_ci.results.version_results import Result
+    from edison_ci.results.versions import Life, Result
 
 _NAMED = 2
 

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.results.head_to_head import HeadToHead
-    from edison_ci.results.judges import JudgesSaid
-    from edison_ci.results.panel_agreement import PanelAgreement
+    from edison_ci.results.judges import JudgesSaid, PanelAgreement
+    from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.run_result import RunSummary
 
 # Loaded late: most runs have one judge and compare nothing.

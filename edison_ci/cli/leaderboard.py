@@ -18,16 +18,15 @@ from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
 from edison_ci.errors import UsageError
 from edison_ci.formatting import milliseconds, points, rate
 from edison_ci.plan.versions import short
+from edison_ci.results.case_filter import roll_of
 from edison_ci.results.leaderboard import BoardRule, board_of
-from edison_ci.results.roll import roll_of
 from edison_ci.results.run_result import interval_json
 from edison_ci.stats.sentences import chance, comparisons_sentence, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.results.leaderboard import Board, Contrast
-    from edison_ci.results.measured import Standing
+    from edison_ci.results.leaderboard import Board, Contrast, Standing
 
 _MOST_SAID = 10
 

@@ -36,8 +36,8 @@ from edison_ci.plan.versions import short
 from edison_ci.plugins import later
 from edison_ci.refine.asking import refiner_of
 from edison_ci.report.writing import write_whole
-from edison_ci.results.measured import measurements_of
-from edison_ci.results.roll import roll_of
+from edison_ci.results.case_filter import roll_of
+from edison_ci.results.leaderboard import measurements_of
 from edison_ci.review.desk import Desk
 from edison_ci.store.suggestions import Status
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.results.measured import Standing
-    from edison_ci.results.preferences import Key, Preferences
+    from edison_ci.results.leaderboard import Key, Preferences, Standing
     from edison_ci.stats.ranking import Placed
 
 

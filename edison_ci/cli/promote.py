@@ -13,8 +13,7 @@ from edison_ci.names import did_you_mean
 from edison_ci.operate.promoting import promote as promote_version
 from edison_ci.operate.site import Site
 from edison_ci.plan.versions import short
-from edison_ci.results.version_results import results_by_version
-from edison_ci.results.versions import History, Version, named
+from edison_ci.results.versions import History, Version, named, results_by_version
 
 
 @click.command(cls=EdisonCommand)

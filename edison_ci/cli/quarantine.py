@@ -16,12 +16,12 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.load import find_root
 from edison_ci.operate.quarantining import DAYS, set_aside, take_back
 from edison_ci.operate.site import site_at
-from edison_ci.results.flaky import FEWEST, RULE, SHARE, flakiness_of
+from edison_ci.results.dataset_health import FEWEST, RULE, SHARE, flakiness_of
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
-    from edison_ci.results.flaky import Flakiness, Flaky
+    from edison_ci.results.dataset_health import Flakiness, Flaky
 
 _LISTED = 20
 _MANY = 0.2

@@ -15,7 +15,7 @@ from edison_ci.config.project_files import only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
-from edison_ci.results.complete import measured_experiments
+from edison_ci.results.comparable import measured_experiments
 from edison_ci.rounding import fixed, whole
 from edison_ci.store.database import open_reader
 

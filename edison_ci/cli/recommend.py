@@ -18,8 +18,8 @@ from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.decide.recommending import FEW, Wishes, advise
 from edison_ci.formatting import milliseconds, points
 from edison_ci.plan.versions import short
-from edison_ci.results.measured import measurements_of
-from edison_ci.results.roll import roll_of
+from edison_ci.results.case_filter import roll_of
+from edison_ci.results.leaderboard import measurements_of
 from edison_ci.rounding import fixed
 from edison_ci.stats.search_sentences import value_sentence
 from edison_ci.stats.sentences import signed

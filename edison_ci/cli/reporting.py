@@ -17,7 +17,7 @@ from edison_ci.harmless import in_actions
 from edison_ci.report.changed_lines import changed_lines
 from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
 from edison_ci.repository import Repository
-from edison_ci.results.cases import cases_of
+from edison_ci.results.cells import cases_of
 from edison_ci.results.companions import runs_of_change
 from edison_ci.results.report_view import report_of
 from edison_ci.results.view import Report

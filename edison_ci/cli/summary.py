@@ -11,7 +11,7 @@ from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
 from edison_ci.formatting import milliseconds, points, rate, signed_span
 from edison_ci.names import commit_names
-from edison_ci.results.rows import stopped_sentence
+from edison_ci.results.decisions import stopped_sentence
 from edison_ci.results.snapshot import UNDECIDED, is_redacted, kept_snapshot, material_of
 from edison_ci.rounding import fixed, snap
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.execute.runner import Progress
-    from edison_ci.results.part_sums import PartTotal
-    from edison_ci.results.pruning import Rival
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
+    from edison_ci.results.rollups import PartTotal
     from edison_ci.results.run_result import RunSummary
     from edison_ci.results.scores import Scored
+    from edison_ci.results.weak_prompts import Rival
     from edison_ci.store.runs import Run
 
 _BUDGET = "budget: "

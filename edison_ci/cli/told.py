@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.cli.breakdown import quarantined_in
 from edison_ci.cli.judges_said import judges_json, with_judges
 from edison_ci.plugins import later
-from edison_ci.results.decisions import decisions_of
+from edison_ci.results.decisions import GateRow, decisions_of, looks_json
 from edison_ci.results.detailing import detailed
-from edison_ci.results.rows import GateRow, looks_json
 from edison_ci.results.run_result import RunSummary, as_json, summarize
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.execute.runner import Progress
-    from edison_ci.results.pruning import Rival
+    from edison_ci.results.weak_prompts import Rival
     from edison_ci.store.runs import Run
 
 
@@ -37,7 +36,7 @@ def told_of(reader: sqlite3.Connection, run: Run) -> Told:
 
 
 # Loaded late: a run of one prompt has no rivals to compare.
-_weak_prompts = later("edison_ci.results.pruning:weak_prompts")
+_weak_prompts = later("edison_ci.results.weak_prompts:weak_prompts")
 
 
 def document(

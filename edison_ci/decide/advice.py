@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
 
 
 def advised(row: GateRow, unlicensed: Mapping[str, str]) -> GateRow:

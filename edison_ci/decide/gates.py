@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.results.metrics import Metric
-    from edison_ci.results.samples import Evidence, Paired, Sample, Share, Side, Subject
+    from edison_ci.results.samples import Evidence, Metric, Paired, Sample, Share, Side, Subject
 
 _SMALLEST_MARGIN = 1e-9
 """Stands in for a margin of nothing, which no bound can keep exactly."""

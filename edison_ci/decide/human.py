@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.metrics import Metric
-from edison_ci.results.samples import SIDES, Evidence
+from edison_ci.results.samples import SIDES, Evidence, Metric
 from edison_ci.stats.sampling import random_sample
 
 if TYPE_CHECKING:

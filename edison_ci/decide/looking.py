@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edison_ci.config.decisions import Gate
     from edison_ci.decide.gates import Question
     from edison_ci.plan.looks import Look
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
     from edison_ci.results.samples import Evidence, Paired
 
 _FEWEST = 2

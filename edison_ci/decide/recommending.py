@@ -18,8 +18,8 @@ from edison_ci.stats.verdicts import GateRule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from edison_ci.results.measured import Measurements, Standing
-    from edison_ci.results.roll import Roll
+    from edison_ci.results.case_filter import Roll
+    from edison_ci.results.leaderboard import Measurements, Standing
 
 FEW = 10
 """Below so many cases there is a warning (STATS 19)."""

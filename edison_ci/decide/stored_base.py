@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
-from edison_ci.results.comparable import yardstick
+from edison_ci.results.comparable import differing_material, yardstick
 from edison_ci.results.comparison_sample import LINEUP, Choice, line_up
-from edison_ci.results.material import differing_material
 from edison_ci.results.operands import OWN_MATERIAL
 from edison_ci.results.samples import Evidence
 from edison_ci.store.database import open_reader

@@ -13,9 +13,8 @@ from edison_ci.decide.win_gate import not_held_against
 from edison_ci.errors import ExitCode
 from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import takes_part
-from edison_ci.results.metrics import metric_of
-from edison_ci.results.rows import GateRow, RowVerdict
-from edison_ci.results.samples import Evidence
+from edison_ci.results.decisions import GateRow, RowVerdict
+from edison_ci.results.samples import Evidence, metric_of
 from edison_ci.stats.families import decide_family
 from edison_ci.stats.verdicts import Verdict
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, allow_for_missing, levelled, unmeasured
-from edison_ci.results.head_to_head import rate_of
-from edison_ci.results.pairwise import first_listed, games_of
+from edison_ci.results.pairwise import first_listed, games_of, rate_of
 from edison_ci.results.samples import Sample
 from edison_ci.stats.arrays import Range, generator_for, seed_of
 from edison_ci.stats.gates import identical_outputs

@@ -16,8 +16,7 @@ from edison_ci.stats.verdicts import Verdict
 if TYPE_CHECKING:
     from edison_ci.config.decisions import Gate
     from edison_ci.plan.looks import Look
-    from edison_ci.results.metrics import Metric
-    from edison_ci.results.samples import Share, Subject
+    from edison_ci.results.samples import Metric, Share, Subject
     from edison_ci.stats.levels import Limit
     from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision

@@ -41,10 +41,9 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan, joined
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
-from edison_ci.results.aggregating import rollups_of
-from edison_ci.results.call_sums import stored_reuse
+from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import kept_snapshot
-from edison_ci.results.spending import reused_answers
+from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.safety.redaction import redaction
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim

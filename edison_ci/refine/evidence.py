@@ -15,9 +15,9 @@ from edison_ci.frozen import dataclass
 from edison_ci.refine.weaknesses import aside_in, split_of
 from edison_ci.results.comparison import Setting, stand
 from edison_ci.results.comparison_sample import LINEUP, Choice
-from edison_ci.results.metrics import metric_of
 from edison_ci.results.run_result import interval_json
 from edison_ci.results.samples import Evidence as Cells
+from edison_ci.results.samples import metric_of
 from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified

@@ -22,8 +22,8 @@ from edison_ci.frozen import dataclass
 from edison_ci.refine.population import Member, front, ranked, survivors
 from edison_ci.refine.trying import trial_name
 from edison_ci.refine.weaknesses import aside_in
-from edison_ci.results.metrics import metric_of
 from edison_ci.results.samples import Evidence as Cells
+from edison_ci.results.samples import metric_of
 from edison_ci.rounding import mean, reaches, snap
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import accept, converged

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.harmless import json_text
+from edison_ci.results.decisions import looks_json
 from edison_ci.results.detailing import detailed
-from edison_ci.results.rows import looks_json
 from edison_ci.results.run_result import as_json, interval_json
 
 if TYPE_CHECKING:
-    from edison_ci.results.measured import Standing as Measured
+    from edison_ci.results.leaderboard import Standing as Measured
     from edison_ci.results.view import Planned, Report, RunView
 
 SCHEMA_VERSION = 1

@@ -10,7 +10,7 @@ from edison_ci.report.charts.scales import Unit, finite
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
 
 _TITLES = {
     Unit.CHANGE: "Change against the base",

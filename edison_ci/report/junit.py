@@ -21,7 +21,7 @@ from edison_ci.rounding import fixed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from edison_ci.results.cases import CaseResult
+    from edison_ci.results.cells import CaseResult
     from edison_ci.results.view import Report, RunView
 
 MOST_LINE = 4_000

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.results.comparison import Moved
-    from edison_ci.results.measured import Standing as Measured
-    from edison_ci.results.part_sums import PartTotal
+    from edison_ci.results.leaderboard import Standing as Measured
+    from edison_ci.results.rollups import PartTotal
     from edison_ci.results.slices import Facet
     from edison_ci.results.view import Change, Report, RunView
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from edison_ci.report.changed_lines import Changed
-    from edison_ci.results.cases import CaseResult
-    from edison_ci.results.cells import Cells
+    from edison_ci.results.cells import CaseResult, Cells
     from edison_ci.results.view import Report, RunView
 
 FORMATS = ("md", "json", "junit", "sarif", "csv", "jsonl")

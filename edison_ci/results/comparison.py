@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.results.comparable import differing_material
 from edison_ci.results.comparison_sample import LINEUP, line_up
-from edison_ci.results.head_to_head import seen_head_to_head
-from edison_ci.results.material import differing_material
-from edison_ci.results.metrics import metric_of
-from edison_ci.results.passing import flips, marks, passing
-from edison_ci.results.samples import Evidence
+from edison_ci.results.pairwise import seen_head_to_head
+from edison_ci.results.samples import Evidence, metric_of
 from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
@@ -32,10 +30,49 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Gate
     from edison_ci.results.comparison_sample import Choice, Lineup
-    from edison_ci.results.head_to_head import HeadToHead
+    from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.samples import Paired, Subject
     from edison_ci.stats.ab import Comparison
     from edison_ci.stats.arrays import Range
+
+
+Passed = tuple[bool | None, bool | None]
+"""Whether A and B pass a case."""
+
+
+def passing(
+    connection: sqlite3.Connection, cells: str, values: Sequence[str]
+) -> dict[str, bool | None]:
+    """Return of each case whether it passes; `cells` is a table and a condition on it."""
+    rows = connection.execute(
+        "select case_id, min(case status when 'ok' then passed when 'malformed' then 0 end) "
+        f"from {cells} and status in ('ok', 'malformed') group by case_id",
+        values,
+    )
+    return {case: None if passed is None else bool(passed) for case, passed in rows}
+
+
+def together(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | None]:
+    """Return of each case whether it passes everywhere."""
+    found: dict[str, bool | None] = {}
+    for side in sides:
+        for case, passed in side.items():
+            known = found.get(case)
+            found[case] = passed if known is None else known and passed is not False
+    return found
+
+
+def flips(
+    cases: Iterable[str], a: Mapping[str, bool | None], b: Mapping[str, bool | None]
+) -> list[Passed]:
+    """Return of each case whether A and B pass it."""
+    return [(a.get(case), b.get(case)) for case in cases]
+
+
+def marks(passes: Iterable[Passed]) -> list[tuple[bool, bool]]:
+    """Return passes as the statistics take them; what is not known has not changed."""
+    return [(True, True) if a is None or b is None else (a, b) for a, b in passes]
+
 
 _SMALLEST_MARGIN = 1e-9
 _FEW = 10

@@ -7,22 +7,314 @@ are reported are kept, up to a limit.
 from __future__ import annotations
 
 import hashlib
+import statistics
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import field
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.config.cases import is_holdout
+from edison_ci.config.facets import NONE, length_of, level_of, words_in
 from edison_ci.frozen import dataclass
+from edison_ci.judges.questions import CRITERIA, OVERALL
 from edison_ci.records import canonical_json
-from edison_ci.results.comparable import yardstick
-from edison_ci.results.complete import MOST_RUNS, complete_runs
+from edison_ci.results.comparable import MOST_RUNS, complete_runs, yardstick
+from edison_ci.rounding import exceeds, fixed, reaches, snap
+from edison_ci.stats.scores import mean_interval
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from edison_ci.config.dataset_entry import Split
     from edison_ci.records import Case
+    from edison_ci.stats.scores import Interval
+    from edison_ci.store.questions import QuestionScore
+
+
+WEAK = 0.35
+"""A question whose `overall` is at most this share of its scale is weak: 4 of 1 to 10."""
+"""Judges who differ by this share of the scale disagree (STATS 3)."""
+_USUAL = [criterion.name for criterion in CRITERIA]
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionQuality:
+    """How the questions do by one criterion, on its own scale."""
+
+    name: str
+    low: float
+    high: float
+    interval: Interval
+    """On 0-1; see `on_scale`."""
+    lowest: float
+    highest: float
+
+    def on_scale(self, share: float) -> float:
+        """Return a share of the scale as a score."""
+        return self.low + share * (self.high - self.low)
+
+
+class Said(NamedTuple):
+    """What one judge said by one criterion."""
+
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuestion:
+    """One question: its mean score by each criterion, and what was said."""
+
+    case: str
+    scores: Mapping[str, float]
+    """Mean over judges, on the criterion's scale."""
+    share: float | None
+    """`overall`, or the mean of all criteria where nobody was asked for it, from 0 to 1."""
+    said: Mapping[str, Mapping[str, Said]]
+    """By criterion and judge."""
+    disputed: tuple[str, ...]
+    """Criteria on which judges are far apart."""
+    simulated: bool = False
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it should be looked at."""
+        return self.share is not None and not exceeds(self.share, WEAK)
+
+
+@dataclass(slots=True)
+class QuestionQuality:
+    """How good the questions are."""
+
+    judges: tuple[str, ...] = ()
+    simulated: bool = False
+    stale: int = 0
+    """Cases that were edited since they were judged."""
+    unscored: int = 0
+    """Verdicts on a criterion that could not be used."""
+    criteria: list[CriterionQuality] = field(default_factory=list)
+    questions: list[JudgedQuestion] = field(default_factory=list)
+    """The weakest first."""
+
+    @property
+    def weak(self) -> list[JudgedQuestion]:
+        """Return the questions to look at."""
+        return [question for question in self.questions if question.is_weak]
+
+    @property
+    def disputed(self) -> list[JudgedQuestion]:
+        """Return the questions on which judges are far apart."""
+        return [question for question in self.questions if question.disputed]
+
+
+def quality_of(
+    scores: Iterable[QuestionScore], is_current: Callable[[str, str], bool]
+) -> QuestionQuality:
+    """Return what is known of the questions; scores come sorted by case."""
+    found, judges = QuestionQuality(), set[str]()
+    by_criterion: defaultdict[tuple[str, float, float], list[float]] = defaultdict(list)
+    for case, group in groupby(scores, key=attrgetter("case_id")):
+        rows = list(group)
+        current = [row for row in rows if is_current(case, row.case_hash)]
+        found.stale += not current
+        judges |= {row.judge for row in current}
+        found.simulated = found.simulated or any(row.simulated for row in current)
+        found.unscored += sum(row.score is None for row in current)
+        question = _question(case, [row for row in current if row.score is not None], by_criterion)
+        if question is not None:
+            found.questions.append(question)
+    found.judges = tuple(sorted(judges))
+    for (name, low, high), shares in sorted(by_criterion.items(), key=lambda k: _order(k[0][0])):
+        interval = mean_interval(shares)
+        if interval is not None:
+            ends = [low + share * (high - low) for share in (min(shares), max(shares))]
+            found.criteria.append(CriterionQuality(name, low, high, interval, *ends))
+    found.questions.sort(key=lambda q: (2.0 if q.share is None else snap(q.share), q.case))
+    return found
+
+
+def _order(criterion: str) -> tuple[int, str]:
+    """Return where a criterion stands: the usual ones first, in their order."""
+    return (_USUAL.index(criterion) if criterion in _USUAL else len(_USUAL)), criterion
+
+
+def _question(
+    case: str,
+    rows: list[QuestionScore],
+    by_criterion: dict[tuple[str, float, float], list[float]],
+) -> JudgedQuestion | None:
+    shares: defaultdict[tuple[str, float, float], list[float]] = defaultdict(list)
+    said: defaultdict[str, dict[str, Said]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: _order(row.criterion)):
+        if row.share is not None and row.score is not None:
+            shares[row.criterion, row.low, row.high].append(row.share)
+            said[row.criterion][row.judge] = Said(row.score, row.reason)
+    if not shares:
+        return None
+    means = {key: statistics.fmean(values) for key, values in shares.items()}
+    for key, mean in means.items():
+        by_criterion[key].append(mean)
+    overall = [mean for (name, _, _), mean in means.items() if name.lower() == OVERALL]
+    return JudgedQuestion(
+        case=case,
+        scores={name: low + mean * (high - low) for (name, low, high), mean in means.items()},
+        share=overall[0] if overall else statistics.fmean(means.values()),
+        said=dict(said),
+        disputed=tuple(k[0] for k, v in shares.items() if reaches(max(v) - min(v), APART)),
+        simulated=any(row.simulated for row in rows),
+    )
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many cases there are of each kind."""
+
+    cases: int = 0
+    expected: int = 0
+    """With an expected output."""
+    holdout: int = 0
+    words: int = 0
+    clusters: set[int] = field(default_factory=set)
+    """Hashes of the clusters' names."""
+    clustered: int = 0
+    tags: Counter[str] = field(default_factory=Counter)
+    difficulty: Counter[str] = field(default_factory=Counter)
+    kind: Counter[str] = field(default_factory=Counter)
+    length: Counter[str] = field(default_factory=Counter)
+
+    def add(self, case: Case, split: Split | None) -> None:
+        """Count a case."""
+        self.cases += 1
+        self.expected += case.expected is not None
+        self.holdout += split is not None and is_holdout(case, split)
+        words = words_in(case)
+        self.words += words
+        if case.cluster is not None:
+            self.clustered += 1
+            self.clusters.add(hash(case.cluster))
+        self.tags.update(set(case.tags) or {NONE})
+        self.difficulty[level_of(case.difficulty)] += 1
+        self.kind[case.kind] += 1
+        self.length[length_of(words)] += 1
+
+
+def count(cases: Iterable[Case], split: Split | None) -> Counts:
+    """Count the cases of a dataset."""
+    found = Counts()
+    for case in cases:
+        found.add(case, split)
+    return found
+
+
+FEWEST = 3
+"""Answers to one question below which nothing is said."""
+SHARE = 0.2
+"""A question is flaky if at least this share of its answers disagrees with the others."""
+APART = 0.5
+"""So far apart are scores that disagree (STATS 3)."""
+RULE = (
+    f"at least {FEWEST} answers to the same question, and at least {fixed(100 * SHARE)}% of them "
+    f"come out otherwise than the rest, or two are {fixed(100 * APART)} or more points apart"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaky:
+    """A question whose answers disagree."""
+
+    case: str
+    prompt: str
+    version: str
+    model: str
+    answers: int
+    passed: int
+    low: float | None
+    """Lowest and highest score."""
+    high: float | None
+    regraded: int
+    """Answers that were graded both ways: there it is the judges who disagree."""
+
+    @property
+    def disagreeing(self) -> float:
+        """Share of the answers that are in the minority."""
+        return min(self.passed, self.answers - self.passed) / self.answers
+
+    @property
+    def spread(self) -> float:
+        """How far apart the scores are."""
+        return 0.0 if self.low is None or self.high is None else self.high - self.low
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether the rule holds."""
+        if self.answers < FEWEST:
+            return False
+        return reaches(self.disagreeing, SHARE) or reaches(self.spread, APART)
+
+
+@dataclass(slots=True)
+class Flakiness:
+    """What the answers of an experiment say about its cases."""
+
+    runs: int = 0
+    simulated: bool = False
+    questions: int = 0
+    """Cases with a prompt version and a model that have enough answers."""
+    too_few: int = 0
+    """Those that have fewer."""
+    found: list[Flaky] = field(default_factory=list)
+    """The most disagreeing first."""
+
+    @property
+    def cases(self) -> list[str]:
+        """Return the flaky cases, the most disagreeing first."""
+        return list(dict.fromkeys(flaky.case for flaky in self.found))
+
+
+def flakiness_of(connection: sqlite3.Connection, experiment: str) -> Flakiness:
+    """Return the flaky cases by the answers to the prompts and models of its newest run."""
+    runs = complete_runs(connection, experiment, MOST_RUNS)
+    if not runs:
+        return Flakiness()
+    wanted = yardstick(runs[0])
+    alike = [run for run in runs if yardstick(run) == wanted]
+    result = Flakiness(len(alike), any(run.simulated for run in alike))
+    for flaky in _questions(connection, runs[0].id, [run.id for run in alike]):
+        if flaky.answers < FEWEST:
+            result.too_few += 1
+            continue
+        result.questions += 1
+        if flaky.is_flaky:
+            result.found.append(flaky)
+    result.found.sort(key=lambda f: (-f.disagreeing, -snap(f.spread), f.case, f.model))
+    return result
+
+
+def _questions(connection: sqlite3.Connection, newest: str, runs: list[str]) -> Iterator[Flaky]:
+    """Yield the answers to each question that the newest run asked, counted."""
+    places = ", ".join("?" * len(runs))
+    rows = connection.execute(
+        "with graded as (select distinct c.case_id, c.prompt, c.version, c.model, c.address, "
+        "c.take, c.passed, c.composite from cell c "
+        "join cell n on n.run_id = ? and n.side = 'head' and n.draw = 0 "
+        "and n.case_id = c.case_id and n.prompt = c.prompt and n.version = c.version "
+        "and n.model = c.model and n.case_hash is c.case_hash "
+        f"where c.run_id in ({places}) and c.passed is not null and c.take is not null "
+        "and c.status in ('ok', 'malformed')), "
+        "answered as (select case_id, prompt, version, model, address, take, max(passed) as most, "
+        "min(passed) as least, min(composite) as low, max(composite) as high "
+        "from graded group by 1, 2, 3, 4, 5, 6) "
+        "select case_id, prompt, version, model, count(*) + sum(most > least), sum(most), "
+        "min(low), max(high), sum(most > least) from answered group by 1, 2, 3, 4",
+        [newest, *runs],
+    )
+    for row in rows:
+        yield Flaky(*row)
+
 
 SUBJECTS = 2
 """Prompt versions with models that must have answered a case before anything is said of it."""

@@ -2,18 +2,274 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.head_to_head import head_to_head
-from edison_ci.results.pairwise import matches_of
-from edison_ci.results.panel_agreement import panel_agreement
+from edison_ci.results.pairwise import head_to_head, matches_of
+from edison_ci.rounding import fixed, reaches, snap, weighted_mean
+from edison_ci.stats.agreement import FEWEST_CASES, cohen, intraclass, krippendorff, raw_agreement
+from edison_ci.stats.arrays import generator_for
+from edison_ci.stats.judge_sentences import agreement_sentence, judges_sentence
+from edison_ci.stats.panel import panel_score, severity_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping, Sequence
 
-    from edison_ci.results.head_to_head import HeadToHead
-    from edison_ci.results.panel_agreement import PanelAgreement
+    from edison_ci.results.pairwise import HeadToHead
+    from edison_ci.stats.agreement import Agreement
+
+
+_MIN_COVERAGE = 0.5
+_FAR = 0.5
+_LOOKED_AT = 20
+
+
+class Apart(NamedTuple):
+    """An answer on which judges are far apart."""
+
+    case: str
+    model: str
+    side: str
+    draw: int
+    criterion: str
+    scores: Mapping[str, float]
+    """0-1, by judge."""
+    spread: float
+
+    @property
+    def said(self) -> str:
+        """Where they are apart, and what each says."""
+        by = ", ".join(f"{judge} {fixed(100 * score)}" for judge, score in self.scores.items())
+        base = "" if self.side == "head" else f" ({self.side})"
+        draw = f"#{self.draw}" if self.draw else ""
+        return f"{self.case}@{self.model}{draw}{base} {self.criterion}: {by}"
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionAgreement:
+    """How far judges agree on one criterion."""
+
+    name: str
+    alpha: Agreement
+    kappa: Agreement | None
+    """Cohen's, with quadratic weights; None unless there are two judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelAgreement:
+    """What is known of the judges of a run."""
+
+    judges: tuple[str, ...]
+    answers: int
+    cases: int
+    alpha: Agreement
+    """Of the judges' scores of answers; `raw` is of the single scores that they are made of."""
+    one: Agreement | None
+    """ICC(2,1): how good one judge is; None where judgments are missing."""
+    panel: Agreement | None
+    """ICC(2,k): how good the mean of this panel is."""
+    criteria: tuple[CriterionAgreement, ...]
+    severity: Mapping[str, float | None]
+    """How far each judge is above (generous) or below (strict) the panel, on 0-1."""
+    apart: tuple[Apart, ...]
+    """Farthest first."""
+    missing: int
+    """Judgments of answers that are missing."""
+    same_calls: tuple[tuple[str, str], ...] = ()
+    """Judges that are asked the very same, so that one answer serves both."""
+
+    @property
+    def cases_apart(self) -> int:
+        """Cases with an answer on which judges differ by 50 points or more."""
+        return len({one.case for one in self.apart if reaches(one.spread, _FAR)})
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What to say of the judges (STATS 3 and 13)."""
+        said = [
+            judges_sentence(
+                self.judges,
+                [self.severity[judge] for judge in self.judges],
+                apart=self.cases_apart,
+                of=self.cases,
+            ),
+            agreement_sentence(self.alpha),
+        ]
+        said += [
+            f"{one} and {other} are the same call: that they agree says nothing."
+            for one, other in self.same_calls
+        ]
+        if self.cases < FEWEST_CASES:
+            said.append(f"{self.cases} of the {FEWEST_CASES} cases that an error bar needs.")
+        return tuple(said)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it appears in `--json`."""
+        return {
+            "judges": [*self.judges],
+            "answers": self.answers,
+            "cases": self.cases,
+            "missing": self.missing,
+            "alpha": _json(self.alpha),
+            "raw_agreement": self.alpha.raw,
+            "icc_one_judge": _json(self.one),
+            "icc_panel": _json(self.panel),
+            "criteria": [
+                {"criterion": c.name, "alpha": _json(c.alpha), "kappa": _json(c.kappa)}
+                for c in self.criteria
+            ],
+            "severity": dict(self.severity),
+            "cases_apart": self.cases_apart,
+            "apart": [{**found._asdict(), "scores": dict(found.scores)} for found in self.apart],
+            "same_calls": [[*pair] for pair in self.same_calls],
+            "sentences": [*self.sentences],
+        }
+
+
+class _Answer(NamedTuple):
+    """What each judge said of an answer, by criterion."""
+
+    case: str
+    model: str
+    side: str
+    draw: int
+    scores: dict[str, dict[str, float]]
+    """By criterion, then by judge."""
+
+
+def panel_agreement(connection: sqlite3.Connection, run_id: str) -> PanelAgreement | None:
+    """Return how the judges of a run agree; None with fewer than two."""
+    judges, weights, answers = _read(connection, run_id)
+    if len(judges) < 2:
+        return None
+    cases = [answer.case for answer in answers]
+    table = [[_score(answer, judge, weights) for judge in judges] for answer in answers]
+    by_criterion = {
+        name: [[answer.scores.get(name, {}).get(judge) for judge in judges] for answer in answers]
+        for name in weights
+    }
+    alpha = krippendorff(table, rng=generator_for(cases), cases=cases)
+    every = [row for rows in by_criterion.values() for row in rows]
+    whole = all(None not in row for row in table) and len(table) > 1
+    one = panel = None
+    if whole:
+        one = intraclass(table, rng=generator_for(cases), of="one judge", cases=cases)
+        panel = intraclass(table, rng=generator_for(cases), of="panel", cases=cases)
+    return PanelAgreement(
+        judges=judges,
+        answers=len(answers),
+        cases=len(set(cases)),
+        alpha=replace(alpha, raw=raw_agreement(every)),
+        one=one,
+        panel=panel,
+        criteria=tuple(_criterion(n, rows, cases, judges) for n, rows in by_criterion.items()),
+        severity=dict(zip(judges, severity_of(table, len(judges)), strict=True)),
+        apart=_apart(answers, weights),
+        missing=sum(value is None for row in table for value in row),
+        same_calls=_same_calls(connection, run_id),
+    )
+
+
+def _read(
+    connection: sqlite3.Connection, run_id: str
+) -> tuple[tuple[str, ...], dict[str, float], list[_Answer]]:
+    rows = connection.execute(
+        "select c.id, c.case_id, c.model, c.side, c.draw, o.judge, o.criterion, o.score "
+        "from cell c join opinion o on o.cell_id = c.id where c.run_id = ? "
+        "order by c.case_id, c.model, c.side, c.draw, c.id, o.judge",
+        (run_id,),
+    )
+    judges: dict[str, None] = {}
+    answers: dict[str, _Answer] = {}
+    for cell, case, model, side, draw, judge, criterion, score in rows:
+        judges.setdefault(judge)
+        answer = answers.setdefault(cell, _Answer(case, model, side, draw, defaultdict(dict)))
+        if score is not None:
+            answer.scores[criterion][judge] = score
+    weights = connection.execute(
+        "select p.name, max(p.weight) from cell c join part p on p.cell_id = c.id "
+        "and p.kind = 'criterion' where c.run_id = ? group by p.name order by p.name",
+        (run_id,),
+    )
+    return tuple(sorted(judges)), dict(weights.fetchall()), list(answers.values())
+
+
+def _same_calls(connection: sqlite3.Connection, run_id: str) -> tuple[tuple[str, str], ...]:
+    """Return judges that differ by name only; a few answers tell."""
+    rows = connection.execute(
+        "select distinct x.model, y.model from (select id from cell where run_id = ? "
+        "and status = 'ok' limit ?) c join judgment x on x.cell_id = c.id join judgment y "
+        "on y.cell_id = c.id and y.address = x.address and y.take = x.take and y.model > x.model "
+        "join opinion o on o.cell_id = c.id and o.judge = x.model "
+        "join opinion p on p.cell_id = c.id and p.judge = y.model order by 1, 2",
+        (run_id, _LOOKED_AT),
+    )
+    return tuple(rows.fetchall())
+
+
+def _score(answer: _Answer, judge: str, weights: Mapping[str, float]) -> float | None:
+    """Return a judge's composite of an answer (STATS 2)."""
+    given = [
+        (weight, score)
+        for name, weight in weights.items()
+        if (score := answer.scores.get(name, {}).get(judge)) is not None
+    ]
+    scored = math.fsum(weight for weight, _ in given)
+    covered = reaches(scored, _MIN_COVERAGE * math.fsum(weights.values()))
+    return weighted_mean(given) if covered else None
+
+
+def _criterion(
+    name: str, rows: Sequence[Sequence[float | None]], cases: Sequence[str], judges: Sequence[str]
+) -> CriterionAgreement:
+    alpha = krippendorff(rows, rng=generator_for(cases), cases=cases)
+    kappa = None
+    if len(judges) == 2:
+        both = [
+            (first, second) for first, second in rows if first is not None and second is not None
+        ]
+        kappa = cohen(
+            [first for first, _ in both],
+            [second for _, second in both],
+            rng=generator_for(cases),
+            weights="quadratic",
+        )
+        if len(set(cases)) < len(cases):  # answers to one case are not independent
+            kappa = replace(kappa, interval=None)
+    return CriterionAgreement(name, alpha, kappa)
+
+
+def _apart(answers: Sequence[_Answer], weights: Mapping[str, float]) -> tuple[Apart, ...]:
+    """Return where judges differ by 50 points, or with an sd of 25 (STATS 3)."""
+    found = []
+    for answer in answers:
+        for name in weights:
+            scores = answer.scores.get(name, {})
+            if len(scores) < 2:
+                continue
+            together = panel_score([*scores.values()])
+            if together.flagged:
+                spread = together.spread or 0.0
+                found.append(Apart(*answer[:4], name, dict(scores), spread))
+    return tuple(sorted(found, key=lambda apart: (-snap(apart.spread), *apart[:5])))
+
+
+def _json(found: Agreement | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    low, high = found.interval or (None, None)
+    return {
+        "estimate": found.value,
+        "low": low,
+        "high": high,
+        "n": found.n,
+        "method": found.method,
+        "words": found.words,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,28 +7,347 @@ never by two intervals side by side; what is not shown to differ is a tie (STATS
 from __future__ import annotations
 
 import math
+from array import array
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.comparable import may_compare
-from edison_ci.results.measured import measurements_of
-from edison_ci.results.preferences import Key, preferences_of
+from edison_ci.results.comparable import MOST_RUNS, complete_runs, may_compare, yardstick
+from edison_ci.results.samples import Evidence, Subject, metric_of
 from edison_ci.rounding import NOISE, snap
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
+from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval, pass_interval
+from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.paired import MIN_COMMON, paired_difference
 from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.ranking import Comparison, RankingRule, rank
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.results.measured import Measurements, Standing
-    from edison_ci.results.preferences import Preferences
-    from edison_ci.results.roll import Roll
-    from edison_ci.results.samples import Sample
+    from edison_ci.results.case_filter import Roll
+    from edison_ci.results.samples import Sample, Side
+    from edison_ci.stats.ranking import Placed, Ranking
+    from edison_ci.store.runs import Run
+
+
+class Key(NamedTuple):
+    """A prompt version with a model."""
+
+    prompt: str
+    version: str
+    model: str
+
+
+class Preferences(NamedTuple):
+    """A ranking by preference, with the names it was made with."""
+
+    ranking: Ranking
+    names: Mapping[str, Key]
+    """By the name of a system in the ranking."""
+    judge: str
+    baseline: str
+    """The system that others were held against most often."""
+    simulated: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it appears in `--json`."""
+        ranking = self.ranking
+        return {
+            "judge": self.judge,
+            "simulated": self.simulated,
+            "method": ranking.method,
+            "cases": ranking.n,
+            "rows": [self._placed(placed) for placed in ranking.placed],
+            "baseline": self._key(self.baseline),
+            "islands": [[self._key(name) for name in island] for island in ranking.islands],
+            "notes": [*ranking.notes],
+        }
+
+    def _key(self, name: str) -> dict[str, Any]:
+        key = self.names[name]
+        return {"prompt": {"id": key.prompt, "hash": key.version[:8]}, "model": key.model}
+
+    def _placed(self, placed: Placed) -> dict[str, Any]:
+        low, high = placed.interval or (None, None)
+        return {
+            "rank": {"best": placed.best_rank, "worst": placed.worst_rank},
+            **self._key(placed.system),
+            "elo_like": {"estimate": placed.value, "low": low, "high": high, "n": placed.n},
+            "beats_baseline": placed.beats_baseline,
+        }
+
+
+class _Game(NamedTuple):
+    a: Key
+    b: Key
+    case: str
+    unit: str
+    """The case, or the cluster it belongs to."""
+    judge: str
+    orders: tuple[str, str]
+    simulated: bool
+
+
+def preferences_of(
+    connection: sqlite3.Connection, run_ids: Sequence[str], known: Mapping[Key, str], roll: Roll
+) -> Preferences | None:
+    """Rank what runs have compared, newest run first; None if that is nothing.
+
+    `known` names the systems that are ranked. A pair that several runs compared on a case counts
+    once, as the newest run has it.
+    """
+    found: dict[tuple[frozenset[Key], str, int], _Game] = {}
+    for run_id in run_ids:
+        for draw, game in _games(connection, run_id):
+            if game.a in known and game.b in known and game.a != game.b and roll.counts(game.case):
+                found.setdefault((frozenset((game.a, game.b)), game.case, draw), game)
+    if not found:
+        return None
+    newest = next(iter(found.values())).judge
+    games = [game for game in found.values() if game.judge == newest]
+    baseline = known[Counter(game.b for game in games).most_common(1)[0][0]]
+    ranking = rank(
+        [one for game in games for one in _in_both_orders(game, known)],
+        RankingRule(baseline=baseline),
+        rng=generator_for(sorted({game.case for game in games})),
+    )
+    names = {name: key for key, name in known.items()}
+    simulated = any(game.simulated for game in games)
+    return Preferences(ranking, names, newest, baseline, simulated)
+
+
+def _games(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, _Game]]:
+    rows = connection.execute(
+        "select a.draw, a.prompt, a.version, a.model, b.prompt, b.version, b.model, a.case_id, "
+        "coalesce('cluster ' || a.cluster, 'case ' || a.case_id), x.judge, x.ab_winner, "
+        "x.ba_winner, r.simulated from cell a join comparison x on x.a_cell = a.id "
+        "join cell b on b.id = x.b_cell join run r on r.id = x.run_id "
+        "where a.run_id = ? and x.status = 'ok' "
+        "order by a.case_id, a.draw, a.prompt, a.model, b.model",
+        (run_id,),
+    )
+    return [
+        (
+            row[0],
+            _Game(
+                a=Key(*row[1:4]),
+                b=Key(*row[4:7]),
+                case=row[7],
+                unit=row[8],
+                judge=row[9],
+                orders=(row[10], row[11]),
+                simulated=bool(row[12]),
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _in_both_orders(game: _Game, known: Mapping[Key, str]) -> list[Comparison]:
+    a, b = known[game.a], known[game.b]
+    return [
+        Comparison(a, b, _outcome(game.orders[0], "a"), game.unit),
+        Comparison(b, a, _outcome(game.orders[1], "b"), game.unit),
+    ]
+
+
+def _outcome(winner: str, shown_first: str) -> Literal["first", "second", "tie"]:
+    if winner == "tie":
+        return "tie"
+    return "first" if winner == shown_first else "second"
+
+
+class Place(NamedTuple):
+    """Where the answers of a prompt version with a model are stored."""
+
+    run: Run
+    side: Side
+    prompt: str
+    version: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a prompt version does with a model."""
+
+    place: Place
+    label: str | None
+    """Such as v3; None for a version that no run named."""
+    scores: Sample
+    contents: dict[str, str]
+    """Hashes of the cases' contents, as far as they were stored."""
+    composite: Interval | None
+    pass_rate: Interval | None
+    answers: int
+    cost_microusd: float | None
+    """Mean of an answer, whoever paid for it; None without one."""
+    estimated: int
+    """Answers whose price is an estimate, or what a recording says."""
+    latencies: array[float]
+    p50_ms: float | None
+    p95_ms: float | None
+    """None under 60 answers."""
+    best_rank: int = 0
+    worst_rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Everything that can stand side by side in an experiment."""
+
+    newest: Run
+    rows: tuple[Standing, ...]
+    """In the order of the runs, newest first."""
+    other_yardstick: int
+    """Versions with a model that were graded otherwise than the newest run."""
+    runs: tuple[str, ...] = ()
+    """Runs that were graded as the newest was, newest first."""
+
+
+def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[Place]:
+    """Yield what a finished run has measured, head before base."""
+    rows = connection.execute(
+        "select side, prompt, version, model from rollup_model where run_id = ? "
+        "order by side desc, prompt, model",
+        (run.id,),
+    )
+    for side, prompt, version, model in rows.fetchall():
+        yield Place(run, side, prompt, version, model)
+
+
+def newest_places(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[Place]:
+    """Return each prompt version with a model where it was measured last, whole runs first."""
+    return _newest([place for run in runs for place in places_in(connection, run)])
+
+
+def _newest(places: Sequence[Place]) -> list[Place]:
+    found: dict[tuple[str, str, str], Place] = {}
+    for place in sorted(places, key=lambda place: place.run.partial):
+        found.setdefault((place.prompt, place.version, place.model), place)
+    return list(found.values())
+
+
+def _labels(places: Sequence[Place]) -> dict[tuple[str, str], str]:
+    """Return what versions of prompts are called, by the newest run that names them."""
+    found: dict[tuple[str, str], str] = {}
+    for place in places:
+        label = place.run.labels.get(place.prompt)
+        if place.side == "head" and label is not None:
+            found.setdefault((place.prompt, place.version), label)
+    return found
+
+
+def measurements_of(
+    connection: sqlite3.Connection, experiment: str, roll: Roll
+) -> Measurements | None:
+    """Return what was measured in an experiment; None without a complete run."""
+    runs = complete_runs(connection, experiment, MOST_RUNS)
+    if not runs:
+        return None
+    wanted = yardstick(runs[0])
+    alike = [run for run in runs if yardstick(run) == wanted]
+    ids = {run.id for run in alike}
+    every = [place for run in runs for place in places_in(connection, run)]
+    places, labels = _newest([each for each in every if each.run.id in ids]), _labels(every)
+    known = {place[2:] for place in places}
+    others = {place[2:] for place in every if place.run.id not in ids}
+    rows = tuple(
+        standing_of(connection, place, roll, labels.get((place.prompt, place.version)))
+        for place in places
+    )
+    return Measurements(runs[0], rows, len(others - known), tuple(run.id for run in alike))
+
+
+def standing_of(
+    connection: sqlite3.Connection, place: Place, roll: Roll, label: str | None = None
+) -> Standing:
+    """Return the numbers of a prompt version with a model."""
+    evidence = Evidence(connection, place.run.id, roll.quarantined)
+    subject = Subject(place.prompt, place.model)
+    scores, passes = (
+        roll.kept(evidence.sample(metric_of(connection, place.run.id, name), [subject], place.side))
+        for name in ("composite", "pass_rate")
+    )
+    used = _answers(connection, place, roll)
+    latencies = sorted(used.latencies)
+    return Standing(
+        place=place,
+        label=label,
+        scores=scores,
+        contents=contents_of(connection, place),
+        composite=_mean(scores, roll),
+        pass_rate=_rate(passes, roll),
+        answers=used.answers,
+        cost_microusd=used.cost / used.answers if used.answers else None,
+        estimated=used.estimated,
+        latencies=used.latencies,
+        p50_ms=_median(latencies),
+        p95_ms=tail_latency(latencies).value,
+    )
+
+
+def contents_of(connection: sqlite3.Connection, place: Place) -> dict[str, str]:
+    """Return the hash of each case's content, so that a case that was changed is noticed."""
+    rows = connection.execute(
+        "select case_id, max(case_hash) from cell where run_id = ? and side = ? and prompt = ? "
+        "and model = ? and case_hash is not null group by case_id",
+        (place.run.id, place.side, place.prompt, place.model),
+    )
+    return dict(rows.fetchall())
+
+
+class _Used(NamedTuple):
+    answers: int
+    cost: int
+    estimated: int
+    latencies: array[float]
+
+
+def _answers(connection: sqlite3.Connection, place: Place, roll: Roll) -> _Used:
+    """Add up the different answers; a recording says nothing about how fast a model is."""
+    rows = connection.execute(
+        "select distinct c.case_id, a.address, a.take, a.cost_microusd, a.cost_kind, a.latency_ms "
+        "from cell c join answer a on a.address = c.address and a.take = c.take "
+        "where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?",
+        (place.run.id, place.side, place.prompt, place.model),
+    )
+    count = cost = estimated = 0
+    latencies = array("d")
+    for case, _, _, microusd, kind, latency in rows:
+        if not roll.counts(case):
+            continue
+        count += 1
+        cost += microusd
+        estimated += kind != "billed"
+        if kind != "replayed":
+            latencies.append(latency)
+    return _Used(count, cost, estimated, latencies)
+
+
+def _mean(sample: Sample, roll: Roll) -> Interval | None:
+    clusters = roll.clusters_of(sample.cases)
+    if clusters is None:
+        return mean_interval(sample.values)
+    return clustered_interval(sample.values, clusters)
+
+
+def _rate(sample: Sample, roll: Roll) -> Interval | None:
+    single = sample.single and roll.clusters_of(sample.cases) is None
+    if not single:
+        return _mean(sample, roll)
+    return pass_interval(int(sum(sample.values)), len(sample.values))
+
+
+def _median(ordered: Sequence[float]) -> float | None:
+    """Return the smallest value that half of them do not exceed, as everywhere else."""
+    return ordered[(len(ordered) + 1) // 2 - 1] if ordered else None
+
 
 _EXACT = 400
 """Up to so many cases or clusters chance is tried out; the mean of more is as good as normal."""

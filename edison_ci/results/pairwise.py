@@ -1,17 +1,35 @@
-"""Which pairs of answers of a run were compared, and who won?"""
+"""Who is preferred head to head, and does the judge look at more than order, length and its own?
+
+The unit is the case. Games in which nobody was asked (equal or malformed answers) count for who is
+preferred, and not for how the judge judges.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+import statistics
+from collections import Counter, defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.results.comparison_sample import LINEUP
+from edison_ci.rounding import NOISE, fixed, reaches
+from edison_ci.stats.arrays import generator_for
+from edison_ci.stats.judge_sentences import order_sentence, win_sentence
+from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.pairwise import BothOrders, Preference, length_effect, win_rate
+from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.sentences import cases as counted
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from edison_ci.results.samples import Evidence
+    from edison_ci.stats.arrays import Range
+    from edison_ci.stats.pairwise import LengthEffect, OrderEffect, WinRate
+
 
 _VALUES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 
@@ -164,3 +182,318 @@ def first_listed(games: Iterable[Game]) -> set[tuple[str, str]]:
         asked.add((game.prompt, game.a.model))
         held.add((game.prompt, game.b.model))
     return held - asked
+
+
+FEW = 10
+_WORDS = {
+    Preference.A: "a_better",
+    Preference.B: "b_better",
+    Preference.EQUIVALENT: "equivalent",
+    Preference.UNCLEAR: "unclear",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPreference:
+    """How a judge treats what its own model wrote, set against another model's answer."""
+
+    win_rate: float
+    """Of its own answers, ties counted half."""
+    n: int
+    """Cases."""
+    excess: float | None
+    """By how much that is more than the scores of these answers say; None without scores."""
+    interval: Range | None
+    """Of the excess."""
+    p: float | None
+    """Chance of such an excess, two-sided."""
+
+    @property
+    def warn(self) -> bool:
+        """Whether the judge clearly prefers itself beyond what the scores say."""
+        return self.p is not None and self.p <= 0.05 and (self.excess or 0.0) > NOISE
+
+
+@dataclass(frozen=True, slots=True)
+class HeadToHead:
+    """Two systems with one prompt, as a judge sees them."""
+
+    match: Match
+    rate: WinRate
+    """Of a."""
+    length: LengthEffect | None
+    own: SelfPreference | None
+    won: int
+    """Pairs of answers that a won in both orders."""
+    lost: int
+    tied: int
+
+    @property
+    def among_models(self) -> bool:
+        """Whether models are compared, and not head with base."""
+        return self.match.a.side == self.match.b.side
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the two are called in a sentence."""
+        a, b = self.match.a, self.match.b
+        return (a.model, b.model) if a.side == b.side else (a.side, b.side)
+
+    def said_of(self, a: str, b: str) -> str:
+        """Say who is preferred (STATS 11), by these names."""
+        said = win_sentence(self.rate, a=a, b=b)
+        if self.rate.excluded:
+            said += f" {counted(self.rate.excluded)} could not be compared in both orders."
+        return said
+
+    @property
+    def judge(self) -> str:
+        """The model that compared."""
+        return self.match.games[0].judge
+
+    @property
+    def sentence(self) -> str:
+        """Who is preferred (STATS 11)."""
+        return self.said_of(*self.names)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there is to be careful about."""
+        found = []
+        if 0 < self.rate.n < FEW:
+            found.append("very few cases")
+        order = self.rate.order
+        said = order_sentence(order) if order is not None else None
+        if order is not None and said is not None:
+            found.append(f"{said}{_towards(order)}")
+        if self.length is not None and self.length.warn:
+            found.append(_length_sentence(self.length))
+        if self.own is not None:
+            found.append(_own_sentence(self.judge, self.own))
+        return tuple(found)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it appears in `--json`."""
+        rate, match = self.rate, self.match
+        return {
+            "prompt": match.prompt,
+            "a": match.a._asdict(),
+            "b": match.b._asdict(),
+            "judge": self.judge,
+            "win_rate": rate_json(rate),
+            "preference": _WORDS[rate.preference],
+            "won": self.won,
+            "lost": self.lost,
+            "tied": self.tied,
+            "excluded": rate.excluded,
+            "order_effect": _order_json(rate.order),
+            "length_effect": _length_json(self.length),
+            "self_preference": _own_json(self.own),
+            "sentence": self.sentence,
+            "warnings": [*self.warnings],
+        }
+
+
+def head_to_head(match: Match, clusters: Mapping[str, str] | None = None) -> HeadToHead:
+    """Return the numbers of a match; `clusters` are those of cases that have one."""
+    judged = [game for game in match.games if game.asked]
+    winners = Counter(game.winner for game in match.games)
+    return HeadToHead(
+        match=match,
+        rate=rate_of(match.games, match.planned, clusters),
+        length=_length(judged),
+        own=_own(judged),
+        won=winners["a"],
+        lost=winners["b"],
+        tied=winners["tie"],
+    )
+
+
+def seen_head_to_head(
+    evidence: Evidence, clusters: Mapping[str, str] | None = None
+) -> HeadToHead | None:
+    """Return head against base over all prompts and models; None if nothing was compared."""
+    matches = [
+        match
+        for match in matches_of(evidence.connection, evidence.run_id, evidence.quarantined)
+        if match.a.side != match.b.side
+    ]
+    if not matches:
+        return None
+    planned = sorted({case for match in matches for case in match.planned})
+    games = tuple(game for match in matches for game in match.games)
+    return head_to_head(replace(matches[0], games=games, planned=tuple(planned)), clusters)
+
+
+def rate_of(
+    games: Sequence[Game], planned: Sequence[str], clusters: Mapping[str, str] | None = None
+) -> WinRate:
+    """Return how often a is preferred; a case is the mean of its pairs that have both orders.
+
+    How much the judge follows the order is told by the pairs about which it was asked, and how
+    often it agrees with itself by single pairs: the mean of several would hide or invent it.
+    """
+    known = clusters or {}
+    rate = _rate(_by_case(games), planned, known)
+    asked = [game for game in games if game.asked and game.value is not None]
+    order = rate.order
+    if len(asked) < len(games):
+        order = _rate(_by_case(asked), (), known).order
+    if order is not None and asked:
+        consistency = statistics.fmean(game.first == game.second for game in asked)
+        order = replace(order, consistency=consistency)
+    return replace(rate, order=order)
+
+
+def _rate(
+    whole: Mapping[str, Sequence[Game]], planned: Sequence[str], clusters: Mapping[str, str]
+) -> WinRate:
+    found = []
+    for case in sorted({*planned, *whole}):
+        played = whole.get(case, ())
+        first = [game.first for game in played if game.first is not None]
+        second = [game.second for game in played if game.second is not None]
+        found.append(
+            BothOrders(
+                statistics.fmean(first) if first else None,
+                statistics.fmean(second) if second else None,
+                clusters.get(case),
+            )
+        )
+    return win_rate(found, rng=generator_for(list(whole)))
+
+
+def _by_case(games: Sequence[Game]) -> dict[str, list[Game]]:
+    found: dict[str, list[Game]] = defaultdict(list)
+    for game in games:
+        if game.value is not None:
+            found[game.case].append(game)
+    return found
+
+
+def _length(games: Sequence[Game]) -> LengthEffect | None:
+    wins, a, b = [], [], []
+    for played in _by_case(games).values():
+        wins.append(statistics.fmean(game.value or 0.0 for game in played))
+        a.append(statistics.fmean(max(1, game.chars[0]) for game in played))
+        b.append(statistics.fmean(max(1, game.chars[1]) for game in played))
+    return length_effect(wins, a, b)
+
+
+def _own(games: Sequence[Game]) -> SelfPreference | None:
+    """Hold what the judge prefers against what the scores of the same answers say."""
+    mine = _by_case([g if g.own == "a" else g.turned() for g in games if g.own in ("a", "b")])
+    if not mine:
+        return None
+    wins = {c: statistics.fmean(game.value or 0.0 for game in played) for c, played in mine.items()}
+    excess = []
+    for case, played in mine.items():
+        expected = [_expected(game.scores) for game in played]
+        known = [value for value in expected if value is not None]
+        if len(known) == len(expected):
+            excess.append((case, wins[case] - statistics.fmean(known)))
+    found = paired_difference([value for _, value in excess])
+    p = None
+    if found is not None and found.interval is not None:
+        rng = generator_for([case for case, _ in excess])
+        p = sign_flip([value for _, value in excess], rng=rng).value
+    return SelfPreference(
+        win_rate=statistics.fmean(wins.values()),
+        n=len(wins),
+        excess=None if found is None else found.value,
+        interval=None if found is None else found.interval,
+        p=p,
+    )
+
+
+def _expected(scores: tuple[float | None, float | None]) -> float | None:
+    """Return what the pair would be worth if the higher score won."""
+    a, b = scores
+    if a is None or b is None:
+        return None
+    return 0.5 if abs(a - b) <= NOISE else float(a > b)
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def _towards(order: OrderEffect) -> str:
+    if not reaches(abs(order.value), 0.05):
+        return ", with no lean to either place"
+    read = "first" if order.value > 0 else "second"
+    lean = fixed(100 * order.value, signed=True)
+    return f": it prefers what it reads {read} (order effect {lean} points)"
+
+
+def _length_sentence(length: LengthEffect) -> str:
+    which = "longer" if length.value > 0 else "shorter"
+    points = 100 * abs(length.value) * math.log(2)
+    return f"this judge prefers {which} answers: {fixed(points)} points for twice the length"
+
+
+def _own_sentence(judge: str, own: SelfPreference) -> str:
+    said = f"{judge} compares answers of its own: it prefers them in {fixed(100 * own.win_rate)}%"
+    said += f" of {counted(own.n)}"
+    if own.warn and own.excess is not None:
+        said += f", {fixed(100 * own.excess)} points more than the scores say"
+    return said
+
+
+# --- as JSON --------------------------------------------------------------------------------------
+
+
+def rate_json(rate: WinRate) -> dict[str, Any]:
+    """Return a win rate with its interval as it appears in `--json`."""
+    low, high = rate.interval or (None, None)
+    return {
+        "estimate": rate.value,
+        "low": low,
+        "high": high,
+        "n": rate.n,
+        "p": None if rate.p is None else rate.p.value,
+        "method": rate.method,
+    }
+
+
+def _order_json(order: OrderEffect | None) -> dict[str, Any] | None:
+    if order is None:
+        return None
+    low, high = order.interval or (None, None)
+    return {
+        "estimate": order.value,
+        "low": low,
+        "high": high,
+        "n": order.n,
+        "p": order.p.value,
+        "consistency": order.consistency,
+        "warn": order.warn,
+    }
+
+
+def _length_json(length: LengthEffect | None) -> dict[str, Any] | None:
+    if length is None:
+        return None
+    low, high = length.interval or (None, None)
+    return {
+        "estimate": length.value,
+        "low": low,
+        "high": high,
+        "n": length.n,
+        "method": length.method,
+        "warn": length.warn,
+    }
+
+
+def _own_json(own: SelfPreference | None) -> dict[str, Any] | None:
+    if own is None:
+        return None
+    low, high = own.interval or (None, None)
+    return {
+        "win_rate": own.win_rate,
+        "n": own.n,
+        "excess": own.excess,
+        "low": low,
+        "high": high,
+        "p": own.p,
+        "warn": own.warn,
+    }

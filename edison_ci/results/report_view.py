@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.decisions import Gate
 from edison_ci.errors import UsageError
 from edison_ci.formatting import counted
+from edison_ci.results.case_filter import Roll
 from edison_ci.results.companions import companion_of
 from edison_ci.results.comparison import Setting, stand
 from edison_ci.results.comparison_sample import Choice
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.judges import judges_said
+from edison_ci.results.leaderboard import Place, standing_of
 from edison_ci.results.material_changes import material_changes, replaced_in
-from edison_ci.results.measured import Place, standing_of
-from edison_ci.results.pruning import weak_prompts
-from edison_ci.results.roll import Roll
 from edison_ci.results.run_result import LISTED, summarize
 from edison_ci.results.snapshot import UNDECIDED, kept_snapshot, material_of
 from edison_ci.results.view import Change, Files, Finding, Report, RunView
+from edison_ci.results.weak_prompts import weak_prompts
 from edison_ci.rounding import fixed
 from edison_ci.store.comparisons import any_comparison
 from edison_ci.store.opinions import several_judges
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from edison_ci.results.measured import Standing as Measured
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
+    from edison_ci.results.leaderboard import Standing as Measured
     from edison_ci.results.run_result import RunSummary
     from edison_ci.store.runs import Run
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.results.call_sums import CallSums, call_sums, stored_call_sums
-from edison_ci.results.part_sums import PartTotal, part_totals, stored_part_totals
+from edison_ci.results.rollups import PartTotal, part_totals, stored_part_totals, typical
 from edison_ci.results.scores import Scored, scores_of
-from edison_ci.results.side_sums import typical
+from edison_ci.results.spending import CallSums, call_sums, stored_call_sums
 from edison_ci.stats.scores import Interval
 from edison_ci.store.runs import IMPORT
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from edison_ci.results.comparing import Compared
     from edison_ci.results.human_grades import People
-    from edison_ci.results.part_sums import PartTotal
+    from edison_ci.results.rollups import PartTotal
     from edison_ci.results.scores import Scored
     from edison_ci.stats.scores import Interval
 

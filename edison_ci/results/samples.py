@@ -16,16 +16,183 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.same_criteria import same_criteria
-from edison_ci.rounding import mean, snap
+from edison_ci.rounding import mean, snap, weighted_mean
 from edison_ci.stats.arrays import TOLERANCE
+from edison_ci.stats.composite import Weighted, paired_composite
+from edison_ci.store.runs import COUNTED
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from edison_ci.results.metrics import Metric
-    from edison_ci.results.same_criteria import Composites
+
+Composites: TypeAlias = dict[tuple[str, int], tuple[float | None, float | None]]
+
+
+_GRADED = "c.run_id = :run and c.prompt = :prompt and c.model = :model and c.status = 'ok'"
+
+
+class _Part(NamedTuple):
+    kind: str
+    name: str
+    score: float | None
+    weight: float
+
+
+def same_criteria(
+    connection: sqlite3.Connection, run_id: str, prompt: str, model: str
+) -> Composites:
+    """Return composites of base and head for the case and draw of each pair that needs it."""
+    values = {"run": run_id, "prompt": prompt, "model": model}
+    judged = connection.execute(
+        "select exists (select 1 from (select id from cell c "
+        f"where {_GRADED} limit 20) c join part p on p.cell_id = c.id and p.kind = 'criterion')",
+        values,
+    ).fetchone()[0]
+    if not judged:
+        return {}
+    incomplete = connection.execute(
+        "select distinct c.case_id, c.draw from cell c join part p on p.cell_id = c.id "
+        f"and p.kind = 'criterion' and p.score is null where {_GRADED} and c.composite is not null",
+        values,
+    ).fetchall()
+    found: Composites = {}
+    for case, draw in incomplete:
+        sides = [
+            _parts(connection, {**values, "case": case, "draw": draw, "side": side})
+            for side in ("base", "head")
+        ]
+        if all(sides):
+            found[case, draw] = _composites(*sides)
+    return found
+
+
+def _parts(connection: sqlite3.Connection, values: dict[str, object]) -> list[_Part]:
+    """Return the parts of a cell; none if it has no composite anyway."""
+    rows = connection.execute(
+        "select p.kind, p.name, p.score, p.weight from cell c join part p on p.cell_id = c.id "
+        f"where {_GRADED} and c.case_id = :case and c.draw = :draw and c.side = :side "
+        "and c.composite is not null",
+        values,
+    )
+    return [_Part(*row) for row in rows]
+
+
+def _composites(base: list[_Part], head: list[_Part]) -> tuple[float | None, float | None]:
+    scores = [{p.name: p.score for p in side if p.kind == "criterion"} for side in (base, head)]
+    criteria = [Weighted(p.name, p.weight) for p in head if p.kind == "criterion"]
+    rubrics = paired_composite(scores[0], scores[1], criteria)
+    return _composite(base, rubrics.base.value), _composite(head, rubrics.head.value)
+
+
+def _composite(parts: list[_Part], rubric: float | None) -> float | None:
+    """Return the weighted mean of what counts, with the rubric's score replaced."""
+    weighted: list[tuple[float, float]] = []
+    for part in parts:
+        value = rubric if part.kind == "rubric" else part.score
+        if part.kind not in COUNTED:
+            continue
+        if value is None:
+            if part.kind == "rubric":
+                return None
+            continue
+        weighted.append((part.weight, value))
+    return weighted_mean(weighted)
+
+
+Kind: TypeAlias = Literal["score", "pass", "amount", "latency", "share", "wins"]
+
+_PART = "left join part p on p.cell_id = c.id and p.kind = :kind and p.name = :part"
+_ANSWER = "left join answer a on a.address = c.address and a.take = c.take"
+_ANSWERED = "c.status in ('ok', 'malformed', 'blocked')"
+_LOOKED_AT = 20
+"""Graded cells that are looked at for the names of criteria: each cell has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that gates decide on."""
+
+    name: str
+    kind: Kind
+    said: str
+    """What it is called in a sentence."""
+    value: str = "null"
+    """SQL of its value in a cell; null is missing."""
+    join: str = ""
+    status: str = "c.status"
+    """SQL of the cell's status; `inapplicable` takes the whole case out of this metric."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def metric_of(connection: sqlite3.Connection, run_id: str, name: str) -> Metric:
+    """Return a metric of a gate as the cells of a run have it."""
+    if name in _PLAIN:
+        return _PLAIN[name]
+    family, _, rest = name.partition(".")
+    if family == "safety":
+        return Metric(name, "share", rest)
+    part = _criterion(connection, run_id, rest) if family == "criterion" else rest
+    return Metric(
+        name,
+        "score",
+        part,
+        value=_scored("p.score"),
+        join=_PART,
+        # A check without what it needs is skipped for the case, which is then not missing.
+        status="case when p.status = 'skipped' then 'inapplicable' else c.status end",
+        parameters={"kind": family, "part": part},
+    )
+
+
+def _scored(value: str, *, blocked: str = "null") -> str:
+    """Return the SQL of a score: a malformed answer is an answer, and is worth nothing."""
+    return (
+        f"case c.status when 'ok' then {value} when 'malformed' then 0 "
+        f"when 'blocked' then {blocked} end"
+    )
+
+
+_PLAIN = {
+    "composite": Metric("composite", "score", "Quality", value=_scored("c.composite")),
+    # What is blocked does not pass; in a pair it is missing, which the pairing sees to.
+    "pass_rate": Metric("pass_rate", "pass", "Pass rate", value=_scored("c.passed", blocked="0")),
+    "win_rate": Metric("win_rate", "wins", "Win rate"),
+    "errors": Metric("errors", "share", "errors"),
+    "cost_usd.mean": Metric(
+        "cost_usd.mean",
+        "amount",
+        "Cost",
+        value=f"case when {_ANSWERED} then a.cost_microusd / 1000000.0 end",
+        join=_ANSWER,
+    ),
+    "tokens.mean": Metric(
+        "tokens.mean",
+        "amount",
+        "Tokens",
+        value=f"case when {_ANSWERED} then a.tokens_in + a.tokens_out end",
+        join=_ANSWER,
+    ),
+    "latency_ms.p95": Metric("latency_ms.p95", "latency", "Latency (p95)"),
+}
+
+
+def _criterion(connection: sqlite3.Connection, run_id: str, wanted: str) -> str:
+    """Return the full name of a criterion that is written by name or by slug."""
+    rows = connection.execute(
+        "select distinct p.name from (select id from cell where run_id = ? and status = 'ok' "
+        "limit ?) c join part p on p.cell_id = c.id and p.kind = 'criterion'",
+        (run_id, _LOOKED_AT),
+    )
+    names = [name for (name,) in rows]
+    if wanted in names:
+        return wanted
+    return next((name for name in names if _slug(name) == _slug(wanted)), wanted)
+
+
+def _slug(name: str) -> str:
+    return "-".join(name.lower().split())
+
 
 Side: TypeAlias = Literal["head", "base"]
 SIDES: tuple[Side, Side] = ("base", "head")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.complete import complete_runs
+from edison_ci.results.comparable import complete_runs
 from edison_ci.rounding import snap
 from edison_ci.stats.drift import REFERENCE_RUNS, watch
 from edison_ci.stats.intervals import Interval

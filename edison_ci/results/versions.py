@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from array import array
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.prompt import read_prompt
@@ -13,16 +16,431 @@ from edison_ci.documents.json_text import read_json
 from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text
 from edison_ci.plan.versions import past_versions, short
-from edison_ci.repository import Repository
-from edison_ci.results.renames import former_names
+from edison_ci.repository import MAX_HISTORY_COMMITS, Repository
+from edison_ci.results.comparable import MOST_RUNS, complete_runs, measured_experiments, yardstick
+from edison_ci.results.comparison import flips, marks, passing, together
+from edison_ci.results.leaderboard import (
+    Contrast,
+    Scores,
+    common_cases,
+    contrast_of,
+    newest_places,
+    standing_of,
+)
+from edison_ci.results.samples import Sample
+from edison_ci.rounding import mean
+from edison_ci.stats.ab import moved
+from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.store.runs import find_run
+from edison_ci.store.suggestions import OPEN, Status, Suggestion, list_suggestions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import sqlite3
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
+    from edison_ci.results.case_filter import Roll
+    from edison_ci.results.leaderboard import Place, Standing
+    from edison_ci.stats.intervals import Interval
+    from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Version B minus version A in one experiment, over the models that both have."""
+
+    experiment: str
+    models: tuple[str, ...]
+    runs: tuple[str, str]
+    contrast: Contrast
+    fixed: tuple[str, ...]
+    """Cases that B made better by 25 points, or from fail to pass (STATS 15)."""
+    broken: tuple[str, ...]
+    simulated: bool
+
+
+def versus(
+    connection: sqlite3.Connection,
+    prompts: Collection[str],
+    versions: tuple[str, str],
+    roll: Callable[[str], Roll],
+) -> list[Versus]:
+    """Compare two versions in every experiment that measured both by the same yardstick.
+
+    A prompt that was renamed has several names in `prompts`.
+    """
+    found = []
+    for experiment in measured_experiments(connection):
+        pairs = _pairs(connection, experiment, prompts, versions)
+        if pairs:
+            one = _compared(connection, experiment, pairs, roll(experiment))
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def _pairs(
+    connection: sqlite3.Connection,
+    experiment: str,
+    prompts: Collection[str],
+    versions: tuple[str, str],
+) -> list[tuple[Place, Place]]:
+    """Return where both versions were measured with the same model, newest yardstick first."""
+    runs = complete_runs(connection, experiment, MOST_RUNS, trials=True)
+    for stick in dict.fromkeys(map(yardstick, runs)):
+        alike = [run for run in runs if yardstick(run) == stick]
+        places = {
+            (place.version, place.model): place
+            for place in newest_places(connection, alike)
+            if place.prompt in prompts and place.version in versions
+        }
+        models = sorted({model for _, model in places})
+        both = [
+            (places[versions[0], model], places[versions[1], model])
+            for model in models
+            if all((version, model) in places for version in versions)
+        ]
+        if both:
+            return both
+    return []
+
+
+def _compared(
+    connection: sqlite3.Connection,
+    experiment: str,
+    pairs: Sequence[tuple[Place, Place]],
+    roll: Roll,
+) -> Versus | None:
+    before, after = (
+        _overall([standing_of(connection, pair[side], roll) for pair in pairs]) for side in (0, 1)
+    )
+    contrast = contrast_of(before, after, roll)
+    if contrast is None:
+        return None
+    changes = dict(_moves(before, after))
+    passes = marks(flips(changes, *(_passing(connection, pairs, side) for side in (0, 1))))
+    cases, moves, first = [*changes], [*changes.values()], pairs[0]
+    return Versus(
+        experiment=experiment,
+        models=tuple(place.model for place, _ in pairs),
+        runs=(first[0].run.id, first[1].run.id),
+        contrast=contrast,
+        fixed=tuple(cases[i] for i in moved(moves, passes, +1)),
+        broken=tuple(cases[i] for i in moved(moves, passes, -1)),
+        simulated=any(place.run.simulated for pair in pairs for place in pair),
+    )
+
+
+def _passing(
+    connection: sqlite3.Connection, pairs: Sequence[tuple[Place, Place]], side: int
+) -> dict[str, bool | None]:
+    """Return of each case whether a version passes it with all models."""
+    where = "cell where run_id = ? and side = ? and prompt = ? and model = ?"
+    places = (pair[side] for pair in pairs)
+    return together(
+        passing(connection, where, (place.run.id, place.side, place.prompt, place.model))
+        for place in places
+    )
+
+
+def _overall(rows: Sequence[Standing]) -> Scores:
+    """Return the mean over models of each case that all of them have."""
+    tables = [dict(zip(row.scores.cases, row.scores.values, strict=True)) for row in rows]
+    cases = [case for case in rows[0].scores.cases if all(case in table for table in tables)]
+    means = (mean([table[case] for table in tables]) for case in cases)
+    return Scores(Sample(cases=cases, values=array("d", means)), rows[0].contents)
+
+
+def _moves(before: Scores, after: Scores) -> Iterator[tuple[str, float]]:
+    tables = [dict(zip(s.sample.cases, s.sample.values, strict=True)) for s in (before, after)]
+    for case in common_cases(before, after):
+        yield case, tables[1][case] - tables[0][case]
+
+
+class Life(NamedTuple):
+    """A version with what is known of it."""
+
+    version: Version
+    result: Result | None = None
+    suggestion: Suggestion | None = None
+    """The suggestion that made it."""
+    in_production: bool = False
+
+
+class Lineage(NamedTuple):
+    """All versions of a prompt, newest first, and what is suggested for it."""
+
+    lives: list[Life]
+    open: list[Suggestion]
+
+
+def lineage_of(history: History, connection: sqlite3.Connection | None) -> Lineage:
+    """Return the life of a prompt; without results it is what Git tells."""
+    prompt, versions, former = history.prompt, history.versions(), history.former()
+    results: dict[tuple[str, str], Result] = {}
+    suggestions: list[Suggestion] = []
+    if connection is not None:
+        found = results_by_version(
+            connection, prompt.id, [version.hash for version in reversed(versions)]
+        )
+        versions = with_measured(versions, found, prompt.id)
+        results = {("", version): result for version, result in found.items()}
+        results |= _of_former(connection, former, next(iter(found.values()), None))
+        _add_twins(connection, prompt.id, versions, results)
+        names = dict.fromkeys([str(prompt.id), *(one.former for one in former if one.former)])
+        for name in names:
+            suggestions += list_suggestions(connection, prompt=name)
+    made = {one.new_hash: one for one in suggestions if one.status is Status.APPLIED}
+    # What was only suggested is no version that the prompt ever had.
+    only_tried = {one.new_hash for one in suggestions if one.new_hash not in made}
+    versions = [one for one in versions if one.data is not None or one.hash not in only_tried]
+    promoted = promoted_version(versions, prompt.header.production)
+    lives = [
+        Life(
+            version,
+            results.get((version.former or "", version.hash)),
+            made.get(version.hash),
+            promoted is not None and version is promoted,
+        )
+        for version in [*former, *versions][::-1]
+    ]
+    return Lineage(lives, [one for one in suggestions if one.status in OPEN])
+
+
+def promoted_version(versions: Sequence[Version], told: str) -> Version | None:
+    """Return the version that a prompt says is in production; None if it says none that is here."""
+    for version in versions:
+        if told and (told == version.label or version.hash.startswith(told)):
+            return version
+    return None
+
+
+def _of_former(
+    connection: sqlite3.Connection, former: Sequence[Version], newest: Result | None
+) -> dict[tuple[str, str], Result]:
+    found: dict[tuple[str, str], Result] = {}
+    for name in dict.fromkeys(version.former for version in former if version.former):
+        hashes = [version.hash for version in former[::-1] if version.former == name]
+        results = results_by_version(connection, name, hashes, newest)
+        found |= {(name, version): result for version, result in results.items()}
+    return found
+
+
+def _add_twins(
+    connection: sqlite3.Connection,
+    prompt: str,
+    versions: Sequence[Version],
+    results: dict[tuple[str, str], Result],
+) -> None:
+    """Add what was measured of the very same text under another name."""
+    newest = next(iter(results.values()), None)
+    for version in versions[::-1]:
+        if ("", version.hash) in results:
+            continue
+        for name in measured_as(connection, version.hash, prompt)[:1]:
+            found = results_by_version(connection, name, [version.hash], newest)
+            if version.hash in found:
+                results["", version.hash] = found[version.hash]
+
+
+_MOST_TRIED = 20
+"""Runs of a version that are looked at for one that is like the newest version's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a version did in one complete run, over its models."""
+
+    run: Run
+    side: str
+    composite: Interval | None
+    models: tuple[str, ...]
+    answers: int
+    answer_cost_microusd: float | None
+    cases: frozenset[tuple[str, str | None]]
+    """Its cases, each with the hash of what it says."""
+    differs: tuple[str, ...] = ()
+    """In what it was not measured like the newest version."""
+    prompt: str = ""
+    """The id under which it was measured."""
+
+
+class _Measured(NamedTuple):
+    """Where a version was measured."""
+
+    run_id: str
+    side: str
+    experiment: str
+    models: tuple[str, ...]
+    answers: int
+    cost_microusd: int
+
+
+def results_by_version(
+    connection: sqlite3.Connection,
+    prompt: str,
+    newest_first: Sequence[str],
+    newest: Result | None = None,
+) -> dict[str, Result]:
+    """Return a complete result of each version of a prompt, whole runs before partial ones.
+
+    `newest` is what they are held against, if that is none of them.
+    """
+    places = _places(connection, prompt)
+    found: dict[str, Result] = {}
+    for version in dict.fromkeys([*newest_first, *places]):
+        if version not in places:
+            continue
+        found[version] = _result(connection, prompt, version, places[version], newest)
+        newest = newest or found[version]
+    return found
+
+
+def measured_as(connection: sqlite3.Connection, version: str, prompt: str) -> list[str]:
+    """Return the other prompts under whose names the very same version was measured."""
+    rows = connection.execute(
+        "select distinct m.prompt from rollup_model m join run r on r.id = m.run_id "
+        "where m.version = ? and m.prompt <> ? and r.complete = 1 and r.status = 'COMPLETED' "
+        "order by m.prompt",
+        (version, prompt),
+    )
+    return [name for (name,) in rows]
+
+
+def _places(connection: sqlite3.Connection, prompt: str) -> dict[str, list[_Measured]]:
+    rows = connection.execute(
+        "select m.version, m.run_id, m.side, r.experiment, json_group_array(m.model), "
+        "sum(m.answers), sum(m.cost_microusd + m.saved_microusd) "
+        "from rollup_model m join run r on r.id = m.run_id "
+        "where m.prompt = ? and r.complete = 1 and r.status = 'COMPLETED' "
+        "group by m.version, m.run_id, m.side "
+        "order by r.partial, r.created_at desc, r.rowid desc, m.side desc",
+        (prompt,),
+    )
+    found: dict[str, list[_Measured]] = {}
+    for version, run_id, side, experiment, models, answers, cost in rows:
+        names = tuple(sorted(json.loads(models)))
+        place = _Measured(run_id, side, experiment, names, answers or 0, cost or 0)
+        found.setdefault(version, []).append(place)
+    return found
+
+
+def _result(
+    connection: sqlite3.Connection,
+    prompt: str,
+    version: str,
+    places: Sequence[_Measured],
+    newest: Result | None,
+) -> Result:
+    first = _read(connection, prompt, version, places[0])
+    if newest is None:
+        return first
+    same = (newest.run.experiment, newest.models)
+    alike = (place for place in places if (place.experiment, place.models) == same)
+    for place, _ in zip(alike, range(_MOST_TRIED), strict=False):
+        one = _read(connection, prompt, version, place)
+        if not _differences(one, newest):
+            return one
+    return replace(first, differs=_differences(first, newest))
+
+
+def _read(connection: sqlite3.Connection, prompt: str, version: str, place: _Measured) -> Result:
+    rows = connection.execute(
+        "select case_id, max(case_hash), avg(composite), max(cluster) from cell "
+        "where run_id = ? and side = ? and prompt = ? and version = ? "
+        "and status in ('ok', 'malformed') and composite is not null group by case_id",
+        (place.run_id, place.side, prompt, version),
+    ).fetchall()
+    return Result(
+        run=find_run(connection, place.run_id),
+        side=place.side,
+        composite=_interval(rows),
+        models=place.models,
+        answers=place.answers,
+        answer_cost_microusd=place.cost_microusd / place.answers if place.answers else None,
+        cases=frozenset((case, content) for case, content, _, _ in rows),
+        prompt=prompt,
+    )
+
+
+def _interval(rows: Sequence[tuple[str, str | None, float, str | None]]) -> Interval | None:
+    scores = [score for _, _, score, _ in rows]
+    if all(cluster is None for _, _, _, cluster in rows):
+        return mean_interval(scores)
+    groups = [f"case {case}" if cluster is None else f"cluster {cluster}"
+              for case, _, _, cluster in rows]  # fmt: skip
+    return clustered_interval(scores, groups)
+
+
+def _differences(one: Result, newest: Result) -> tuple[str, ...]:
+    told = {
+        "experiment": one.run.experiment != newest.run.experiment,
+        "models": one.models != newest.models,
+        "grading": yardstick(one.run) != yardstick(newest.run),
+        "cases": one.cases != newest.cases,
+    }
+    return tuple(what for what, differs in told.items() if differs)
+
+
+def with_measured(
+    versions: Iterable[Version], results: dict[str, Result], prompt: str
+) -> list[Version]:
+    """Add the versions that only results tell of, oldest first, before the others."""
+    versions = list(versions)
+    known = {version.hash for version in versions}
+    alone = [
+        Version(version, _told(result, prompt, version), None, date=result.run.created_at)
+        for version, result in results.items()
+        if version not in known
+    ]
+    return [*sorted(alone, key=lambda version: version.date or ""), *versions]
+
+
+def _told(result: Result, prompt: str, version: str) -> str:
+    label = result.run.labels.get(prompt) if result.side == "head" else None
+    # A label from before a merge may by now be that of another text.
+    return label if label and short(version) in label else f"?+{short(version)}"
+
+
+MOST = 20
+"""Names that are followed back."""
+
+
+class Former(NamedTuple):
+    """A name that a file had."""
+
+    path: str
+    until: str
+    """The last commit, by first parents, in which it had it."""
+
+
+def former_names(repository: Repository, path: str) -> list[Former]:
+    """Return the names that a file had before this one, the last of them first."""
+    head = repository.head()
+    if head is None:
+        return []
+    answer = run_git(
+        *("log", "--first-parent", "--follow", "--find-renames", "--raw", "-z", "--no-abbrev"),
+        *("--no-ext-diff", "--no-textconv", "--diff-filter=R", "--format=%H %P"),
+        *(f"--max-count={MAX_HISTORY_COMMITS}", head, "--", path),
+        cwd=repository.root,
+    )
+    found: list[Former] = []
+    wanted, fields = path, iter(text(answer.out).split("\0"))
+    parent = ""
+    for field in fields:
+        if not field.lstrip("\n").startswith(":"):
+            parent = field.strip().partition(" ")[2].partition(" ")[0]
+            continue
+        old, new = next(fields, ""), next(fields, "")
+        if new == wanted and parent and len(found) < MOST:
+            found.append(Former(old, parent))
+            wanted = old
+    return found
+
 
 _HASH = re.compile(r"[0-9a-f]{6,64}")
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.results.comparison import Standing
-    from edison_ci.results.measured import Standing as Measured
-    from edison_ci.results.pruning import Rival
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
+    from edison_ci.results.leaderboard import Standing as Measured
     from edison_ci.results.run_result import RunSummary
+    from edison_ci.results.weak_prompts import Rival
     from edison_ci.store.runs import Run
 
 _BEFORE_UNFINISHED = ("error", "fail")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.documents.yaml_edit import scalar
-from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.rollups import rollups_of
 from edison_ci.store.suggestions import Status
 from tests.opened import opened
 from tests.planted import Planted, plant

@@ -18,7 +18,7 @@ from edison_ci.stats.verdicts import GateRule
 from edison_ci.store.runs import Part
 
 if TYPE_CHECKING:
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
 
 COMPOSITE = {"metric": "composite", "no_worse_than": "base"}
 MORE = {**COMPOSITE, "if_unclear": "more_draws"}

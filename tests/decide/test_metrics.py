@@ -11,7 +11,7 @@ from edison_ci.store.runs import Part
 
 if TYPE_CHECKING:
     from docs.gates import Results
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
 
 
 def about(value: float) -> Any:

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from docs.gates import Graded
-from edison_ci.results.pruning import Beside, rivals, rivals_in
+from edison_ci.results.weak_prompts import Beside, rivals, rivals_in
 
 if TYPE_CHECKING:
     from docs.gates import Results

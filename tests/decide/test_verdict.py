@@ -10,7 +10,7 @@ import pytest
 from docs.gates import Answer, Graded
 from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import ExitCode
-from edison_ci.results.rows import SHOWN, GateRow
+from edison_ci.results.decisions import SHOWN, GateRow
 from edison_ci.store.runs import Part
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from docs.gates import Graded, Results
-from edison_ci.results.head_to_head import head_to_head
-from edison_ci.results.pairwise import matches_of
+from edison_ci.results.pairwise import head_to_head, matches_of
 
 BASE: dict[str, Any] = {"metric": "win_rate", "no_worse_than": "base", "margin": "10pp"}
 FLOOR: dict[str, Any] = {"metric": "win_rate", "at_least": "50%"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.sample import Sample
-from edison_ci.results.aggregating import rollups_of
+from edison_ci.results.rollups import rollups_of
 from edison_ci.results.slices import Breakdown, Facet, breakdown_of
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import CaseFacts, CellRow, Part

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import Sample
-from edison_ci.results.aggregating import rollups_of
-from edison_ci.results.call_sums import stored_reuse
 from edison_ci.results.rolled_up import sums_from_cells, sums_of
+from edison_ci.results.rollups import rollups_of
 from edison_ci.results.run_result import RunSummary, summarize
 from edison_ci.results.slices import Breakdown
-from edison_ci.results.spending import reused_answers
+from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import (
     CaseFacts,

@@ -13,11 +13,11 @@ import pytest
 
 from docs.gates import Graded, Results
 from edison_ci.results.decisions import write_decisions
-from edison_ci.results.pruning import Rival
 from edison_ci.results.report_view import report_of
 from edison_ci.results.rollups import write_rollups
 from edison_ci.results.slices import Facet, Shown
 from edison_ci.results.view import Change, Files, Finding, MaterialChange, Report
+from edison_ci.results.weak_prompts import Rival
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import NewRun, Part, find_run, move_run, start_run
 

@@ -6,7 +6,7 @@ import pytest
 
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.gate_charts import forests_of, gate_name
-from edison_ci.results.rows import GateRow
+from edison_ci.results.decisions import GateRow
 
 
 def row(metric: str, kind: str, asked: float, **gate: object) -> GateRow:

@@ -23,7 +23,7 @@ from edison_ci.report.markdown import job_summary, markdown
 from edison_ci.report.safe_markdown import code, prose, row
 from edison_ci.report.sarif import sarif
 from edison_ci.report.workflow import outputs, unheard
-from edison_ci.results.cases import CaseResult, Draw, Graded
+from edison_ci.results.cells import CaseResult, Draw, Graded
 from edison_ci.stamps import data_of, marker
 from tests.report.conftest import poisoned
 from tests.report.page import HIDDEN, assert_harmless, page

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from edison_ci.records import Case, CaseId
 from edison_ci.report.html.page import Shown, html_page, policy, stylesheet
 from edison_ci.report.markdown import markdown
-from edison_ci.results.cases import Graded
-from edison_ci.results.cells import CellResult, Cells
+from edison_ci.results.cells import CellResult, Cells, Graded
 from edison_ci.results.closeup import CloseUp, Cost, Grid, Spread, Square, Subject, close_up
 from edison_ci.results.view import Report
 from tests.report.conftest import Half, Plot, Shelf, everything, poisoned

@@ -13,8 +13,8 @@ from lxml import etree
 
 from docs.gates import Graded, Results
 from edison_ci.report.junit import MOST_LINE, junit, legal
-from edison_ci.results.cases import CaseResult, Draw, cases_of
-from edison_ci.results.cases import Graded as Scored
+from edison_ci.results.cells import CaseResult, Draw, cases_of
+from edison_ci.results.cells import Graded as Scored
 from edison_ci.results.view import Report
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import Part

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.sample import Sample, build
-from edison_ci.results.rollups import Measured, write_rollups
-from edison_ci.results.side_sums import P95_FROM
+from edison_ci.results.rollups import P95_FROM, Measured, write_rollups
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import CaseFacts, CellRow, Part
 

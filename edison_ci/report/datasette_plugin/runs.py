@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
-from edison_ci.results.comparable import may_compare
-from edison_ci.results.complete import MOST_RUNS
+from edison_ci.results.comparable import MOST_RUNS, may_compare
 from edison_ci.results.snapshot import is_redacted
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import NO_TRIAL, Run, find_run

@@ -15,7 +15,7 @@ from edison_ci.report.markup import Html, element, escape, joined
 from edison_ci.rounding import fixed, rounded, whole
 
 if TYPE_CHECKING:
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
 
 NOTHING = "\N{EN DASH}"
 

@@ -17,7 +17,7 @@ from edison_ci.rounding import TOLERANCE
 
 if TYPE_CHECKING:
     from edison_ci.results.closeup import CloseUp
-    from edison_ci.results.part_sums import PartTotal
+    from edison_ci.results.rollups import PartTotal
     from edison_ci.results.slices import Facet
     from edison_ci.results.view import RunView
 

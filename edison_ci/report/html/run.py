@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Case
     from edison_ci.results.closeup import CloseUp
-    from edison_ci.results.measured import Standing as Measured
+    from edison_ci.results.leaderboard import Standing as Measured
     from edison_ci.results.view import Change, RunView
     from edison_ci.stats.scores import Interval
 

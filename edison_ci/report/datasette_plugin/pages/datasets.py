@@ -20,10 +20,16 @@ from edison_ci.report.datasette_plugin.runs import (
     last_of,
 )
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
-from edison_ci.results.complete import measured_experiments
-from edison_ci.results.dataset_health import Health, examine, weigh
-from edison_ci.results.flaky import Flakiness, flakiness_of
-from edison_ci.results.question_quality import QuestionQuality, quality_of
+from edison_ci.results.comparable import measured_experiments
+from edison_ci.results.dataset_health import (
+    Flakiness,
+    Health,
+    QuestionQuality,
+    examine,
+    flakiness_of,
+    quality_of,
+    weigh,
+)
 from edison_ci.store.questions import scores_of
 from edison_ci.store.runs import NO_TRIAL
 

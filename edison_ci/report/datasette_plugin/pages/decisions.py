@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.report.charts.drawing import Drawing
-    from edison_ci.results.rows import GateRow
+    from edison_ci.results.decisions import GateRow
 
 _SHARES = ("composite", "pass_rate", "errors", "win_rate")
 _PARTS = ("criterion.", "check.", "grader.", "safety.")

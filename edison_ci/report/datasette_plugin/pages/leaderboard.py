@@ -10,9 +10,9 @@ from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, rememb
 from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, ranked_cells
 from edison_ci.report.datasette_plugin.sums import sums_by_model
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
-from edison_ci.results.complete import complete_runs, measured_experiments
+from edison_ci.results.case_filter import Roll, roll_of
+from edison_ci.results.comparable import complete_runs, measured_experiments
 from edison_ci.results.leaderboard import Board, board_of
-from edison_ci.results.roll import Roll, roll_of
 from edison_ci.results.slices import Shown
 from edison_ci.rounding import snap
 from edison_ci.stats.sentences import chance, comparisons_sentence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.report.charts.drawing import Drawing
-    from edison_ci.results.measured import Standing
+    from edison_ci.results.leaderboard import Standing
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.material import experiment_in
+from edison_ci.results.comparable import experiment_in
 from edison_ci.rounding import mean, snap
 from edison_ci.stats.arrays import generator_for, mean_of
 from edison_ci.stats.paired import Pairs
