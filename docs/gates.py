@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from docs.reference import code, table
 from edison_ci.config.decisions import Gate
 from edison_ci.decide.verdict import Background, RunDecision, decide
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.store.comparisons import ComparisonRow, store_comparisons
 from edison_ci.store.database import open_database
@@ -114,7 +115,8 @@ class Results:
         """Decide gates, written as in a file, with the base that is there."""
         background.setdefault("has_base", True)
         written = [Gate.model_validate(gate) for gate in gates]
-        return decide(self.connection, written, self.run_id, Background(**background))
+        cells = TwoSidedSample.of_run(self.connection, self.run_id)
+        return decide(cells, written, Background(**background))
 
     def cell_id(self, cell: Graded) -> str:
         """Return the id that a cell has."""

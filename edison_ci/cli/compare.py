@@ -17,9 +17,9 @@ from edison_ci.decide.verdict import Background, decide, doubted
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.licence import RunLicence
 from edison_ci.results.comparison import Setting, Standing, require_alike, stand
-from edison_ci.results.comparison_sample import LINEUP, Choice, line_up
+from edison_ci.results.comparison_sample import Choice, comparison_sample
 from edison_ci.results.operands import Operands
-from edison_ci.results.samples import Evidence
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.results.snapshot import kept_doubts
 from edison_ci.rounding import fixed
 from edison_ci.stats.ab import BROKEN
@@ -129,8 +129,10 @@ def gate(state: State, wanted: str, against: str | None) -> None:
     try:
         run = find_run(reader, wanted)
         _require_ended(run)
-        base = _base(reader, project, run, against) if against is not None else None
-        decided = _decided(reader, project, run, base)
+        base, cells = None, TwoSidedSample.of_run(reader, run.id)
+        if against is not None:
+            base, cells = _base(reader, project, run, against)
+        decided = _decided(cells, project, run, base)
     finally:
         reader.close()
     verdict, code = str(decided.verdict), int(decided.exit_code)
@@ -155,23 +157,25 @@ def gate(state: State, wanted: str, against: str | None) -> None:
         raise click.exceptions.Exit(code)
 
 
-def _base(reader: sqlite3.Connection, project: Project, run: Run, against: str) -> Choice:
-    """Set a stored base beside the run, as if they had been run together."""
+def _base(
+    reader: sqlite3.Connection, project: Project, run: Run, against: str
+) -> tuple[Choice, TwoSidedSample]:
+    """Return a stored base, and its cells beside those of the run."""
     base, head = Operands(reader, project, run.experiment).pair(against, run.id)
     require_alike(base, head)
-    if not line_up(reader, base, head).matching.paired:
+    sample = comparison_sample(reader, base, head)
+    if not sample.matching.paired:
         raise UsageError(
             f"the run and {against} have too few cases in common to decide gates on",
             hint=f"measure both together: edison run --against {against}",
         )
-    return base
+    return base, sample.cells
 
 
-def _decided(
-    reader: sqlite3.Connection, project: Project, run: Run, base: Choice | None
-) -> RunDecision:
+def _decided(cells: TwoSidedSample, project: Project, run: Run, base: Choice | None) -> RunDecision:
+    reader = cells.connection
     setting = setting_of(reader, project, run)
-    has_base = base is not None or bool(Evidence(reader, run.id).subjects("base"))
+    has_base = base is not None or bool(cells.subjects("base"))
     experiment = project.experiment(run.experiment)
     gates = experiment.file.gates
     background = Background(
@@ -181,9 +185,9 @@ def _decided(
         unlicensed=RunLicence.of(project, experiment).unlicensed(gates),
     )
     if base is not None:
-        return decide(reader, gates, LINEUP, background)
-    with base_beside(project, run, gates, background) as known:
-        return doubted(decide_again(reader, gates, run, known), kept_doubts(run))
+        return decide(cells, gates, background)
+    known = base_beside(reader, project, run, gates, background)
+    return doubted(decide_again(reader, gates, run, known), kept_doubts(run))
 
 
 def _require_ended(run: Run) -> None:
@@ -221,7 +225,7 @@ def setting_of(reader: sqlite3.Connection, project: Project, *runs: Run) -> Sett
     name = runs[-1].experiment
     experiment = project.experiments.get(name)
     rows = reader.execute(
-        f"select distinct case_id, cluster from main.cell where cluster is not null and run_id in "
+        f"select distinct case_id, cluster from cell where cluster is not null and run_id in "
         f"({', '.join('?' * len(runs))})",
         [run.id for run in runs],
     )

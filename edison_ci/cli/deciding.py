@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,12 @@ from edison_ci.decide.stored_base import stored_base
 from edison_ci.decide.verdict import Background, RunDecision, decide, doubted
 from edison_ci.execute.orders import Conclusion
 from edison_ci.results.decisions import decisions_of, write_decisions
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Project
@@ -44,23 +44,26 @@ def decided(project: Project, connection: sqlite3.Connection, question: Question
         unlicensed=question.unlicensed,
     )
     if look is not None:
-        return _concluded(decide(connection, question.gates, run_id, background), question)
+        cells = TwoSidedSample.of_run(connection, run_id)
+        return _concluded(decide(cells, question.gates, background), question)
     run = find_run(connection, run_id)
-    with base_beside(project, run, question.gates, background) as known:
-        return _concluded(decide_again(connection, question.gates, run, known), question)
+    known = base_beside(connection, project, run, question.gates, background)
+    return _concluded(decide_again(connection, question.gates, run, known), question)
 
 
-@contextlib.contextmanager
 def base_beside(
-    project: Project, run: Run, gates: Sequence[Gate], background: Background
-) -> Iterator[Background]:
-    """Yield the background with a stored base, where a run has none and gates ask for one."""
+    connection: sqlite3.Connection,
+    project: Project,
+    run: Run,
+    gates: Sequence[Gate],
+    background: Background,
+) -> Background:
+    """Return the background with a stored base, where a run has none and gates ask for one."""
     asked = any(gate.no_worse_than is not None for gate in gates)
     if background.has_base or run.base_commit is not None or not asked:
-        yield replace(background, asked=run.base_ref)
-        return
-    with stored_base(project, run, frozenset(background.quarantined)) as stored:
-        yield replace(background, stored=stored)
+        return replace(background, asked=run.base_ref)
+    stored = stored_base(connection, project, run, background.quarantined)
+    return replace(background, stored=stored)
 
 
 def _gates_said(connection: sqlite3.Connection, run_id: str, number: int) -> tuple[GateRow, ...]:

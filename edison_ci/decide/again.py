@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.decide.looking import goes_on
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look
-from edison_ci.results.samples import Evidence
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -49,17 +49,18 @@ def decide_again(
     background: Background,
 ) -> RunDecision:
     """Decide a run by its cells, looking as often as was looked."""
+    cells = TwoSidedSample.of_run(connection, run.id)
     last = last_look(connection, run) if background.has_base else None
     if last is None:
-        return decide(connection, gates, run.id, background)
+        return decide(cells, gates, background)
     if last.kind == "cases":
         look = replace(last, final=True)
-        return decide(connection, gates, run.id, replace(background, look=look))
+        return decide(cells, gates, replace(background, look=look))
     decided = RunDecision.of(())
     for number in range(1, last.number + 1):
         look = draws_look(number, last.at // last.number)
         now = replace(background, look=look, before=decided.rows)
-        decided = decide(connection, gates, run.id, now)
+        decided = decide(cells, gates, now)
         if not goes_on(decided.rows, look):
             break
     return decided
@@ -73,7 +74,7 @@ def look_of_cell(connection: sqlite3.Connection, run: Run, cell: CellRow) -> Loo
     if last.kind == "draws":
         draws = last.at // last.number
         return draws_look(cell.draw // draws + 1, draws)
-    cases = Evidence(connection, run.id).cases()
+    cases = TwoSidedSample.of_run(connection, run.id).cases()
     batches = batches_of(cases, seed=last.seed, size=batch_size(last.most))
     done = 0
     for number, batch in enumerate(batches, 1):

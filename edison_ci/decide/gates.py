@@ -42,7 +42,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.results.samples import Evidence, Metric, Paired, Sample, Share, Side, Subject
+    from edison_ci.results.samples import (
+        Metric,
+        Paired,
+        Sample,
+        Share,
+        Side,
+        Subject,
+        TwoSidedSample,
+    )
 
 _SMALLEST_MARGIN = 1e-9
 """Stands in for a margin of nothing, which no bound can keep exactly."""
@@ -55,7 +63,7 @@ class Question:
 
     gate: Gate
     metric: Metric
-    evidence: Evidence
+    cells: TwoSidedSample
     subjects: tuple[Subject, ...]
     clusters: Mapping[str, str]
     level: float | None = None
@@ -110,13 +118,11 @@ def decide_gate(question: Question) -> Finding:
 def _by_people(question: Question) -> Finding:
     """Decide on the cases that people have graded, as far as they can stand for all."""
     gate, metric = question.gate, human_metric(question.metric)
-    found = electorate(
-        question.evidence, metric, question.subjects, compared=question.limit is None
-    )
+    found = electorate(question.cells, metric, question.subjects, compared=question.limit is None)
     if not found.sample.n:
         picked = found.sample.picked
         return Finding(unmeasured(question), lambda _: wording.unmeasured(gate, picked=picked))
-    finding = _measured(replace(question, metric=metric, evidence=found.evidence))
+    finding = _measured(replace(question, metric=metric, cells=found.cells))
     return replace(finding, say=lambda decision: f"{finding.say(decision)} {found.said}")
 
 
@@ -138,7 +144,7 @@ def _measured(question: Question) -> Finding:
 
 
 def _scores(question: Question) -> Finding:
-    found = question.evidence.pairs(question.metric, question.subjects)
+    found = question.cells.pairs(question.metric, question.subjects)
     pairs, missing = _pairs(question, found)
     rule = GateRule(
         margin=question.points(pairs),
@@ -182,7 +188,7 @@ def _honest_about_more(decision: GateDecision, pairs: Pairs, rule: GateRule) -> 
 
 
 def _amounts(question: Question) -> Finding:
-    found = question.evidence.pairs(question.metric, question.subjects)
+    found = question.cells.pairs(question.metric, question.subjects)
     pairs, missing = _pairs(question, found)
     rule = AmountRule(question.gate.effective_margin.value, question.confidence)
     if _same(found):
@@ -210,7 +216,7 @@ def _compared(question: Question, found: Paired, decision: GateDecision) -> Find
 
 
 def _tails(question: Question) -> Finding:
-    base, head = (question.evidence.latencies(question.subjects, side) for side in SIDES)
+    base, head = (question.cells.latencies(question.subjects, side) for side in SIDES)
     values = tail_latency(base).value, tail_latency(head).value
     decision = decide_tail(base, head, margin=question.gate.effective_margin.value)
     return Finding(
@@ -256,13 +262,13 @@ def _same(found: Paired) -> bool:
 
 
 def _score_level(question: Question, limit: Limit) -> Finding:
-    sample = question.evidence.sample(question.metric, question.subjects)
+    sample = question.cells.sample(question.metric, question.subjects)
     decision = levelled(question, sample, limit)
     return Finding(decision, lambda said: wording.level(said, question.metric))
 
 
 def _pass_level(question: Question, limit: Limit) -> Finding:
-    sample = question.evidence.sample(question.metric, question.subjects)
+    sample = question.cells.sample(question.metric, question.subjects)
     whole = sample.single
     if not whole or question.clusters_of(sample.cases) is not None:
         decision = levelled(question, sample, limit)
@@ -303,7 +309,7 @@ def levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
 
 
 def _amount_level(question: Question, limit: Limit) -> Finding:
-    sample = question.evidence.sample(question.metric, question.subjects)
+    sample = question.cells.sample(question.metric, question.subjects)
     n = len(sample.values)
     amount = mean_or_none(sample.values)
     decision = allow_for_missing(decide_as_is(amount, n, limit), sample.missing, lambda: True)
@@ -311,7 +317,7 @@ def _amount_level(question: Question, limit: Limit) -> Finding:
 
 
 def _tail_level(question: Question, limit: Limit) -> Finding:
-    tail = tail_latency(question.evidence.latencies(question.subjects, "head"))
+    tail = tail_latency(question.cells.latencies(question.subjects, "head"))
     decision = _advising(decide_as_is(tail.value, tail.n, limit, advisory=tail.advisory))
     return Finding(
         decision,
@@ -329,10 +335,10 @@ def _share_level(question: Question, limit: Limit) -> Finding:
 
 
 def _share(question: Question, side: Side) -> Share:
-    name, evidence = question.metric.name, question.evidence
+    name, cells = question.metric.name, question.cells
     if name == "errors":
-        return evidence.errors(question.subjects, side)
-    return evidence.flagged(name.partition(".")[2], question.subjects, side)
+        return cells.errors(question.subjects, side)
+    return cells.flagged(name.partition(".")[2], question.subjects, side)
 
 
 def _advising(decision: GateDecision) -> GateDecision:

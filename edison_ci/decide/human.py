@@ -11,30 +11,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.samples import SIDES, Evidence, Metric
+from edison_ci.results.samples import SIDES, Metric, TwoSidedSample
 from edison_ci.stats.sampling import random_sample
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Iterator
 
     from edison_ci.results.samples import Sample, Side, Subject
     from edison_ci.stats.sampling import RandomSample
 
-# Cells that were lined up from two runs belong to no run.
 _GRADES = (
-    "left join run r on r.id = c.run_id left join human_grades h on "
-    "(r.id is null or h.experiment = r.experiment) "
-    "and h.case_id = c.case_id and h.address = c.address and h.take = c.take"
+    "join run r on r.id = c.run_id left join human_grades h on "
+    "h.experiment = r.experiment and h.case_id = c.case_id and h.address = c.address "
+    "and h.take = c.take"
 )
 _CRITERION = (
-    "left join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.address, "
+    "join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.address, "
     "g.take, avg(e.value) as score from manual_grade g, json_each(g.criteria) e "
     "where e.key = :part and g.id in (select max(id) from manual_grade "
     "group by experiment, case_id, address, take, actor) "
     "group by g.experiment, g.case_id, g.address, g.take) h on "
-    "(r.id is null or h.experiment = r.experiment) "
-    "and h.case_id = c.case_id and h.address = c.address and h.take = c.take"
+    "h.experiment = r.experiment and h.case_id = c.case_id and h.address = c.address "
+    "and h.take = c.take"
 )
 
 
@@ -52,22 +50,22 @@ def human_metric(metric: Metric) -> Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class HumanEvidence(Evidence):
-    """Reads what people said of the answers of a run."""
+class HumanSample(TwoSidedSample):
+    """Reads what people said of the answers."""
 
     chosen: Collection[str] = frozenset()
     """The cases that count."""
 
     def sample(self, metric: Metric, subjects: Iterable[Subject], side: Side = "head") -> Sample:
         """Return the value of each case on one side; people may be divided about a case."""
-        found = Evidence.sample(self, metric, subjects, side)
+        found = TwoSidedSample.sample(self, metric, subjects, side)
         found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
         return found
 
     def _by_case(
         self, metric: Metric, subject: Subject, side: Side
     ) -> Iterator[tuple[str, list[tuple[str, int, str, float | None, str, int | None]]]]:
-        for case, rows in Evidence._by_case(self, metric, subject, side):
+        for case, rows in TwoSidedSample._by_case(self, metric, subject, side):
             if case in self.chosen:
                 yield case, rows
 
@@ -76,7 +74,7 @@ class HumanEvidence(Evidence):
 class Electorate:
     """The part of a run that people have graded."""
 
-    evidence: HumanEvidence
+    cells: HumanSample
     sample: RandomSample
 
     @property
@@ -90,12 +88,11 @@ class Electorate:
 
 
 def electorate(
-    evidence: Evidence, metric: Metric, subjects: Iterable[Subject], *, compared: bool
+    cells: TwoSidedSample, metric: Metric, subjects: Iterable[Subject], *, compared: bool
 ) -> Electorate:
     """Return the cases of some prompts and models that people's grades can stand for."""
-    everything = _Everything(
-        evidence.connection, evidence.run_id, evidence.quarantined, evidence.draws
-    )
+    about = (cells.connection, cells.base, cells.head, cells.left_out, cells.draws)
+    everything = _Everything(*about)
     known: set[str] = set()
     graded: set[str] | None = None
     for subject in subjects:
@@ -103,15 +100,12 @@ def electorate(
             cases, done = everything.graded(metric, subject, side)
             known |= cases
             graded = done if graded is None else graded & done
-    samples = [random_sample(known, graded or (), seed) for seed in _seeds(evidence)]
+    samples = [random_sample(known, graded or (), seed) for seed in _seeds(cells)]
     best = max(samples, key=lambda sample: sample.n)
-    read = HumanEvidence(
-        evidence.connection, evidence.run_id, evidence.quarantined, evidence.draws, best.cases
-    )
-    return Electorate(read, best)
+    return Electorate(HumanSample(*about, best.cases), best)
 
 
-class _Everything(Evidence):
+class _Everything(TwoSidedSample):
     """Reads which cases there are to grade, and which are graded."""
 
     __slots__ = ()
@@ -128,12 +122,11 @@ class _Everything(Evidence):
         return known, graded
 
 
-def _seeds(evidence: Evidence) -> list[int]:
+def _seeds(cells: TwoSidedSample) -> list[int]:
     """Return the seeds by whose order people went through the answers of an experiment."""
-    connection: sqlite3.Connection = evidence.connection
-    rows = connection.execute(
+    rows = cells.connection.execute(
         "select distinct g.seed from manual_grade g join run r on r.experiment = g.experiment "
         "where r.id = ? order by 1",
-        (evidence.run_id,),
+        (cells.head.run_id,),
     ).fetchall()
     return [seed for (seed,) in rows] or [0]

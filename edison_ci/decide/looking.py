@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edison_ci.decide.gates import Question
     from edison_ci.plan.looks import Look
     from edison_ci.results.decisions import GateRow
-    from edison_ci.results.samples import Evidence, Paired
+    from edison_ci.results.samples import Paired, TwoSidedSample
 
 _FEWEST = 2
 """Cases without which no number of draws decides anything."""
@@ -67,8 +67,8 @@ def _planned(question: Question, look: Look) -> Finding:
 
 
 def _anytime(question: Question, look: Look) -> Finding:
-    found = question.evidence.pairs(question.metric, question.subjects)
-    order = _in_order(question.evidence, look, found)
+    found = question.cells.pairs(question.metric, question.subjects)
+    order = _in_order(question.cells, look, found)
     clusters = question.clusters_of(order.cases)
     pairs = Pairs(order.base, order.head, clusters)
     margin = question.gate.effective_margin
@@ -112,8 +112,8 @@ class _Ordered(NamedTuple):
     """How many of the pairs there were after each batch."""
 
 
-def _in_order(evidence: Evidence, look: Look, found: Paired) -> _Ordered:
-    batches = batches_of(evidence.cases(), seed=look.seed, size=batch_size(look.most))
+def _in_order(cells: TwoSidedSample, look: Look, found: Paired) -> _Ordered:
+    batches = batches_of(cells.cases(), seed=look.seed, size=batch_size(look.most))
     known = {case: index for index, case in enumerate(found.cases)}
     order: list[int] = []
     ends: list[int] = []
@@ -142,7 +142,7 @@ def _same_by_construction(question: Question, found: Paired) -> bool:
     """
     total = len(found.cases) + found.missing
     whole = bool(found.cases) and not exceeds(found.missing, MOST_MISSING * total)
-    return whole and found.same_answers and question.evidence.one_version(question.subjects)
+    return whole and found.same_answers and question.cells.one_version(question.subjects)
 
 
 # --- what follows from a look ---------------------------------------------------------------------

@@ -7,37 +7,27 @@ do. Where there is none, it is said why, and what to type.
 
 from __future__ import annotations
 
-import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
 from edison_ci.results.comparable import differing_material, yardstick
-from edison_ci.results.comparison_sample import LINEUP, Choice, line_up
+from edison_ci.results.comparison_sample import Choice, comparison_sample
 from edison_ci.results.operands import OWN_MATERIAL
-from edison_ci.results.samples import Evidence
-from edison_ci.store.database import open_reader
+from edison_ci.results.samples import Subject, TwoSidedSample
 from edison_ci.store.runs import IMPORT, NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Collection
 
     from edison_ci.config.load import Project
     from edison_ci.store.runs import Run
 
 _LOOKED_AT = 20
 _LISTED = 3
-_APART = (
-    "select 1 from temp.cell h join temp.cell b on b.side = 'base' and b.prompt = h.prompt "
-    "and b.model = h.model and b.case_id = h.case_id "
-    "join answer new on new.address = h.address and new.take = h.take "
-    "join answer old on old.address = b.address and old.take = b.take "
-    "where h.side = 'head' and (h.address <> b.address or h.take <> b.take) "
-    "and abs(julianday(new.created_at) - julianday(old.created_at)) > 1 limit 1"
-)
-"""A pair of answers, not the same one, more than 24 hours apart."""
 
 
 class _Origin(NamedTuple):
@@ -47,29 +37,27 @@ class _Origin(NamedTuple):
     commit: str
 
 
-@contextlib.contextmanager
-def stored_base(project: Project, run: Run, quarantined: frozenset[str]) -> Iterator[Stored]:
-    """Yield the stored cells that a run is compared with, set beside its own."""
+def stored_base(
+    connection: sqlite3.Connection, project: Project, run: Run, left_out: Collection[str]
+) -> Stored:
+    """Return the stored cells that a run is compared with, set beside its own."""
     try:
         origin = _origin(project)
     except UsageError as error:
-        yield Stored(told=_nothing(error.message, run, "REF"))
-        return
-    # A connection of its own: what is set side by side stands before the stored cells.
-    with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
-        found = _comparable(reader, run, origin)
-        if isinstance(found, str):
-            yield Stored(told=_nothing(found, run, origin.branch))
-            return
-        at = f"{origin.branch} at {origin.commit[:8]}"
-        about = {
-            "run_id": found.run.id,
-            "side": found.side,
-            "ref": origin.branch,
-            "commit": origin.commit,
-        }
-        told = f"The base is run {found.run.id}, of {at}, measured before."
-        yield Stored(Evidence(reader, LINEUP, quarantined), told, about)
+        return Stored(told=_nothing(error.message, run, "REF"))
+    found = _comparable(connection, run, origin)
+    if isinstance(found, str):
+        return Stored(told=_nothing(found, run, origin.branch))
+    choice, cells = found
+    at = f"{origin.branch} at {origin.commit[:8]}"
+    about = {
+        "run_id": choice.run.id,
+        "side": choice.side,
+        "ref": origin.branch,
+        "commit": origin.commit,
+    }
+    told = f"The base is run {choice.run.id}, of {at}, measured before."
+    return Stored(replace(cells, left_out=cells.left_out.union(left_out)), told, about)
 
 
 def _nothing(reason: str, run: Run, ref: str) -> str:
@@ -87,16 +75,18 @@ def _origin(project: Project) -> _Origin:
     return _Origin(branch, repository.base_for(branch, fetch=False))
 
 
-def _comparable(reader: sqlite3.Connection, run: Run, origin: _Origin) -> Choice | str:
-    """Return the stored run of a commit that a run is set beside, or why there is none."""
+def _comparable(
+    reader: sqlite3.Connection, run: Run, origin: _Origin
+) -> tuple[Choice, TwoSidedSample] | str:
+    """Return the stored run of a commit with its cells beside those of a run, or why not."""
     at = f"{origin.branch} at {origin.commit[:8]}"
     first = ""
     for choice in _candidates(reader, run, origin):
         reason = _unfit(choice.run) or _graded_otherwise(choice.run, run)
-        reason = reason or _apart(reader, choice, run)
-        if not reason:
-            return choice
-        first = first or f"run {choice.run.id}, of {at}, {reason}"
+        cells = reason or _beside(reader, choice, run)
+        if isinstance(cells, TwoSidedSample):
+            return choice, cells
+        first = first or f"run {choice.run.id}, of {at}, {cells}"
     return first or f"no complete run of {at} is stored"
 
 
@@ -136,20 +126,20 @@ def _graded_otherwise(old: Run, new: Run) -> str:
     return f"was measured with another {', '.join(different[:_LISTED])}{more}"
 
 
-def _apart(reader: sqlite3.Connection, choice: Choice, run: Run) -> str:
-    """Set both side by side; returns why that does not do."""
-    for what in ("prompt", "model"):
-        query = f"select distinct {what} from main.cell where run_id = ? and side = ?"
-        sides = ((choice.run.id, choice.side), (run.id, "head"))
-        old, new = (set(reader.execute(query, side).fetchall()) for side in sides)
+def _beside(reader: sqlite3.Connection, choice: Choice, run: Run) -> TwoSidedSample | str:
+    """Return the cells of both side by side, or why that does not do."""
+    sides = (TwoSidedSample.of_run(reader, choice.run.id).subjects(choice.side),
+             TwoSidedSample.of_run(reader, run.id).subjects("head"))  # fmt: skip
+    for what in Subject._fields:
+        old, new = ({getattr(subject, what) for subject in side} for side in sides)
         if not old & new:
             return f"has no {what} of this one"
     try:
-        lineup = line_up(reader, choice, Choice("head", run))
+        sample = comparison_sample(reader, choice, Choice("head", run))
     except UsageError:
         return "has no case of this one"
-    if not lineup.matching.paired:
+    if not sample.matching.paired:
         return "has too few cases of this one"
-    if reader.execute(_APART).fetchone() is not None:
+    if sample.cells.days_apart():
         return "has answers more than 24 hours from these"
-    return ""
+    return sample.cells

@@ -14,12 +14,11 @@ from edison_ci.errors import ExitCode
 from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import takes_part
 from edison_ci.results.decisions import GateRow, RowVerdict
-from edison_ci.results.samples import Evidence, metric_of
+from edison_ci.results.samples import TwoSidedSample, metric_of
 from edison_ci.stats.families import decide_family
 from edison_ci.stats.verdicts import Verdict
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
@@ -55,7 +54,7 @@ class Background:
 class Stored:
     """Stored cells that the head is compared with, or why there are none."""
 
-    evidence: Evidence | None = None
+    cells: TwoSidedSample | None = None
     """Both sides, as if they had been measured together."""
     told: str = ""
     """Which run it is, or why there is none."""
@@ -106,17 +105,14 @@ def doubted(decision: RunDecision, doubts: Iterable[Doubt]) -> RunDecision:
 
 
 def decide(
-    connection: sqlite3.Connection,
-    gates: Sequence[Gate],
-    run_id: str,
-    background: Background | None = None,
+    cells: TwoSidedSample, gates: Sequence[Gate], background: Background | None = None
 ) -> RunDecision:
-    """Decide every gate on the stored cells of a run; nothing else is read, nothing is written."""
+    """Decide every gate on stored cells; nothing else is read, nothing is written."""
     background = background or Background()
     look = background.look
     draws = look.at if look is not None and look.kind == "draws" else None
-    evidence = Evidence(connection, run_id, frozenset(background.quarantined), draws)
-    sides = _Sides.of(evidence, background)
+    left_out = cells.left_out.union(background.quarantined)
+    sides = _Sides.of(replace(cells, left_out=left_out, draws=draws), background)
     asked = [row for gate in gates for row in _asked(gate, sides, background)]
     kept: list[GateRow | None] = [None] * len(asked)
     if look is not None and len(background.before) == len(asked):
@@ -175,16 +171,16 @@ class _Asked(NamedTuple):
 class _Sides(NamedTuple):
     """What gates look at: head alone, and head against base, which may have been measured apart."""
 
-    alone: Evidence
-    compared: Evidence | None
+    alone: TwoSidedSample
+    compared: TwoSidedSample | None
     heads: tuple[Subject, ...]
     bases: frozenset[Subject]
 
     @classmethod
-    def of(cls, evidence: Evidence, background: Background) -> _Sides:
-        compared = evidence if background.has_base else background.stored.evidence
+    def of(cls, cells: TwoSidedSample, background: Background) -> _Sides:
+        compared = cells if background.has_base else background.stored.cells
         bases = frozenset(compared.subjects("base")) if compared is not None else frozenset()
-        return cls(evidence, compared, evidence.subjects("head"), bases)
+        return cls(cells, compared, cells.subjects("head"), bases)
 
 
 def _asked(gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
@@ -192,22 +188,22 @@ def _asked(gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
     groups: list[tuple[Subject | None, tuple[Subject, ...]]] = [(None, heads)]
     if gate.per == "model" and heads:
         groups = [(subject, (subject,)) for subject in heads]
-    evidence = sides.compared if comparing else sides.alone
-    if evidence is None:
+    cells = sides.compared if comparing else sides.alone
+    if cells is None:
         reason = background.stored.told or wording.no_base(background.asked)
         return [_Asked(gate, subject, None, reason) for subject, _ in groups]
     bases = sides.bases if comparing else frozenset(heads)
     stored = background.stored if comparing and not background.has_base else None
-    metric = metric_of(evidence.connection, evidence.run_id, gate.metric)
+    metric = metric_of(cells, gate.metric)
     rows = []
     for subject, members in groups:
         known = tuple(member for member in members if member in bases)
         if members and not known:
             rows.append(_Asked(gate, subject, None, wording.no_base_of(subject)))
             continue
-        question = Question(gate, metric, evidence, known, background.clusters)
+        question = Question(gate, metric, cells, known, background.clusters)
         wins = metric.kind == "wins" and gate.use != "human"
-        reason = not_held_against(evidence, subject) if wins else ""
+        reason = not_held_against(cells, subject) if wins else ""
         if reason:
             rows.append(_Asked(gate, subject, None, reason))
             continue

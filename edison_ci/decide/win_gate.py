@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, allow_for_missing, levelled, unmeasured
-from edison_ci.results.pairwise import first_listed, games_of, rate_of
+from edison_ci.results.pairwise import first_listed, games_in, rate_of
 from edison_ci.results.samples import Sample
 from edison_ci.stats.arrays import Range, generator_for, seed_of
 from edison_ci.stats.gates import identical_outputs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from edison_ci.decide.gates import Question
     from edison_ci.results.pairwise import Game
-    from edison_ci.results.samples import Evidence, Subject
+    from edison_ci.results.samples import Subject, TwoSidedSample
     from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision
 
@@ -33,10 +33,10 @@ EVEN = 0.5
 """What a case is worth to either of two equal sides, and the most it can lose."""
 
 
-def not_held_against(evidence: Evidence, subject: Subject | None) -> str:
+def not_held_against(cells: TwoSidedSample, subject: Subject | None) -> str:
     """Say why a prompt with a model has no win rate; '' if it has one."""
     if subject is None or (subject.prompt, subject.model) not in first_listed(
-        game for game in games_of(evidence.connection, evidence.run_id) if game.b.side == "head"
+        game for game in games_in(cells) if game.b.side == "head"
     ):
         return ""
     return f"{subject.model} is listed first: the others are compared with it."
@@ -116,11 +116,11 @@ def _noting(decision: GateDecision, rate: WinRate) -> GateDecision:
 
 
 def _games(question: Question, *, against_base: bool) -> list[Game]:
-    evidence = question.evidence
+    cells = question.cells
     wanted = {(subject.prompt, subject.model) for subject in question.subjects}
-    every = games_of(evidence.connection, evidence.run_id, evidence.quarantined)
-    if evidence.draws is not None:
-        every = [game for game in every if game.draw < evidence.draws]
+    every = games_in(cells)
+    if cells.draws is not None:
+        every = [game for game in every if game.draw < cells.draws]
     mine = [game for game in every if (game.prompt, game.a.model) in wanted]
     base = [game for game in mine if game.b.side == "base"]
     if against_base or base:
@@ -130,16 +130,8 @@ def _games(question: Question, *, against_base: bool) -> list[Game]:
 
 
 def _planned(question: Question) -> list[str]:
-    evidence = question.evidence
-    found: set[str] = set()
-    for subject in question.subjects:
-        rows = evidence.connection.execute(
-            "select distinct case_id from cell where run_id = ? and side = 'head' and prompt = ? "
-            "and model = ?",
-            (evidence.run_id, subject.prompt, subject.model),
-        )
-        found |= {case for (case,) in rows if case not in evidence.quarantined}
-    return sorted(found)
+    planned = (question.cells.planned(subject, "head") for subject in question.subjects)
+    return sorted({case for cases in planned for case in cases})
 
 
 def _sample(games: Sequence[Game], planned: Sequence[str], rate: WinRate) -> Sample:

@@ -14,10 +14,9 @@ from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.refine.weaknesses import aside_in, split_of
 from edison_ci.results.comparison import Setting, stand
-from edison_ci.results.comparison_sample import LINEUP, Choice
+from edison_ci.results.comparison_sample import Choice, comparison_sample
 from edison_ci.results.run_result import interval_json
-from edison_ci.results.samples import Evidence as Cells
-from edison_ci.results.samples import metric_of
+from edison_ci.results.samples import SIDES, TwoSidedSample, metric_of
 from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified
@@ -259,7 +258,7 @@ class Evidence:
 
 
 def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> Evidence:
-    """Return what a trial of a change shows; the connection is for this alone."""
+    """Return what a trial of a change shows."""
     run, subject = find_run(connection, run_id), change.subject
     train, holdout = split_cases(subject)
     aside = aside_in(subject)
@@ -276,7 +275,7 @@ def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> 
             PartChange(name, kind, *(known.get((kind, name), unknown) for known in means))
             for kind, name in dict.fromkeys([*means[0], *means[1]])
         ),
-        cost_microusd=_cost(Cells(connection, LINEUP, aside)) if any(shown) else unknown,
+        cost_microusd=_cost(_cells(connection, run, aside)) if any(shown) else unknown,
         blocked=_blocked(connection, run_id),
         growth=Growth.of(change),
     )
@@ -334,7 +333,7 @@ class _Part:
     def means(self) -> dict[tuple[str, str], Both]:
         """Return the means of every criterion, check and grader, by kind and name."""
         rows = self.connection.execute(
-            "select distinct p.kind, p.name from main.cell c join part p on p.cell_id = c.id "
+            "select distinct p.kind, p.name from cell c join part p on p.cell_id = c.id "
             "where c.run_id = ? and p.kind in ('criterion', 'check', 'grader') order by 1 desc, 2",
             (self.run.id,),
         ).fetchall()
@@ -342,28 +341,32 @@ class _Part:
 
     def _clusters(self) -> dict[str, str]:
         rows = self.connection.execute(
-            "select distinct case_id, cluster from main.cell where run_id = ? "
-            "and cluster is not null",
+            "select distinct case_id, cluster from cell where run_id = ? and cluster is not null",
             (self.run.id,),
         )
         return dict(rows.fetchall())
 
     def _pairs(self, clusters: Mapping[str, str]) -> tuple[Pairs, list[str]]:
-        cells = Cells(self.connection, LINEUP, self.left_out)
-        subjects = [s for s in cells.subjects("head") if s in cells.subjects("base")]
-        found = cells.pairs(metric_of(self.connection, LINEUP, "composite"), subjects)
+        cells = _cells(self.connection, self.run, self.left_out)
+        found = cells.pairs(metric_of(cells, "composite"), cells.common_subjects())
         grouped = None
         if any(case in clusters for case in found.cases):
             grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
         return Pairs(tuple(found.base), tuple(found.head), grouped), found.cases
 
     def _mean(self, metric: str) -> Both:
-        return _means(Cells(self.connection, LINEUP, self.left_out), metric)
+        return _means(_cells(self.connection, self.run, self.left_out), metric)
 
 
-def _means(cells: Cells, name: str) -> Both:
-    metric = metric_of(cells.connection, cells.run_id, name)
-    sides = (cells.sample(metric, cells.subjects(side), side).values for side in ("base", "head"))
+def _cells(connection: sqlite3.Connection, run: Run, left_out: frozenset[str]) -> TwoSidedSample:
+    """Return the cells of a trial without some of its cases."""
+    before, after = Choice("before", run, "base"), Choice("after", run, "head")
+    return comparison_sample(connection, before, after, left_out).cells
+
+
+def _means(cells: TwoSidedSample, name: str) -> Both:
+    metric = metric_of(cells, name)
+    sides = (cells.sample(metric, cells.subjects(side), side).values for side in SIDES)
     return Both(*map(mean_or_none, sides))
 
 
@@ -380,7 +383,7 @@ def _luck(pairs: Pairs, names: Iterable[str]) -> float | None:
     return paired_p(pairs, rng=generator_for([*names]), side="greater").value
 
 
-def _cost(cells: Cells) -> Both:
+def _cost(cells: TwoSidedSample) -> Both:
     dollars = _means(cells, "cost_usd.mean")
     return Both(*(None if mean is None else 1e6 * mean for mean in dollars))
 
@@ -388,8 +391,7 @@ def _cost(cells: Cells) -> Both:
 def _blocked(connection: sqlite3.Connection, run_id: str) -> Both:
     rows = dict(
         connection.execute(
-            "select side, count(*) from main.cell where run_id = ? and status = 'blocked' "
-            "group by side",
+            "select side, count(*) from cell where run_id = ? and status = 'blocked' group by side",
             (run_id,),
         ).fetchall()
     )

@@ -22,8 +22,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.refine.population import Member, front, ranked, survivors
 from edison_ci.refine.trying import trial_name
 from edison_ci.refine.weaknesses import aside_in
-from edison_ci.results.samples import Evidence as Cells
-from edison_ci.results.samples import metric_of
+from edison_ci.results.samples import TwoSidedSample, metric_of
 from edison_ci.rounding import mean, reaches, snap
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import accept, converged
@@ -239,9 +238,9 @@ class Search:
         """Return the composite of each case that a version has one for, as a run measured it."""
         name, aside = trial_name(prompt), aside_in(self.bench.subject)
         with closing(open_reader(self.bench.results)) as reader:
-            cells = Cells(reader, run_id, aside)
+            cells = TwoSidedSample.of_run(reader, run_id, aside)
             own = [one for one in cells.subjects("head") if one.prompt == name]
-            found = cells.sample(metric_of(reader, run_id, "composite"), own)
+            found = cells.sample(metric_of(cells, "composite"), own)
         return dict(zip(found.cases, found.values, strict=True))
 
 

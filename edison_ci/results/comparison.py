@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.results.comparable import differing_material
-from edison_ci.results.comparison_sample import LINEUP, line_up
+from edison_ci.results.comparison_sample import comparison_sample
 from edison_ci.results.pairwise import seen_head_to_head
-from edison_ci.results.samples import Evidence, metric_of
+from edison_ci.results.samples import SIDES, metric_of
 from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
@@ -29,37 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.results.comparison_sample import Choice, Lineup
+    from edison_ci.results.comparison_sample import Choice, ComparisonSample
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.samples import Paired, Subject
+    from edison_ci.results.samples import Paired
     from edison_ci.stats.ab import Comparison
     from edison_ci.stats.arrays import Range
 
 
 Passed = tuple[bool | None, bool | None]
 """Whether A and B pass a case."""
-
-
-def passing(
-    connection: sqlite3.Connection, cells: str, values: Sequence[str]
-) -> dict[str, bool | None]:
-    """Return of each case whether it passes; `cells` is a table and a condition on it."""
-    rows = connection.execute(
-        "select case_id, min(case status when 'ok' then passed when 'malformed' then 0 end) "
-        f"from {cells} and status in ('ok', 'malformed') group by case_id",
-        values,
-    )
-    return {case: None if passed is None else bool(passed) for case, passed in rows}
-
-
-def together(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | None]:
-    """Return of each case whether it passes everywhere."""
-    found: dict[str, bool | None] = {}
-    for side in sides:
-        for case, passed in side.items():
-            known = found.get(case)
-            found[case] = passed if known is None else known and passed is not False
-    return found
 
 
 def flips(
@@ -163,12 +141,10 @@ class Setting:
 def stand(connection: sqlite3.Connection, a: Choice, b: Choice, setting: Setting) -> Standing:
     """Compare B with A; refuses what was not measured alike."""
     require_alike(a, b)
-    lineup = line_up(connection, a, b)
-    evidence = Evidence(connection, LINEUP, frozenset(setting.quarantined))
-    subjects = tuple(s for s in evidence.subjects("head") if s in evidence.subjects("base"))
-    if not lineup.matching.paired:
-        return _unpaired(evidence, subjects, (a, b), lineup)
-    return _paired(evidence, subjects, (a, b), (setting, lineup))
+    sample = comparison_sample(connection, a, b, setting.quarantined)
+    if not sample.matching.paired:
+        return _unpaired(sample, (a, b))
+    return _paired(sample, (a, b), setting)
 
 
 def require_alike(a: Choice, b: Choice) -> None:
@@ -186,33 +162,23 @@ def require_alike(a: Choice, b: Choice) -> None:
 # --- the same cases -------------------------------------------------------------------------------
 
 
-def _paired(
-    evidence: Evidence,
-    subjects: tuple[Subject, ...],
-    choices: tuple[Choice, Choice],
-    known: tuple[Setting, Lineup],
-) -> Standing:
-    setting, lineup = known
-    metric = metric_of(evidence.connection, LINEUP, "composite")
-    found = evidence.pairs(metric, subjects)
+def _paired(sample: ComparisonSample, choices: tuple[Choice, Choice], setting: Setting) -> Standing:
+    cells = sample.cells
+    found = cells.pairs(metric_of(cells, "composite"), cells.common_subjects())
     clusters = setting.clusters or {}
     grouped = None
     if any(case in clusters for case in found.cases):
         grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
     pairs = Pairs(tuple(found.base), tuple(found.head), grouped)
     rule = GateRule(margin=_margin(setting.gates, pairs))
-    sides = (
-        passing(evidence.connection, "temp.cell where side = ?", (side,))
-        for side in ("base", "head")
-    )
-    passes = flips(found.cases, *sides)
-    seen = seen_head_to_head(evidence, clusters)
+    passes = flips(found.cases, cells.passing("base"), cells.passing("head"))
+    seen = seen_head_to_head(cells, clusters)
     wins = None if seen is None else ab.HeadToHead(seen.rate)
     rng = generator_for(found.cases)
     compared = compare(pairs, rule, rng=rng, passed=marks(passes), head_to_head=wins)
     same = bool(found.cases) and found.same_answers
     outcome = Outcome.SAME if same else compared.outcome
-    notes = [*compared.notes, *_doubts(*choices), *_notes(found, lineup)]
+    notes = [*compared.notes, *_doubts(*choices), *_notes(found, sample)]
     if exceeds(found.missing, MOST_MISSING * (pairs.n + found.missing)):
         outcome = Outcome.UNCLEAR
     base, head = pairs.means("base"), pairs.means("head")
@@ -266,8 +232,8 @@ def _doubts(*choices: Choice) -> list[str]:
     return notes
 
 
-def _notes(found: Paired, lineup: Lineup) -> list[str]:
-    notes, matching = [], lineup.matching
+def _notes(found: Paired, sample: ComparisonSample) -> list[str]:
+    notes, matching = [], sample.matching
     total = len(found.cases) + found.missing
     if exceeds(found.missing, WARN_MISSING * total):
         notes.append(f"{found.missing:,} of {cases(total)} are missing on one side")
@@ -280,8 +246,8 @@ def _notes(found: Paired, lineup: Lineup) -> list[str]:
     ):
         if names:
             notes.append(f"{cases(len(names))} {what}, not compared: {_listed(names)}")
-    if lineup.alone:
-        notes.append(f"only one of the two has {_listed(lineup.alone)}")
+    if sample.alone:
+        notes.append(f"only one of the two has {_listed(sample.alone)}")
     return notes
 
 
@@ -292,15 +258,11 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 # --- other cases ----------------------------------------------------------------------------------
 
 
-def _unpaired(
-    evidence: Evidence,
-    subjects: tuple[Subject, ...],
-    choices: tuple[Choice, Choice],
-    lineup: Lineup,
-) -> Standing:
+def _unpaired(sample: ComparisonSample, choices: tuple[Choice, Choice]) -> Standing:
     """Compare two sets of cases of which too few are the same (STATS 6)."""
-    metric = metric_of(evidence.connection, LINEUP, "composite")
-    base, head = (evidence.sample(metric, subjects, side) for side in ("base", "head"))
+    cells = sample.cells
+    metric, subjects = metric_of(cells, "composite"), cells.common_subjects()
+    base, head = (cells.sample(metric, subjects, side) for side in SIDES)
     found = unpaired_difference(base.values, head.values)
     interval = found.interval if found is not None else None
     verdict = "unclear"
@@ -326,7 +288,7 @@ def _unpaired(
         scores=(mean_or_none(base.values), mean_or_none(head.values)),
         notes=(
             told,
-            *([f"only one of the two has {_listed(lineup.alone)}"] if lineup.alone else []),
+            *([f"only one of the two has {_listed(sample.alone)}"] if sample.alone else []),
         ),
     )
 

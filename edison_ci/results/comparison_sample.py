@@ -1,28 +1,23 @@
-"""How are cells of two runs, or two prompts of one run, set side by side?
-
-As if they were the two sides of one run: they are copied into a temporary table that stands before
-the stored one, one choice as base, the other as head, and everything that reads cells can then
-compare them. The file itself is open for reading only, and stays as it is.
-"""
+"""Cells of two runs, or of two prompts of one run, set side by side as a base and a head."""
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
+from edison_ci.results.samples import SIDES, CellSource, Subject, TwoSidedSample
 from edison_ci.stats.paired import match_cases
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection, Mapping, Sequence
 
+    from edison_ci.results.samples import Side
     from edison_ci.stats.paired import Matching
     from edison_ci.store.runs import Run
-
-LINEUP = "lineup"
-"""The id of the run that the two choices seem to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,7 @@ class Choice:
     told: str
     """As it was asked for."""
     run: Run
-    side: str = "head"
+    side: Side = "head"
     prompt: str | None = None
     version: str | None = None
     """The first digits of the version's hash."""
@@ -53,104 +48,99 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Lineup:
-    """Which cells stand side by side."""
+class ComparisonSample:
+    """The cells of two choices that can be compared: what A has is the base, B the head."""
 
+    cells: TwoSidedSample
     matching: Matching
     alone: tuple[str, ...] = field(default=())
     """Prompts and models that only one of the two has."""
 
 
-def line_up(connection: sqlite3.Connection, a: Choice, b: Choice) -> Lineup:
-    """Set two choices side by side: what A has is the base, what B has is the head."""
-    connection.execute("pragma query_only = 0")
-    connection.execute("drop table if exists temp.cell")
-    connection.execute("create temp table cell as select * from main.cell where 0")
-    for side, choice in (("base", a), ("head", b)):
-        _copy(connection, side, choice)
-    alone = [name for what in ("prompt", "model") for name in _alike(connection, what)]
-    connection.execute("create index temp.in_order on cell (side, prompt, model, case_id, draw)")
-    connection.execute("create index temp.by_id on cell (id)")
-    matching = match_cases(_contents(connection, "base"), _contents(connection, "head"))
+def comparison_sample(
+    connection: sqlite3.Connection, a: Choice, b: Choice, left_out: Collection[str] = frozenset()
+) -> ComparisonSample:
+    """Set two choices side by side, on the cases that both have and that are still the same."""
+    stored = [_stored_subjects(connection, choice) for choice in (a, b)]
+    prompts, models = (_common(stored, what) for what in Subject._fields)
+    named = [
+        {Subject(prompts.names[s.prompt], models.names[s.model]): s for s in side if s in common}
+        for side, common in zip(stored, _shared(stored, prompts, models), strict=True)
+    ]
+    base, head = (
+        CellSource(choice.run.id, choice.side, choice.version or "", subjects)
+        for choice, subjects in zip((a, b), named, strict=True)
+    )
+    cells = TwoSidedSample(connection, base, head)
+    matching = match_cases(*(_contents(cells, side) for side in SIDES))
     if not matching.common:
         raise UsageError(
             f"{a.told} and {b.told} have no case in common",
             hint="a case is the same if its input and expected output are",
         )
+    other: set[str] = set(left_out)
     if matching.paired:
-        others = {*matching.added, *matching.removed, *matching.changed}
-        connection.executemany("delete from temp.cell where case_id = ?", [(c,) for c in others])
-    return Lineup(matching, tuple(alone))
+        other |= {*matching.added, *matching.removed, *matching.changed}
+    cells = replace(cells, left_out=frozenset(other))
+    return ComparisonSample(cells, matching, (*prompts.alone, *models.alone))
 
 
-def _copy(connection: sqlite3.Connection, side: str, choice: Choice) -> None:
-    where, values = ["run_id = ?", "side = ?"], [choice.run.id, choice.side]
-    if choice.prompt is not None:
-        where.append("prompt = ?")
-        values.append(choice.prompt)
-    if choice.version is not None:
-        where.append("substr(version, 1, ?) = ?")
-        values += [str(len(choice.version)), choice.version]
-    if choice.models:
-        where.append(f"model in ({', '.join('?' * len(choice.models))})")
-        values += choice.models
-    columns = [row[1] for row in connection.execute("pragma main.table_info(cell)")]
-    shown = ", ".join({"run_id": "?", "side": "?"}.get(name, name) for name in columns)
-    done = connection.execute(
-        f"insert into temp.cell select {shown} from main.cell where {' and '.join(where)}",
-        (LINEUP, side, *values),
-    )
-    if not done.rowcount:
-        raise _nothing(connection, choice)
-
-
-def _nothing(connection: sqlite3.Connection, choice: Choice) -> UsageError:
+def _stored_subjects(connection: sqlite3.Connection, choice: Choice) -> set[Subject]:
+    """Return the prompts and models that a choice has cells of."""
     rows = connection.execute(
-        "select distinct model from main.cell where run_id = ? and side = ?",
+        "select distinct prompt, model, version from cell where run_id = ? and side = ?",
         (choice.run.id, choice.side),
-    )
-    models = [name for (name,) in rows]
+    ).fetchall()
+    found = {
+        Subject(prompt, model)
+        for prompt, model, version in rows
+        if choice.prompt in (None, prompt)
+        and version.startswith(choice.version or "")
+        and (not choice.models or model in choice.models)
+    }
+    if found:
+        return found
+    models = sorted({model for _, model, _ in rows})
     for name in choice.models:
         if name not in models:
             hint = did_you_mean(name, models, label="models")
-            return UsageError(f"run {choice.run.id} has no model {name!r}", hint=hint)
-    return UsageError(
-        f"run {choice.run.id} has no cell of {choice.told}", hint="see: edison status"
-    )
+            raise UsageError(f"run {choice.run.id} has no model {name!r}", hint=hint)
+    raise UsageError(f"run {choice.run.id} has no cell of {choice.told}", hint="see: edison status")
 
 
-def _alike(connection: sqlite3.Connection, what: str) -> list[str]:
-    """Keep the prompts or models that both have; a single one on each side is set against it."""
-    base, head = (
-        {
-            name
-            for (name,) in connection.execute(
-                f"select distinct {what} from temp.cell where side = ?", (side,)
-            )
-        }
-        for side in ("base", "head")
-    )
-    alone = sorted(base ^ head)
+class _Common(NamedTuple):
+    """The prompts or the models that stand on both sides."""
+
+    names: Mapping[str, str]
+    """What the sample calls each of them."""
+    alone: tuple[str, ...]
+    """Those that only one side has."""
+
+
+def _common(sides: Sequence[set[Subject]], what: str) -> _Common:
+    """Return the prompts or models that both sides have; two different ones are compared too."""
+    base, head = ({getattr(subject, what) for subject in side} for side in sides)
     if base & head:
-        connection.executemany(
-            f"delete from temp.cell where {what} = ?", [(name,) for name in alone]
-        )
-        return alone
+        return _Common({name: name for name in base & head}, tuple(sorted(base ^ head)))
     if len(base) > 1 or len(head) > 1:
         raise UsageError(
             f"they have no {what} in common: {', '.join(sorted(base))} and "
             f"{', '.join(sorted(head))}",
             hint="choose one of each, as PROMPT@HASH" if what == "prompt" else "choose --model",
         )
-    connection.execute(f"update temp.cell set {what} = ?", (" and ".join((*base, *head)),))
-    return []
+    return _Common(dict.fromkeys(base | head, " and ".join((*base, *head))), ())
 
 
-def _contents(connection: sqlite3.Connection, side: str) -> dict[str, str]:
+def _shared(sides: Sequence[set[Subject]], prompts: _Common, models: _Common) -> list[set[Subject]]:
+    return [
+        {s for s in side if s.prompt in prompts.names and s.model in models.names} for side in sides
+    ]
+
+
+def _contents(cells: TwoSidedSample, side: Side) -> dict[str, str]:
     """Return what each case asks and expects, as a hash."""
-    rows = connection.execute(
-        "select case_id, min(coalesce(case_hash, '')) from temp.cell where side = ? "
-        "group by case_id",
-        (side,),
-    )
-    return dict(rows.fetchall())
+    found: dict[str, str] = {}
+    for subject in cells.subjects(side):
+        for case, content in cells.contents(subject, side):
+            found[case] = min(found.get(case, content), content)
+    return found

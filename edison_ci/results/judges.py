@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.results.pairwise import head_to_head, matches_of
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.rounding import fixed, reaches, snap, weighted_mean
 from edison_ci.stats.agreement import FEWEST_CASES, cohen, intraclass, krippendorff, raw_agreement
 from edison_ci.stats.arrays import generator_for
@@ -296,7 +297,8 @@ def judges_said(connection: sqlite3.Connection, run_id: str) -> JudgesSaid:
         (run_id,),
     )
     clusters = dict(rows.fetchall())
+    matches = matches_of(TwoSidedSample.of_run(connection, run_id))
     return JudgesSaid(
-        tuple(head_to_head(match, clusters) for match in matches_of(connection, run_id)),
+        tuple(head_to_head(match, clusters) for match in matches),
         panel_agreement(connection, run_id),
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.results.comparable import MOST_RUNS, complete_runs, may_compare, yardstick
-from edison_ci.results.samples import Evidence, Subject, metric_of
+from edison_ci.results.samples import Subject, TwoSidedSample, metric_of
 from edison_ci.rounding import NOISE, snap
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
@@ -268,10 +268,10 @@ def standing_of(
     connection: sqlite3.Connection, place: Place, roll: Roll, label: str | None = None
 ) -> Standing:
     """Return the numbers of a prompt version with a model."""
-    evidence = Evidence(connection, place.run.id, roll.quarantined)
+    cells = TwoSidedSample.of_run(connection, place.run.id, roll.quarantined)
     subject = Subject(place.prompt, place.model)
     scores, passes = (
-        roll.kept(evidence.sample(metric_of(connection, place.run.id, name), [subject], place.side))
+        roll.kept(cells.sample(metric_of(cells, name), [subject], place.side))
         for name in ("composite", "pass_rate")
     )
     used = _answers(connection, place, roll)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.comparison_sample import LINEUP
+from edison_ci.results.samples import Subject
 from edison_ci.rounding import NOISE, fixed, reaches
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.judge_sentences import order_sentence, win_sentence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from edison_ci.results.samples import Evidence
+    from edison_ci.results.samples import CellSource, Side, TwoSidedSample
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.pairwise import LengthEffect, OrderEffect, WinRate
 
@@ -37,8 +37,7 @@ _VALUES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 class System(NamedTuple):
     """What wrote an answer."""
 
-    side: str
-    """head, or base."""
+    side: Side
     model: str
 
 
@@ -107,72 +106,75 @@ class Match:
     """Every case that a has a cell of, in order."""
 
 
+_GAMES = """
+select a.prompt, a.side, a.model, b.side, b.model, a.case_id, a.draw, x.judge, x.ab_winner,
+  x.ba_winner, x.chars_a, x.chars_b, x.asked, x.own, a.composite, b.composite, a.version, b.prompt,
+  b.version
+-- Cross joins keep this order: SQLite would try each pair of cells, the square of a run.
+from cell a cross join comparison x on x.a_cell = a.id cross join cell b on b.id = x.b_cell
+where a.run_id = ?1 and b.run_id = ?1 order by a.prompt, a.case_id, a.draw
+"""
+
+
 def games_of(
-    connection: sqlite3.Connection, run_id: str, quarantined: Collection[str] = frozenset()
+    connection: sqlite3.Connection, run_id: str, left_out: Collection[str] = frozenset()
 ) -> list[Game]:
-    """Return every comparison of a run; in a line-up, those of cells that stand in it."""
-    # Cells are those of a line-up where there is one: a temporary table of the same name.
-    rows = connection.execute(
-        "select a.prompt, a.side, a.model, b.side, b.model, a.case_id, a.draw, x.judge, "
-        "x.ab_winner, x.ba_winner, x.chars_a, x.chars_b, x.asked, x.own, a.composite, b.composite "
-        # Cross joins keep this order: SQLite would try each pair of cells, the square of a run.
-        "from cell a cross join comparison x on x.a_cell = a.id "
-        "cross join cell b on b.id = x.b_cell "
-        "where a.run_id = ?1 and b.run_id = ?1 order by a.prompt, a.case_id, a.draw",
-        (run_id,),
-    )
+    """Return every comparison of a run."""
+    rows = connection.execute(_GAMES, (run_id,))
+    return [_game(row) for row in rows if row[5] not in left_out]
+
+
+def games_in(cells: TwoSidedSample) -> list[Game]:
+    """Return the comparisons of a run; of two sides put together, those of head against base."""
+    if cells.run_id is not None:
+        return games_of(cells.connection, cells.run_id, cells.left_out)
     found = []
-    for row in rows:
-        if row[5] in quarantined:
+    for row in cells.connection.execute(_GAMES, (cells.head.run_id,)):
+        if row[5] in cells.left_out:
             continue
-        game = Game(
-            prompt=row[0],
-            a=System(*row[1:3]),
-            b=System(*row[3:5]),
-            case=row[5],
-            draw=row[6],
-            judge=row[7],
-            first=_VALUES.get(row[8]),
-            second=_VALUES.get(row[9]),
-            chars=(row[10], row[11]),
-            asked=bool(row[12]),
-            own=row[13],
-            scores=(row[14], row[15]),
-        )
-        if run_id == LINEUP:  # only what stands on both sides of it, and always head against base
-            if game.a.side == game.b.side:
-                continue
-            game = game.turned() if game.a.side == "base" else game
-        found.append(game)
+        places = (row[1], row[0], row[2], row[16]), (row[3], row[17], row[4], row[18])
+        for one, other, game in ((*places, _game(row)), (*places[::-1], _game(row).turned())):
+            head, base = _member(cells.head, one), _member(cells.base, other)
+            if head is not None and base is not None and cells.base.run_id == cells.head.run_id:
+                a, b = System("head", head.model), System("base", base.model)
+                found.append(replace(game, prompt=head.prompt, a=a, b=b))
     return found
 
 
-def matches_of(
-    connection: sqlite3.Connection, run_id: str, quarantined: Collection[str] = frozenset()
-) -> list[Match]:
-    """Return the games of a run by prompt and pair of systems, in a stable order."""
+def _member(source: CellSource, place: tuple[str, str, str, str]) -> Subject | None:
+    """Return what a sample calls a cell by side, prompt, model and version; None if it has none."""
+    side, prompt, model, version = place
+    if side != source.side or not version.startswith(source.version):
+        return None
+    return source.named(Subject(prompt, model))
+
+
+def _game(row: Sequence[Any]) -> Game:
+    return Game(
+        prompt=row[0],
+        a=System(*row[1:3]),
+        b=System(*row[3:5]),
+        case=row[5],
+        draw=row[6],
+        judge=row[7],
+        first=_VALUES.get(row[8]),
+        second=_VALUES.get(row[9]),
+        chars=(row[10], row[11]),
+        asked=bool(row[12]),
+        own=row[13],
+        scores=(row[14], row[15]),
+    )
+
+
+def matches_of(cells: TwoSidedSample) -> list[Match]:
+    """Return the games of a sample by prompt and pair of systems, in a stable order."""
     by_pair: dict[tuple[str, System, System], list[Game]] = defaultdict(list)
-    for game in games_of(connection, run_id, quarantined):
+    for game in games_in(cells):
         by_pair[game.prompt, game.a, game.b].append(game)
-    planned = _planned(connection, run_id, quarantined) if by_pair else {}
     return [
-        Match(prompt, a, b, tuple(games), tuple(planned.get((prompt, a), ())))
+        Match(prompt, a, b, tuple(games), tuple(cells.planned(Subject(prompt, a.model), a.side)))
         for (prompt, a, b), games in sorted(by_pair.items())
     ]
-
-
-def _planned(
-    connection: sqlite3.Connection, run_id: str, quarantined: Collection[str]
-) -> Mapping[tuple[str, System], Sequence[str]]:
-    rows = connection.execute(
-        "select distinct prompt, side, model, case_id from cell where run_id = ? order by case_id",
-        (run_id,),
-    )
-    found: dict[tuple[str, System], list[str]] = defaultdict(list)
-    for prompt, side, model, case in rows:
-        if case not in quarantined:
-            found[prompt, System(side, model)].append(case)
-    return found
 
 
 def first_listed(games: Iterable[Game]) -> set[tuple[str, str]]:
@@ -310,14 +312,10 @@ def head_to_head(match: Match, clusters: Mapping[str, str] | None = None) -> Hea
 
 
 def seen_head_to_head(
-    evidence: Evidence, clusters: Mapping[str, str] | None = None
+    cells: TwoSidedSample, clusters: Mapping[str, str] | None = None
 ) -> HeadToHead | None:
     """Return head against base over all prompts and models; None if nothing was compared."""
-    matches = [
-        match
-        for match in matches_of(evidence.connection, evidence.run_id, evidence.quarantined)
-        if match.a.side != match.b.side
-    ]
+    matches = [match for match in matches_of(cells) if match.a.side != match.b.side]
     if not matches:
         return None
     planned = sorted({case for match in matches for case in match.planned})

@@ -65,7 +65,6 @@ def view_of(connection: sqlite3.Connection, run: Run, companion: Run | None = No
     findings = tuple(_findings(connection, run))
     missing = tuple(_missing(summary, gates, aside))
     weak = weak_prompts(connection, run) if len(summary.prompts) > 1 else ()
-    # Comparing sets a table before the stored cells, so it comes after all that reads them.
     setting = Setting(tuple(_gates(gates)), clusters, aside)
     return RunView(
         summary=summary,
@@ -120,22 +119,15 @@ def _changes(
         side: {(s.place.prompt, s.place.model) for s in scores if s.place.side == side}
         for side in ("base", "head")
     }
-    in_transaction = connection.in_transaction
-    try:
-        for prompt, model in sorted(sides["base"] & sides["head"]):
-            base, head = (
-                Choice(side, run, side=side, prompt=prompt, models=(model,))
-                for side in ("base", "head")
-            )
-            try:
-                yield Change(prompt, model, stand(connection, base, head, setting))
-            except UsageError:
-                continue  # no case in common: the gates have said so
-    finally:
-        connection.execute("drop table if exists temp.cell")
-        if not in_transaction:
-            connection.commit()  # or it would see one state of the file for ever
-        connection.execute("pragma query_only = 1")
+    for prompt, model in sorted(sides["base"] & sides["head"]):
+        base, head = (
+            Choice(side, run, side=side, prompt=prompt, models=(model,))
+            for side in ("base", "head")
+        )
+        try:
+            yield Change(prompt, model, stand(connection, base, head, setting))
+        except UsageError:
+            continue  # no case in common: the gates have said so
 
 
 def _gates(rows: Iterable[GateRow]) -> Iterator[Gate]:

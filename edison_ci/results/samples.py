@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 Composites: TypeAlias = dict[tuple[str, int], tuple[float | None, float | None]]
 
 
-_GRADED = "c.run_id = :run and c.prompt = :prompt and c.model = :model and c.status = 'ok'"
-
-
 class _Part(NamedTuple):
     kind: str
     name: str
@@ -39,39 +36,46 @@ class _Part(NamedTuple):
     weight: float
 
 
-def same_criteria(
-    connection: sqlite3.Connection, run_id: str, prompt: str, model: str
-) -> Composites:
-    """Return composites of base and head for the case and draw of each pair that needs it."""
-    values = {"run": run_id, "prompt": prompt, "model": model}
-    judged = connection.execute(
-        "select exists (select 1 from (select id from cell c "
-        f"where {_GRADED} limit 20) c join part p on p.cell_id = c.id and p.kind = 'criterion')",
-        values,
-    ).fetchone()[0]
+def same_criteria(sample: TwoSidedSample, subject: Subject) -> Composites:
+    """Return composites of base and head for the case and draw of each pair that needs it.
+
+    A judge may leave a criterion out. If it is a hard one, and missing on one side only, that side
+    would look better than it is; so both sides are weighed by what both have (STATS 2).
+    """
+    connection, places = sample.connection, [sample.place(subject, side) for side in SIDES]
+    graded = f"{_CELLS} and c.status = 'ok'"
+    judged = any(
+        connection.execute(
+            f"select exists (select 1 from (select c.id from cell c where {graded} limit 20) c "
+            "join part p on p.cell_id = c.id and p.kind = 'criterion')",
+            place,
+        ).fetchone()[0]
+        for place in places
+    )
     if not judged:
         return {}
-    incomplete = connection.execute(
-        "select distinct c.case_id, c.draw from cell c join part p on p.cell_id = c.id "
-        f"and p.kind = 'criterion' and p.score is null where {_GRADED} and c.composite is not null",
-        values,
-    ).fetchall()
+    incomplete = {
+        row
+        for place in places
+        for row in connection.execute(
+            "select distinct c.case_id, c.draw from cell c join part p on p.cell_id = c.id and "
+            f"p.kind = 'criterion' and p.score is null where {graded} and c.composite is not null",
+            place,
+        )
+    }
     found: Composites = {}
-    for case, draw in incomplete:
-        sides = [
-            _parts(connection, {**values, "case": case, "draw": draw, "side": side})
-            for side in ("base", "head")
-        ]
-        if all(sides):
-            found[case, draw] = _composites(*sides)
+    for case, draw in sorted(incomplete):
+        base, head = (_parts(connection, {**place, "case": case, "draw": draw}) for place in places)
+        if base and head:
+            found[case, draw] = _composites(base, head)
     return found
 
 
-def _parts(connection: sqlite3.Connection, values: dict[str, object]) -> list[_Part]:
+def _parts(connection: sqlite3.Connection, values: Mapping[str, object]) -> list[_Part]:
     """Return the parts of a cell; none if it has no composite anyway."""
     rows = connection.execute(
         "select p.kind, p.name, p.score, p.weight from cell c join part p on p.cell_id = c.id "
-        f"where {_GRADED} and c.case_id = :case and c.draw = :draw and c.side = :side "
+        f"where {_CELLS} and c.status = 'ok' and c.case_id = :case and c.draw = :draw "
         "and c.composite is not null",
         values,
     )
@@ -125,14 +129,14 @@ class Metric:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-def metric_of(connection: sqlite3.Connection, run_id: str, name: str) -> Metric:
-    """Return a metric of a gate as the cells of a run have it."""
+def metric_of(sample: TwoSidedSample, name: str) -> Metric:
+    """Return a metric of a gate as the cells of a sample have it."""
     if name in _PLAIN:
         return _PLAIN[name]
     family, _, rest = name.partition(".")
     if family == "safety":
         return Metric(name, "share", rest)
-    part = _criterion(connection, run_id, rest) if family == "criterion" else rest
+    part = _criterion(sample, rest) if family == "criterion" else rest
     return Metric(
         name,
         "score",
@@ -177,12 +181,12 @@ _PLAIN = {
 }
 
 
-def _criterion(connection: sqlite3.Connection, run_id: str, wanted: str) -> str:
+def _criterion(sample: TwoSidedSample, wanted: str) -> str:
     """Return the full name of a criterion that is written by name or by slug."""
-    rows = connection.execute(
-        "select distinct p.name from (select id from cell where run_id = ? and status = 'ok' "
-        "limit ?) c join part p on p.cell_id = c.id and p.kind = 'criterion'",
-        (run_id, _LOOKED_AT),
+    rows = sample.connection.execute(
+        "select distinct p.name from (select id from cell where run_id in (?, ?) "
+        "and status = 'ok' limit ?) c join part p on p.cell_id = c.id and p.kind = 'criterion'",
+        (sample.head.run_id, sample.base.run_id, _LOOKED_AT),
     )
     names = [name for (name,) in rows]
     if wanted in names:
@@ -263,40 +267,145 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Reads the cells of a run."""
+class CellSource:
+    """Where the cells of one side of a sample are stored: a side of a run, or some of it."""
+
+    run_id: str
+    side: str
+    version: str = ""
+    """The first digits of the prompts' version; empty for any."""
+    subjects: Mapping[Subject, Subject] | None = None
+    """What the sample calls each prompt with a model, and its stored names; None for all of them
+    under their own names."""
+
+    def stored(self, subject: Subject) -> Subject:
+        """Return the names under which cells of a subject are stored."""
+        return subject if self.subjects is None else self.subjects.get(subject, _NO_SUBJECT)
+
+    def named(self, stored: Subject) -> Subject | None:
+        """Return what the sample calls a stored subject; None if it leaves it out."""
+        if self.subjects is None:
+            return stored
+        return next((name for name, each in self.subjects.items() if each == stored), None)
+
+
+_NO_SUBJECT = Subject("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSidedSample:
+    """Cells of a base and of a head, read metric by metric; those of one run have both."""
 
     connection: sqlite3.Connection
-    run_id: str
-    quarantined: Collection[str] = frozenset()
+    base: CellSource
+    head: CellSource
+    left_out: frozenset[str] = frozenset()
+    """Cases that do not count: those in quarantine, and those that are not the same on both."""
     draws: int | None = None
     """Draws of a case that count; None for all."""
 
+    @classmethod
+    def of_run(
+        cls, connection: sqlite3.Connection, run_id: str, left_out: Collection[str] = frozenset()
+    ) -> TwoSidedSample:
+        """Return the two sides of one run."""
+        base, head = (CellSource(run_id, side) for side in SIDES)
+        return cls(connection, base, head, frozenset(left_out))
+
+    @property
+    def run_id(self) -> str | None:
+        """The run whose two sides these are; None if they were put together."""
+        whole = self.base == CellSource(self.head.run_id, "base")
+        return self.head.run_id if whole and self.head.subjects is None else None
+
+    def source(self, side: str) -> CellSource:
+        """Return where the cells of a side are stored."""
+        return self.base if side == "base" else self.head
+
     def cases(self) -> list[tuple[str, str | None]]:
-        """Return the cases of a run with their clusters."""
+        """Return the cases of the head's run with their clusters."""
         return self.connection.execute(
             "select case_id, max(cluster) from cell where run_id = ? group by case_id",
-            (self.run_id,),
+            (self.head.run_id,),
+        ).fetchall()
+
+    def planned(self, subject: Subject, side: Side) -> list[str]:
+        """Return the cases that a side has a cell of, in order."""
+        rows = self.connection.execute(
+            f"select distinct c.case_id from cell c where {_CELLS} order by c.case_id",
+            self.place(subject, side),
+        )
+        return [case for (case,) in rows if case not in self.left_out]
+
+    def contents(self, subject: Subject, side: Side) -> list[tuple[str, str]]:
+        """Return the hash of what each case asks and expects; empty where it is not known."""
+        return self.connection.execute(
+            "select c.case_id, min(coalesce(c.case_hash, '')) from cell c "
+            f"where {_CELLS} group by c.case_id",
+            self.place(subject, side),
         ).fetchall()
 
     def one_version(self, subjects: Iterable[Subject]) -> bool:
         """Whether both sides ask with the same prompts."""
-        return all(
-            self.connection.execute(
-                "select count(distinct version) from cell where run_id = ? and prompt = ?",
-                (self.run_id, subject.prompt),
-            ).fetchone()[0]
-            == 1
-            for subject in subjects
+        for prompt in {subject.prompt for subject in subjects}:
+            versions = {
+                version
+                for side in SIDES
+                for name, version in self._versions(self.source(side))
+                if name is not None and name.prompt == prompt
+            }
+            if len(versions) != 1:
+                return False
+        return True
+
+    def _versions(self, source: CellSource) -> list[tuple[Subject | None, str]]:
+        rows = self.connection.execute(
+            "select distinct prompt, model, version from cell where run_id = ? and side = ?",
+            (source.run_id, source.side),
         )
+        return [
+            (source.named(Subject(prompt, model)), version)
+            for prompt, model, version in rows
+            if version.startswith(source.version)
+        ]
 
     def subjects(self, side: Side) -> tuple[Subject, ...]:
         """Return the prompts and models that a side has cells of."""
+        source = self.source(side)
+        if source.subjects is not None:
+            return tuple(sorted(source.subjects))
         rows = self.connection.execute(
             "select distinct prompt, model from cell where run_id = ? and side = ? order by 1, 2",
-            (self.run_id, side),
+            (source.run_id, source.side),
         )
         return tuple(Subject(*row) for row in rows)
+
+    def common_subjects(self) -> tuple[Subject, ...]:
+        """Return the prompts and models that both sides have."""
+        base = self.subjects("base")
+        return tuple(subject for subject in self.subjects("head") if subject in base)
+
+    def days_apart(self) -> bool:
+        """Whether two answers of a pair, not the same one, were given more than 24 hours apart."""
+        rows = (
+            row
+            for subject in self.common_subjects()
+            for row in self.connection.execute(
+                _APART,
+                {
+                    **self.place(subject, "head"),
+                    **{f"base_{k}": v for k, v in self.place(subject, "base").items()},
+                },
+            )
+        )
+        return any(case not in self.left_out for (case,) in rows)
+
+    def passing(self, side: Side) -> dict[str, bool | None]:
+        """Return of each case whether it passes: all its answers do, whatever draw or model."""
+        return together(
+            passing(self.connection, f"cell c where {_CELLS}", self.place(subject, side))
+            for subject in self.subjects(side)
+        )
 
     def sample(self, metric: Metric, subjects: Iterable[Subject], side: Side = "head") -> Sample:
         """Return the value of each case on one side; over several subjects, their mean."""
@@ -337,9 +446,9 @@ class Evidence:
                 "select distinct c.case_id, c.address, c.take, a.latency_ms from cell c "
                 "join answer a on a.address = c.address and a.take = c.take "
                 f"where {_CELLS} and a.cost_kind <> 'replayed'",
-                self._where(subject, side),
+                self.place(subject, side),
             )
-            found.extend(row[3] for row in rows if row[0] not in self.quarantined)
+            found.extend(row[3] for row in rows if row[0] not in self.left_out)
         return found
 
     def errors(self, subjects: Iterable[Subject], side: Side) -> Share:
@@ -347,7 +456,7 @@ class Evidence:
         rows = self._counted(
             f"select c.case_id, c.status = 'error' from cell c where {_CELLS} "
             "and c.status <> 'skipped'",
-            [self._where(subject, side) for subject in subjects],
+            [self.place(subject, side) for subject in subjects],
         )
         return _share(rows)
 
@@ -366,7 +475,7 @@ class Evidence:
             "on p.cell_id = c.id and p.kind = 'safety' and p.name = :kind "
             f"where {_CELLS} and c.status in ('ok', 'malformed', 'blocked') "
             f"and p.status is not 'error' {stopped if by_model else ''}",
-            [{**self._where(subject, side), "kind": kind} for subject in subjects],
+            [{**self.place(subject, side), "kind": kind} for subject in subjects],
         )
         return _share(rows)
 
@@ -375,16 +484,20 @@ class Evidence:
     def _counted(self, query: str, chosen: list[dict[str, str | int]]) -> Iterator[int]:
         for values in chosen:
             for case, hit in self.connection.execute(query, values):
-                if case not in self.quarantined:
+                if case not in self.left_out:
                     yield hit
 
-    def _where(self, subject: Subject, side: Side) -> dict[str, str | int]:
+    def place(self, subject: Subject, side: Side) -> dict[str, str | int]:
+        """Return the values of `_CELLS` that choose the cells of a subject on a side."""
+        source = self.source(side)
+        prompt, model = source.stored(subject)
         return {
             "draws": _ALL_DRAWS if self.draws is None else self.draws,
-            "run": self.run_id,
-            "side": side,
-            "prompt": subject.prompt,
-            "model": subject.model,
+            "run": source.run_id,
+            "side": source.side,
+            "prompt": prompt,
+            "model": model,
+            "version": source.version,
         }
 
     def _by_case(
@@ -394,17 +507,17 @@ class Evidence:
         rows = self.connection.execute(
             f"select c.case_id, c.draw, {metric.status}, {metric.value}, c.address, c.take "
             f"from cell c {metric.join} where {_CELLS} order by c.case_id, c.draw",
-            {**self._where(subject, side), **metric.parameters},
+            {**self.place(subject, side), **metric.parameters},
         )
         for case, draws in groupby(rows, key=itemgetter(0)):
-            if case not in self.quarantined:
+            if case not in self.left_out:
                 yield case, list(draws)
 
     def _matched(self, metric: Metric, subject: Subject) -> Iterator[_Match]:
         """Yield each case of either side with the draws that count."""
         fair: Composites = {}
         if metric.name == "composite":
-            fair = same_criteria(self.connection, self.run_id, *subject)
+            fair = same_criteria(self, subject)
         sides = (self._by_case(metric, subject, side) for side in SIDES)
         for case, base, head in _aligned(*sides):
             statuses = {row[2] for row in (*base, *head)}
@@ -441,12 +554,47 @@ class Evidence:
         )
 
 
+def passing(
+    connection: sqlite3.Connection, cells: str, values: Sequence[str] | Mapping[str, str | int]
+) -> dict[str, bool | None]:
+    """Return of each case whether it passes; `cells` is a table `c` and a condition on it.
+
+    A case whose answers could not be graded neither passes nor fails.
+    """
+    rows = connection.execute(
+        "select c.case_id, min(case c.status when 'ok' then c.passed when 'malformed' then 0 end) "
+        f"from {cells} and c.status in ('ok', 'malformed') group by c.case_id",
+        values,
+    )
+    return {case: None if passed is None else bool(passed) for case, passed in rows}
+
+
+def together(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | None]:
+    """Return of each case whether it passes everywhere."""
+    found: dict[str, bool | None] = {}
+    for side in sides:
+        for case, passed in side.items():
+            known = found.get(case)
+            found[case] = passed if known is None else known and passed is not False
+    return found
+
+
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
 """Case, draw, status, value, and address and take of the answer."""
 _CELLS = (
     "c.run_id = :run and c.side = :side and c.prompt = :prompt and c.model = :model "
-    "and c.draw < :draws"
+    "and c.draw < :draws and (:version = '' or substr(c.version, 1, length(:version)) = :version)"
 )
+
+
+_APART = f"""
+select c.case_id from cell c join cell b on b.run_id = :base_run and b.side = :base_side
+  and b.prompt = :base_prompt and b.model = :base_model and b.case_id = c.case_id
+join answer new on new.address = c.address and new.take = c.take
+join answer old on old.address = b.address and old.take = b.take
+where {_CELLS} and (c.address <> b.address or c.take <> b.take)
+  and abs(julianday(new.created_at) - julianday(old.created_at)) > 1
+"""
 
 
 class _Totals:

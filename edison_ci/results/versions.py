@@ -18,7 +18,7 @@ from edison_ci.git import run_git, text
 from edison_ci.plan.versions import past_versions, short
 from edison_ci.repository import MAX_HISTORY_COMMITS, Repository
 from edison_ci.results.comparable import MOST_RUNS, complete_runs, measured_experiments, yardstick
-from edison_ci.results.comparison import flips, marks, passing, together
+from edison_ci.results.comparison import flips, marks
 from edison_ci.results.leaderboard import (
     Contrast,
     Scores,
@@ -27,7 +27,7 @@ from edison_ci.results.leaderboard import (
     newest_places,
     standing_of,
 )
-from edison_ci.results.samples import Sample
+from edison_ci.results.samples import Sample, passing, together
 from edison_ci.rounding import mean
 from edison_ci.stats.ab import moved
 from edison_ci.stats.intervals import clustered_interval, mean_interval
@@ -138,7 +138,7 @@ def _passing(
     connection: sqlite3.Connection, pairs: Sequence[tuple[Place, Place]], side: int
 ) -> dict[str, bool | None]:
     """Return of each case whether a version passes it with all models."""
-    where = "cell where run_id = ? and side = ? and prompt = ? and model = ?"
+    where = "cell c where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?"
     places = (pair[side] for pair in pairs)
     return together(
         passing(connection, where, (place.run.id, place.side, place.prompt, place.model))

@@ -13,6 +13,7 @@ from edison_ci.config.decisions import Gate
 from edison_ci.decide.looking import goes_on, unclear_subjects
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look, looks_at
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.stats.sequential import decide_anytime
 from edison_ci.stats.verdicts import GateRule
 from edison_ci.store.runs import Part
@@ -27,7 +28,7 @@ MORE = {**COMPOSITE, "if_unclear": "more_draws"}
 def at(results: Results, look: Look, *gates: dict[str, Any], **more: Any) -> RunDecision:
     written = [Gate.model_validate(gate) for gate in gates]
     background = Background(has_base=True, look=look, **more)
-    return decide(results.connection, written, results.run_id, background)
+    return decide(TwoSidedSample.of_run(results.connection, results.run_id), written, background)
 
 
 def pair(results: Results, case: str, scores: tuple[float, float], **more: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from docs.gates import Graded, Results
 from edison_ci.results.pairwise import head_to_head, matches_of
+from edison_ci.results.samples import TwoSidedSample
 
 BASE: dict[str, Any] = {"metric": "win_rate", "no_worse_than": "base", "margin": "10pp"}
 FLOOR: dict[str, Any] = {"metric": "win_rate", "at_least": "50%"}
@@ -116,7 +117,7 @@ def test_a_judge_is_not_credited_for_what_it_was_not_asked(results: Results) -> 
         play(results, number, "tie", "tie", asked=False)
     for number in range(90, 100):
         play(results, number, "a", "b")
-    (match,) = matches_of(results.connection, results.run_id)
+    (match,) = matches_of(TwoSidedSample.of_run(results.connection, results.run_id))
     found = head_to_head(match)
     assert found.rate.n == 100
     assert found.rate.order is not None
@@ -129,7 +130,7 @@ def test_preferring_its_own_beyond_what_the_scores_say_is_found(results: Results
         name = f"case-{number:03}"
         results.add(Graded(name, 0.9, "base"), Graded(name, 0.4))
         results.compare(name, "a", "a", own="a")
-    (match,) = matches_of(results.connection, results.run_id)
+    (match,) = matches_of(TwoSidedSample.of_run(results.connection, results.run_id))
     own = head_to_head(match).own
     assert own is not None
     assert (own.win_rate, own.excess, own.n, own.warn) == (1.0, 1.0, 20, True)
