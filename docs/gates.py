@@ -163,6 +163,11 @@ class Results:
             (address, self.run_id, answer.cost_microusd, TIME),
         ).lastrowid
         self.connection.execute(
+            "insert into booked (scope, day, microusd) values (?, ?, ?) "
+            "on conflict do update set microusd = microusd + excluded.microusd",
+            (f"run:{self.run_id}", TIME[:10], answer.cost_microusd),
+        )
+        self.connection.execute(
             "insert into answer (address, take, attempt, finish_reason, tokens_in, tokens_out, "
             "latency_ms, cost_microusd, cost_kind, served_model, created_at) "
             "values (?, 0, ?, 'stop', ?, ?, ?, ?, ?, 'small-2026', ?)",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edison_ci.store.database import changing
 from edison_ci.store.loops import Iteration, Loop, Point, write_iteration, write_loop
 from edison_ci.store.suggestions import (
     Guardrail,
@@ -28,7 +29,6 @@ from edison_ci.store.suggestions import (
     SuggestionComment,
     add_comment,
     add_suggestion,
-    changing,
 )
 from tests.timing import PATIENCE_S
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.prompt import read_prompt
 from edison_ci.refine.patch import diff_of
+from edison_ci.store.database import changing
 from edison_ci.store.suggestions import (
     Guardrail,
     Status,
     Suggestion,
     add_suggestion,
-    changing,
     find_suggestion,
 )
 

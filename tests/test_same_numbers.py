@@ -17,7 +17,7 @@ from edison_ci.execute.grading import composite
 from edison_ci.judges.ensemble import Combine, grade
 from edison_ci.judges.severity import strictness
 from edison_ci.results.case_filter import Roll
-from edison_ci.results.comparing import compared
+from edison_ci.results.comparison import compared
 from edison_ci.results.judges import panel_agreement
 from edison_ci.results.leaderboard import board_of
 from edison_ci.results.rollups import part_totals, rollups_of

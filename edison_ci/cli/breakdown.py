@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import BAD, ODD, Ink, counted
 from edison_ci.config.facets import SIZES
-from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.results.run_result import RunSummary
-    from edison_ci.results.slices import Bounds, Facet, PartSpread, Reliability, Shown
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.results.slices import Facet, PartSpread, Reliability, Shown
 
 _LISTED = 3
 _ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}
@@ -24,42 +22,23 @@ FEWEST = 10
 """Cases below which a part of them is shown without a word on it."""
 
 
-def show_breakdown(terminal: Terminal, summary: RunSummary) -> None:
+def show_breakdown(terminal: Terminal, summary: RunResult, *, facets: bool = True) -> None:
     """Print what is missing, how draws agree, and the kinds of cases that stand out."""
     found = summary.breakdown
-    several = len(summary.by_model) > 1
-    for bounds in found.bounds:
-        if bounds.model or not several:
-            _bounds(terminal, bounds, several=several and bool(bounds.model))
-        if not several:
-            break
+    several = len(summary.models) > 1
+    for sentence in summary.bounds:
+        terminal.result("  ", Ink(sentence, ODD))
     most = max((each.k for each in found.reliability), default=0)
     for each in found.reliability:
         if each.k == most and each.model:
             _reliability(terminal, each, several=several)
-    _outstanding(terminal, summary.run.id, found.facets, several=several)
-    aside = quarantined_in(summary)
+    if facets:
+        _outstanding(terminal, summary, several=several)
+    aside = sorted(summary.quarantined)
     if aside:
         names = ", ".join(aside[:_LISTED]) + (" and more" if len(aside) > _LISTED else "")
         verb = "counts" if len(aside) == 1 else "count"
         terminal.result(f"  {counted(len(aside), 'case')} in quarantine {verb} in no gate: {names}")
-
-
-def quarantined_in(summary: RunSummary) -> list[str]:
-    """Return the cases that were set aside when a run was planned."""
-    found = kept_snapshot(summary.run).get("quarantine.yaml", [])
-    return [case for case in found if isinstance(case, str)] if isinstance(found, list) else []
-
-
-def _bounds(terminal: Terminal, found: Bounds, *, several: bool) -> None:
-    who = f" of {found.model}" if several else ""
-    if found.composite_worst is None or found.composite_best is None:
-        return
-    said = (
-        f"without {counted(found.missing, 'score')}{who}, for errors: the whole is between "
-        f"{fixed(100 * found.composite_worst, 1)} and {fixed(100 * found.composite_best, 1)}"
-    )
-    terminal.result("  ", Ink(said, ODD))
 
 
 def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> None:
@@ -79,12 +58,10 @@ def _percent(estimate: float, low: float | None, high: float | None) -> str:
     return f"{fixed(100 * estimate)}% ({fixed(100 * low)} to {fixed(100 * high)})"
 
 
-def _outstanding(
-    terminal: Terminal, run_id: str, facets: Sequence[Facet], *, several: bool
-) -> None:
+def _outstanding(terminal: Terminal, summary: RunResult, *, several: bool) -> None:
     """Print the weakest kinds of cases among those that stand out."""
-    out = [facet for facet in facets if facet.stands_out]
-    weak = sorted((f for f in out if (f.difference or 0) < 0), key=lambda f: f.difference or 0)
+    out = summary.outstanding
+    weak = [facet for facet in out if (facet.difference or 0) < 0]
     for facet in weak[:_LISTED]:
         who = f" with {facet.model}" if several else ""
         terminal.result(
@@ -94,13 +71,12 @@ def _outstanding(
             f"below the other cases ({counted(facet.cases, 'case')})",
         )
     if out:
-        terminal.note(f"  {_allowed(out, out[0].family)}: edison status {run_id} --facets")
+        told = _allowed(len(out), out[0].family)
+        terminal.note(f"  {told}: edison status {summary.run.id} --facets")
 
 
-def _allowed(out: Sequence[Facet], family: int) -> str:
+def _allowed(count: int, family: int) -> str:
     """Return how many comparisons were made, and how many stand out in spite of that."""
-    # Of two kinds, either against the other is one and the same comparison.
-    count = len({(f.prompt, f.model, f.facet, f.p) for f in out})
     made = f"{counted(family, 'comparison')} of kinds of cases {'was' if family == 1 else 'were'}"
     verb = "stands" if count == 1 else "stand"
     return f"{made} made; after allowing for that, {count:,} {verb} out"
@@ -113,12 +89,7 @@ def _points(found: Shown) -> str:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def without_facets(summary: RunSummary) -> RunSummary:
-    """Return a run without its kinds of cases, where the table of all of them follows."""
-    return replace(summary, breakdown=replace(summary.breakdown, facets=()))
-
-
-def show_facets(terminal: Terminal, summary: RunSummary) -> None:
+def show_facets(terminal: Terminal, summary: RunResult) -> None:
     """Print how every kind of case came out, by prompt and model."""
     found = [facet for facet in summary.breakdown.facets if facet.model]
     if not found:
@@ -132,9 +103,9 @@ def show_facets(terminal: Terminal, summary: RunSummary) -> None:
         mine = [facet for facet in found if (facet.prompt, facet.model) == who]
         titles = ("", "", "cases", "score", "passed", "against the rest", "")
         terminal.table([titles, *map(_row, sorted(mine, key=_place))], right=(2, 5))
-    out = [facet for facet in found if facet.stands_out]
+    told = _allowed(len(summary.outstanding), found[0].family)
     terminal.note(
-        f"{_allowed(out, found[0].family)} (Benjamini-Hochberg, 10%). Kinds of fewer than {FEWEST} "
+        f"{told} (Benjamini-Hochberg, 10%). Kinds of fewer than {FEWEST} "
         "cases, or clusters of them, are not compared."
     )
 

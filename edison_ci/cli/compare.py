@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.deciding import base_beside
 from edison_ci.cli.judges_said import show_preference
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
 from edison_ci.decide.again import decide_again
+from edison_ci.decide.conclusion import base_beside
 from edison_ci.decide.verdict import Background, decide, doubted
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.licence import RunLicence
@@ -25,7 +25,7 @@ from edison_ci.rounding import fixed
 from edison_ci.stats.ab import BROKEN
 from edison_ci.stats.arrays import TIE
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import clusters_of, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -224,14 +224,10 @@ def setting_of(reader: sqlite3.Connection, project: Project, *runs: Run) -> Sett
     """Return what counts beside the cells: today's gates and quarantine, and stored clusters."""
     name = runs[-1].experiment
     experiment = project.experiments.get(name)
-    rows = reader.execute(
-        f"select distinct case_id, cluster from cell where cluster is not null and run_id in "
-        f"({', '.join('?' * len(runs))})",
-        [run.id for run in runs],
-    )
+    clusters = clusters_of(reader, *(run.id for run in runs))
     aside = (entry.case for entry in project.quarantine.cases if entry.experiment == name)
     gates = experiment.file.gates if experiment is not None else ()
-    return Setting(gates, dict(rows.fetchall()), frozenset(aside))
+    return Setting(gates, clusters, frozenset(aside))
 
 
 def _tell(terminal: Terminal, found: Standing) -> None:

@@ -37,7 +37,7 @@ from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
 from edison_ci.report.comment import Origin, comment_body
 from edison_ci.report.handed_in import handed_in
-from edison_ci.results.view import Report
+from edison_ci.results.report import Report
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from edison_ci.report.annotations import Annotation, annotated, annotation_comma
 from edison_ci.report.markdown import job_summary
 from edison_ci.report.workflow import outputs
 from edison_ci.report.writing import Sources
-from edison_ci.results.report_view import report_of
-from edison_ci.results.view import Report
+from edison_ci.results.report import Report, report_of
 from edison_ci.rounding import fixed
 from edison_ci.stamps import State as Stage
 from edison_ci.store.copies import copy_whole
@@ -181,7 +180,7 @@ def output_values(report: Report | None) -> dict[str, str]:
     """Return the outputs of the step; with several runs, scores are those of the first."""
     verdict = report.verdict if report is not None else None
     report = report or Report()
-    first = report.measured[0].summary if report.measured else None
+    first = report.measured[0] if report.measured else None
     composite = first.overall.composite if first is not None else None
     change = first.against.estimate if first is not None and first.against is not None else None
     return {
@@ -189,7 +188,7 @@ def output_values(report: Report | None) -> dict[str, str]:
         "composite": "" if composite is None else fixed(composite.estimate, 4),
         "delta": "" if change is None else fixed(change, 4),
         "cost-usd": fixed(report.cost_microusd / 1e6, 6),
-        "cells": str(sum(view.summary.cells["total"] for view in report.runs)),
+        "cells": str(sum(view.cells["total"] for view in report.runs)),
         "regressions": str(report.regressions),
     }
 

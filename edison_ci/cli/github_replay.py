@@ -15,7 +15,7 @@ from edison_ci.forge.events import Event, Situation
 from edison_ci.operate.exporting import stored_answers
 from edison_ci.plan.plan import plan
 from edison_ci.providers.replay import ReplayProvider, recorded_in
-from edison_ci.results.view import Planned
+from edison_ci.results.report import Planned
 from edison_ci.store.database import open_reader
 from edison_ci.store.foreign import open_foreign
 

@@ -28,7 +28,7 @@ from edison_ci.cli.github_job import (
 )
 from edison_ci.cli.github_replay import planned, recorded, undecided
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.run import Order, chosen_of, coverage_of, evaluated, most_important, shown
+from edison_ci.cli.run import Order, chosen_of, coverage_of, evaluated, most_important, show_ended
 from edison_ci.cli.terminal import ODD, Ink, Terminal
 from edison_ci.cli.tools import require
 from edison_ci.cli.trusting import on_terms_of_base
@@ -43,7 +43,7 @@ from edison_ci.harmless import in_actions
 from edison_ci.operate.site import Site
 from edison_ci.report.writing import Sources
 from edison_ci.repository import Repository
-from edison_ci.results.view import Report
+from edison_ci.results.report import Report
 from edison_ci.stamps import State as Stage
 
 if TYPE_CHECKING:
@@ -223,7 +223,8 @@ class _Job:
         afresh = event.situation is Situation.SCHEDULE
         given = {**_UNASKED, "no_cache": afresh, "against": base, "budget": self.given["budget"]}
         ended = evaluated(self.state, terminal, project, Order(chosen, given, recording, doubts))
-        shown(terminal, project, ended)
+        if not terminal.json:
+            show_ended(terminal, project, ended)
         ids = [end.run_id for end in ended]
         found = outcome_of(terminal, project, ids, self.place, **about)
         code = most_important([int(coverage.exit_code), *(int(end.exit_code) for end in ended)])

@@ -17,7 +17,7 @@ from edison_ci.cli.reading import (
 from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.formatting import points
 from edison_ci.plan.versions import short
-from edison_ci.results.run_result import interval_json
+from edison_ci.results.run_document import interval_json
 from edison_ci.results.versions import History, Lineage, lineage_of
 
 if TYPE_CHECKING:

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, Ink, aligned
-from edison_ci.plugins import later
-from edison_ci.store.comparisons import any_comparison
-from edison_ci.store.opinions import several_judges
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.results.judges import JudgesSaid, PanelAgreement
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.run_result import RunSummary
 
-# Loaded late: most runs have one judge and compare nothing.
-_judges_said = later("edison_ci.results.judges:judges_said")
 _MOST_APART = 5
-
-
-def with_judges(connection: sqlite3.Connection, summary: RunSummary) -> RunSummary:
-    """Return the summary with what its judges say beside the scores, if there is anything."""
-    run_id = summary.run.id
-    if not any_comparison(connection, run_id) and not several_judges(connection, run_id):
-        return summary
-    return dataclasses.replace(summary, judges=_judges_said(connection, run_id))
-
-
-def judges_json(summary: RunSummary) -> dict[str, Any]:
-    """Return what the judges say as keys of a run's document."""
-    if summary.judges is None:
-        return {"head_to_head": [], "judge_agreement": None}
-    said: dict[str, Any] = summary.judges.as_json()
-    return said
 
 
 def show_judges(terminal: Terminal, said: JudgesSaid | None) -> None:

@@ -20,7 +20,7 @@ from edison_ci.formatting import milliseconds, points, rate
 from edison_ci.plan.versions import short
 from edison_ci.results.case_filter import roll_of
 from edison_ci.results.leaderboard import BoardRule, board_of
-from edison_ci.results.run_result import interval_json
+from edison_ci.results.run_document import interval_json
 from edison_ci.stats.sentences import chance, comparisons_sentence, signed
 
 if TYPE_CHECKING:

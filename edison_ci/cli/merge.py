@@ -30,7 +30,7 @@ from edison_ci.results.decisions import decisions_of
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.owners import only_one
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import find_run, run_ids
 from edison_ci.store.shard_files import open_shard_file
 from edison_ci.store.staging import publish, stage_beside
 
@@ -136,7 +136,7 @@ def _known_before(results: Path, pieces: Sequence[Pieces]) -> dict[str, Ended]:
     if not results.exists():
         return {}
     with closing(open_reader(results)) as connection:
-        known = {run_id for (run_id,) in connection.execute("select id from run")}
+        known = run_ids(connection)
         for each in pieces:
             own = [piece for piece in each.all if piece.run.id in known]
             if own and each.run_id not in known:

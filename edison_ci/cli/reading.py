@@ -17,7 +17,7 @@ from edison_ci.errors import ConfigError, UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.results.comparable import measured_experiments
 from edison_ci.rounding import fixed, whole
-from edison_ci.store.database import open_reader
+from edison_ci.store.database import reading
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,8 +57,7 @@ def readable_at(state: State, terminal: Terminal) -> Project:
 @contextlib.contextmanager
 def results_of(project: Project) -> Iterator[sqlite3.Connection]:
     """Open the results of a project as they are now, for reading only."""
-    with contextlib.closing(open_reader(project.root / project.file.results)) as connection:
-        connection.execute("begin")  # one state of the file, whatever a run writes meanwhile
+    with reading(project.root / project.file.results) as connection:
         yield connection
 
 

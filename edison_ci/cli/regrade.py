@@ -11,15 +11,17 @@ from edison_ci.cli import spending
 from edison_ci.cli.against import match_again, refuse_missing
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.reading import results_of
 from edison_ci.cli.sessions import Table
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.cli.told import document, told_of
+from edison_ci.cli.told import document
 from edison_ci.cli.tools import require
 from edison_ci.config import needs
 from edison_ci.config.load import Project, find_root, load_project
 from edison_ci.execute.regrading import regrading
 from edison_ci.execute.work import HEAD
+from edison_ci.results.run_result import RunResult
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
@@ -79,18 +81,15 @@ def regrade(state: State, /, wanted: str, **given: Any) -> None:
 def _finish(terminal: Terminal, project: Project, ended: Ended) -> None:
     kept = ended.kept
     assert kept is not None  # it was asked for
-    reader = open_reader(project.root / project.file.results)
-    try:
-        told = told_of(reader, find_run(reader, ended.run_id))
-    finally:
-        reader.close()
     code = int(ended.exit_code)
     _left_out(terminal, kept)
-    if terminal.json:
-        about = {"run_id": kept.run.id, "left_out": kept.found.as_json()}
-        terminal.document({**document([told], code, [ended.progress]), "regraded": about})
-    else:
-        show_run(terminal, told.summary, told.rows, ended.progress, told.weak)
+    with results_of(project) as reader:
+        result = RunResult(reader, find_run(reader, ended.run_id))
+        if terminal.json:
+            about = {"run_id": kept.run.id, "left_out": kept.found.as_json()}
+            terminal.document({**document([result], code, [ended.progress]), "regraded": about})
+        else:
+            show_run(terminal, result, ended.progress)
     if code:
         raise click.exceptions.Exit(code)
 

@@ -29,15 +29,16 @@ from edison_ci.report.writing import (
     rendered,
     write_whole,
 )
-from edison_ci.results.cells import Cells
+from edison_ci.results.cells import Cells, Failing
 from edison_ci.results.explanation import unchanged_cases
-from edison_ci.results.report_view import report_of
+from edison_ci.results.report import report_of
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.config.load import Project
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 _PAGES = ("html", "pdf")
 _FILES = ("pdf", "bundle")
@@ -57,7 +58,6 @@ _ENDINGS = {
 # Loaded late: most reports have no charts, and are written by a job that waits for them.
 _html_page = later("edison_ci.report.html.page:html_page")
 _shown = later("edison_ci.report.html.page:Shown")
-_close_up = later("edison_ci.results.closeup:close_up")
 _find_browser = later("edison_ci.report.pdf:find_browser")
 _printed = later("edison_ci.report.pdf:printed")
 _write_bundle = later("edison_ci.operate.bundles:write_bundle")
@@ -180,7 +180,7 @@ class _Writing:
             return
         text: str | bytes
         if self.kind in _PAGES:
-            text = self._page(connection, found, cells)
+            text = self._page(found, cells)
         else:
             text = rendered(found, self.kind, sources)
         if self.kind == "pdf":
@@ -211,18 +211,18 @@ class _Writing:
         for line in lines:
             self.terminal.raw(clean(line) if shown else line)
 
-    def _page(self, connection: sqlite3.Connection, found: Report, cells: Cells) -> str:
+    def _page(self, found: Report, cells: Cells) -> str:
         runs = []
         for view in found.runs:
-            near = _close_up(connection, view, cells)
-            runs.append(_shown(view, near, self._cases(view, near) if cells.texts else {}))
+            failing = cells.failing(view)
+            runs.append(_shown(view, failing, self._cases(view, failing) if cells.texts else {}))
         page: str = _html_page(found, runs, unfolded=self.kind == "pdf")
         return page
 
-    def _cases(self, view: RunView, near: Any) -> dict[str, Any]:
+    def _cases(self, view: RunResult, failing: Failing) -> dict[str, Any]:
         """Return what was asked where an answer failed, if the case is still the same."""
         experiment = self.project.experiments.get(view.run.experiment)
-        wanted = {cell.case: cell.case_hash for cell in near.failing}
+        wanted = {cell.case: cell.case_hash for cell in failing.cells}
         return unchanged_cases(self.project, experiment, wanted)
 
     def _tell(self, found: Report) -> None:

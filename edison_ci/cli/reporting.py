@@ -18,9 +18,8 @@ from edison_ci.report.changed_lines import changed_lines
 from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
 from edison_ci.repository import Repository
 from edison_ci.results.cells import cases_of
-from edison_ci.results.companions import runs_of_change
-from edison_ci.results.report_view import report_of
-from edison_ci.results.view import Report
+from edison_ci.results.material_changes import runs_of_change
+from edison_ci.results.report import Report, report_of
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import find_run
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
     from edison_ci.report.changed_lines import Changed, Lines
-    from edison_ci.results.view import RunView
+    from edison_ci.results.run_result import RunResult
     from edison_ci.store.runs import Run
 
 _MOST_BYTES = 1_000_000
@@ -105,7 +104,7 @@ def changed_in(project: Project, report: Report) -> Changed:
 
 
 def _changed(
-    project: Project, repository: Repository, view: RunView, path: str
+    project: Project, repository: Repository, view: RunResult, path: str
 ) -> tuple[Lines, ...]:
     folder = project.root.resolve().relative_to(repository.root).as_posix()
     there = path if folder == "." else f"{folder}/{path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
@@ -15,11 +16,12 @@ from edison_ci.cli.asking import Asking
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.provenance import doubted_models, doubted_recordings
+from edison_ci.cli.reading import results_of
 from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.sessions import Table
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import Terminal, counted
-from edison_ci.cli.told import Told, document, told_of
+from edison_ci.cli.told import document
 from edison_ci.cli.tools import require
 from edison_ci.config import needs
 from edison_ci.config.load import Experiment, Project, find_root, load_project
@@ -32,6 +34,7 @@ from edison_ci.plan.shards import Shard, parse_shard
 from edison_ci.plugins import later
 from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
+from edison_ci.results.run_result import RunResult
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
@@ -315,29 +318,24 @@ def finish(
     """Show how runs ended, write their reports, and end with the exit code that matters most."""
     coverage = coverage or Coverage()
     code = most_important(int(code) for code in (coverage.exit_code, *(e.exit_code for e in ended)))
-    told = shown(terminal, project, ended)
     ids, dropped = [end.run_id for end in ended], coverage.dropped
-    if asked is not None and not asked.write(terminal, project, ids, dropped):
-        code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
-    if terminal.json:
-        terminal.document(document(told, code, [end.progress for end in ended], dropped))
+    if not terminal.json:
+        show_ended(terminal, project, ended)
+    with results_of(project) if ended else contextlib.nullcontext() as reader:
+        if asked is not None and not asked.write(terminal, project, ids, dropped):
+            code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
+        if terminal.json:
+            found = [] if reader is None else [RunResult(reader, find_run(reader, i)) for i in ids]
+            terminal.document(document(found, code, [end.progress for end in ended], dropped))
     if code:
         raise click.exceptions.Exit(code)
 
 
-def shown(terminal: Terminal, project: Project, ended: list[Ended]) -> list[Told]:
-    """Show how runs ended, unless JSON is asked for; return what there is to tell."""
-    told: list[Told] = []
-    if ended:
-        reader = open_reader(project.root / project.file.results)
-        try:
-            told = [told_of(reader, find_run(reader, e.run_id)) for e in ended]
-        finally:
-            reader.close()
-    if not terminal.json:
-        for one, end in zip(told, ended, strict=True):
-            show_run(terminal, one.summary, one.rows, end.progress, one.weak)
-    return told
+def show_ended(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
+    """Show how runs ended."""
+    for end in ended:
+        with results_of(project) as reader:
+            show_run(terminal, RunResult(reader, find_run(reader, end.run_id)), end.progress)
 
 
 def most_important(codes: Any) -> int:

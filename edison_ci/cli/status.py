@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import times
-from edison_ci.cli.breakdown import show_facets, without_facets
+from edison_ci.cli.breakdown import show_facets
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.summary import STATUS_COLORS, show_run, spent
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.cli.told import document, told_of
+from edison_ci.cli.told import document
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.formatting import points
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
-from edison_ci.results.run_result import RunSummary, as_json, summarize
+from edison_ci.results.run_document import as_json
+from edison_ci.results.run_result import RunResult
 from edison_ci.results.snapshot import material_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
@@ -64,26 +65,28 @@ def status(state: State, wanted: str | None, facets: bool) -> None:
     reader = _reader(project)
     try:
         if wanted is not None:
-            told = told_of(reader, _seen(project, find_run(reader, wanted)))
+            result = RunResult(reader, _seen(project, find_run(reader, wanted)))
+            _show_one(terminal, result, facets=facets)
+            return
+        results = [RunResult(reader, _seen(project, run)) for run in recent_runs(reader)]
+        if terminal.json:
+            terminal.document({"runs": [{**as_json(one), "gates": []} for one in results]})
         else:
-            summaries = [summarize(reader, _seen(project, r)) for r in recent_runs(reader)]
+            _table(terminal, results)
     finally:
         reader.close()
-    if wanted is not None:
-        if terminal.json:
-            terminal.document(document([told], ExitCode.DONE))
-        else:
-            summary = without_facets(told.summary) if facets else told.summary
-            show_run(terminal, summary, told.rows, weak=told.weak)
-            if facets:
-                show_facets(terminal, told.summary)
-    elif terminal.json:
-        terminal.document({"runs": [as_json(s) for s in summaries]})
-    else:
-        _table(terminal, summaries)
 
 
-def _table(terminal: Terminal, summaries: list[RunSummary]) -> None:
+def _show_one(terminal: Terminal, result: RunResult, *, facets: bool) -> None:
+    if terminal.json:
+        terminal.document(document([result], ExitCode.DONE))
+        return
+    show_run(terminal, result, facets=not facets)  # the table of all of them follows
+    if facets:
+        show_facets(terminal, result)
+
+
+def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
     if not summaries:
         terminal.note("no run yet: edison run")
         return
@@ -144,10 +147,9 @@ def watch(state: State, wanted: str, since: int) -> None:
                 terminal.compact(_event(event))
             else:
                 _tell(terminal, event)
-        told = told_of(reader, _seen(project, find_run(reader, run.id)))
+        show_run(terminal, RunResult(reader, _seen(project, find_run(reader, run.id))))
     finally:
         reader.close()
-    show_run(terminal, told.summary, told.rows, weak=told.weak)
 
 
 def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:

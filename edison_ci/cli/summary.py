@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.runner import Progress
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.rollups import PartTotal
-    from edison_ci.results.run_result import RunSummary
+    from edison_ci.results.run_result import RunResult
     from edison_ci.results.scores import Scored
     from edison_ci.results.weak_prompts import Rival
     from edison_ci.store.runs import Run
@@ -35,10 +35,10 @@ STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
 
 def show_run(
     terminal: Terminal,
-    summary: RunSummary,
-    rows: Sequence[GateRow] = (),
+    summary: RunResult,
     progress: Progress | None = None,
-    weak: Sequence[Rival] = (),
+    *,
+    facets: bool = True,
 ) -> None:
     """Print what a run found, and what to type next."""
     run = summary.run
@@ -47,12 +47,12 @@ def show_run(
     for row in aligned(_score_rows(summary), right=frozenset({3})):
         terminal.result("  " + row)
     _parts(terminal, summary)
-    show_breakdown(terminal, summary)
+    show_breakdown(terminal, summary, facets=facets)
     _change(terminal, summary)
     show_judges(terminal, summary.judges)
     show_people(terminal, summary.people, points, rate)
     _counts(terminal, summary)
-    _gates(terminal, rows, weak)
+    _gates(terminal, summary.gates, summary.weak_prompts)
     if run.shard is not None:
         terminal.result(f"  {UNDECIDED}")
     closed = progress.closed if progress is not None else {}
@@ -81,7 +81,7 @@ def _lanes(terminal: Terminal, progress: Progress) -> None:
         terminal.result("  ", Ink(f"{model} did not answer: ", ODD), reason)
 
 
-def how_to_go_on(summary: RunSummary) -> str:
+def how_to_go_on(summary: RunResult) -> str:
     """Say how a run goes on; one that a budget stopped would stop again as it is."""
     run = summary.run
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
@@ -141,7 +141,7 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -
         terminal.result(f"  {rival.sentence}")
 
 
-def _change(terminal: Terminal, summary: RunSummary) -> None:
+def _change(terminal: Terminal, summary: RunResult) -> None:
     run, found = summary.run, summary.against
     if found is None or run.base_commit is None:
         return
@@ -160,7 +160,7 @@ def _change(terminal: Terminal, summary: RunSummary) -> None:
     )
 
 
-def _prompts(terminal: Terminal, summary: RunSummary) -> None:
+def _prompts(terminal: Terminal, summary: RunResult) -> None:
     told = []
     for prompt, version in summary.prompts:
         label, known = summary.run.labels.get(prompt, ""), version[:8]
@@ -169,13 +169,13 @@ def _prompts(terminal: Terminal, summary: RunSummary) -> None:
         terminal.result(f"  {', '.join(told)}")
 
 
-def _score_rows(summary: RunSummary) -> list[tuple[str, ...]]:
+def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
     several = len(summary.prompts) > 1
     rows: list[tuple[str, ...]] = [("", "score", "passed", "cost", "latency")]
-    for scored in summary.by_model:
+    for scored in summary.models:
         name = f"{scored.prompt} with {scored.model}" if several else scored.model
         rows.append((name, *_numbers(scored)))
-    others = summary.cost_microusd - sum(scored.cost_microusd for scored in summary.by_model)
+    others = summary.cost_microusd - sum(scored.cost_microusd for scored in summary.models)
     if others > 0:
         rows.append(("judging", "", "", dollars(others), ""))
     if len(rows) > 2:
@@ -192,14 +192,14 @@ def _numbers(scored: Scored, *, cost: str = "") -> tuple[str, ...]:
     )
 
 
-def spent(summary: RunSummary) -> str:
+def spent(summary: RunResult) -> str:
     """Return what a run cost, marked where some of it is not known for sure."""
     calls = summary.calls
     about = "~" if calls["unknown"] or calls["estimated"] or summary.run.moving else ""
     return f"{about}{dollars(summary.cost_microusd)}"
 
 
-def _parts(terminal: Terminal, summary: RunSummary) -> None:
+def _parts(terminal: Terminal, summary: RunResult) -> None:
     """Print the parts that somebody might want to look at: those that not all answers pass."""
     weak = [part for part in summary.parts if part.passed < part.graded or part.errors]
     rows = [_part_row(part) for part in weak if part.kind != "criterion"]
@@ -230,7 +230,7 @@ def _errors(part: PartTotal) -> str:
     return f"{part.errors:,} could not be graded" if part.errors else ""
 
 
-def _counts(terminal: Terminal, summary: RunSummary) -> None:
+def _counts(terminal: Terminal, summary: RunResult) -> None:
     done = {name: count for name, count in summary.cells.items() if count and name != "total"}
     asked = sum(done.values()) - done.get("skipped", 0)
     counts = ", ".join(

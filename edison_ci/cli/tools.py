@@ -14,7 +14,6 @@ from edison_ci.execute.orders import Tools
 from edison_ci.harmless import in_actions
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site
-from edison_ci.plugins import later
 from edison_ci.providers.adapters import provider_for
 
 if TYPE_CHECKING:
@@ -39,9 +38,8 @@ def tools_for(state: State, project: Project) -> Tools:
         tree=project.tree,
         trust=terms.trust,
     )
-    decide = partial(_decide, project)
     job = job_cap(terms, os.environ)
-    return Tools(provider, _grading, decide=decide, advice=advice("every answer is kept"), job=job)
+    return Tools(provider, _grading, advice=advice("every answer is kept"), job=job)
 
 
 def advice(then: str) -> str:
@@ -51,7 +49,3 @@ def advice(then: str) -> str:
 
 def _grading(project: Project, experiment: Experiment, lanes: Lanes) -> CellGrader:
     return CellGrader.of(on_terms_of_base(project), experiment, lanes)
-
-
-# Loaded late: a run without gates needs no statistics but its intervals.
-_decide = later("edison_ci.cli.deciding:decided")

@@ -20,7 +20,7 @@ from edison_ci.cli.reading import (
 )
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.formatting import milliseconds, points, rate
-from edison_ci.results.run_result import interval_json
+from edison_ci.results.run_document import interval_json
 from edison_ci.results.trends import Drift, Point, drift_of, points_of, told_apart
 from edison_ci.rounding import fixed
 from edison_ci.stats.drift import Alarm

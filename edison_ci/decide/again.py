@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.decide.looking import goes_on
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look
+from edison_ci.results.decisions import stored_looks
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.store.runs import find_run
 
@@ -29,12 +30,7 @@ def last_look(connection: sqlite3.Connection, run: Run) -> Look | None:
     graded = _graded(run)
     if graded is not None:
         return last_look(connection, find_run(connection, graded))
-    rows = connection.execute(
-        "select json_extract(detail, '$.look') from decision where run_id = ? "
-        "and json_extract(detail, '$.look') is not null order by round desc",
-        (run.id,),
-    )
-    looks = [json.loads(text) for (text,) in rows]
+    looks = stored_looks(connection, run.id)
     if not looks:
         return None
     known: dict[str, Any] = max(looks, key=lambda look: int(look["number"]))

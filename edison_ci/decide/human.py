@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
+from edison_ci.results.human_grades import grading_seeds
 from edison_ci.results.samples import SIDES, Metric, TwoSidedSample
 from edison_ci.stats.sampling import random_sample
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -124,9 +126,5 @@ class _Everything(TwoSidedSample):
 
 def _seeds(cells: TwoSidedSample) -> list[int]:
     """Return the seeds by whose order people went through the answers of an experiment."""
-    rows = cells.connection.execute(
-        "select distinct g.seed from manual_grade g join run r on r.experiment = g.experiment "
-        "where r.id = ? order by 1",
-        (cells.head.run_id,),
-    ).fetchall()
-    return [seed for (seed,) in rows] or [0]
+    run = find_run(cells.connection, cells.head.run_id)
+    return grading_seeds(cells.connection, run.experiment)

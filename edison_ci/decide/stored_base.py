@@ -14,10 +14,9 @@ from edison_ci.decide.verdict import Stored
 from edison_ci.errors import UsageError
 from edison_ci.repository import Repository
 from edison_ci.results.comparable import differing_material, yardstick
-from edison_ci.results.comparison_sample import Choice, comparison_sample
-from edison_ci.results.operands import OWN_MATERIAL
+from edison_ci.results.comparison_sample import Choice, comparison_sample, runs_at_commit
 from edison_ci.results.samples import Subject, TwoSidedSample
-from edison_ci.store.runs import IMPORT, NO_TRIAL, find_run
+from edison_ci.store.runs import IMPORT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -91,20 +90,8 @@ def _comparable(
 
 
 def _candidates(reader: sqlite3.Connection, run: Run, origin: _Origin) -> list[Choice]:
-    rows = reader.execute(
-        "select id, iif(commit_id = :commit, 'head', 'base') from run where experiment = :name "
-        "and id <> :own and complete = 1 and status = 'COMPLETED' "
-        f"and (commit_id = :commit or base_commit = :commit) and {OWN_MATERIAL} = 'head' "
-        f"and {NO_TRIAL} "
-        "order by created_at desc, rowid desc limit :most",
-        {
-            "commit": origin.commit,
-            "name": run.experiment,
-            "own": run.id,
-            "most": _LOOKED_AT,
-        },
-    )
-    return [Choice(origin.branch, find_run(reader, name), side) for name, side in rows.fetchall()]
+    found = runs_at_commit(reader, run, origin.commit, most=_LOOKED_AT)
+    return [Choice(origin.branch, one, side) for one, side in found]
 
 
 def _unfit(run: Run) -> str:

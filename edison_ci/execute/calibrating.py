@@ -24,7 +24,7 @@ from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.results.explanation import expected_form
 from edison_ci.rounding import mean, reaches
-from edison_ci.store.answers import answer_at, newest_answer
+from edison_ci.store.answers import answer_at, answers_to_case, newest_answer
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -202,13 +202,7 @@ class Calibrating:
 
     def _stored(self, home: str, case_id: str, answer: str) -> str | None:
         """Return the text of an answer that only its hash is known of."""
-        rows = self.reader.execute(
-            "select distinct c.run_id, c.side, c.version, c.address, c.take from cell c "
-            "join run r on r.id = c.run_id where c.case_id = ? and r.experiment = ? "
-            "and c.take is not null and c.status <> 'blocked'",
-            (case_id, home),
-        ).fetchall()
-        for run_id, side, version, address, take in rows:
+        for run_id, side, version, address, take in answers_to_case(self.reader, home, case_id):
             stored = answer_at(self.reader, address, take)
             if stored is None:
                 continue

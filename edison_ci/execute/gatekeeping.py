@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.decide.conclusion import Question, conclude
 from edison_ci.execute.licence import RunLicence
-from edison_ci.execute.orders import Question
 from edison_ci.execute.work import BASE
 from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import kind_of_looks
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Experiment
-    from edison_ci.execute.orders import Against, Conclusion, RunOptions, Tools
+    from edison_ci.decide.conclusion import Conclusion
+    from edison_ci.execute.orders import Against, RunOptions, Tools
     from edison_ci.execute.session import Held
     from edison_ci.execute.work import Work
     from edison_ci.plan.baseline import Doubt
@@ -52,7 +53,7 @@ class Gates:
         A shard sees too little to stop at, and whoever only grades again has nothing to add.
         """
         apart = work.only is not None or work.selection.shard is not None
-        if apart or self.tools.decide is None or BASE not in work.sides:
+        if apart or not self.tools.gated or BASE not in work.sides:
             return None
         return kind_of_looks(self.all, self.experiment.file.stop)
 
@@ -68,7 +69,7 @@ class Gates:
         licence = RunLicence.of(work.project, self.experiment)
 
         def asked(look: Look | None = None) -> Conclusion | None:
-            if self.tools.decide is None or not self.all or work.selection.shard is not None:
+            if not self.tools.gated or not self.all or work.selection.shard is not None:
                 return None  # what is true of a part need not be true of the whole
             question = Question(
                 held.run_id,
@@ -81,6 +82,6 @@ class Gates:
                 licence.unlicensed(self.all),
                 self.doubts(held.options),
             )
-            return self.tools.decide(held.reader, question)
+            return conclude(work.project, held.reader, question)
 
         return asked

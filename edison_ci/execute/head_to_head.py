@@ -8,7 +8,7 @@ and a run that is resumed compares what is left: its judge's replies are stored 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from edison_ci.checks.output import parse_output
 from edison_ci.execute.grading import asking, hearing
@@ -20,7 +20,7 @@ from edison_ci.judges.pairwise import Comparison, Preference
 from edison_ci.judges.replies import Failure, Missing
 from edison_ci.store.answers import answer_at
 from edison_ci.store.comparisons import ComparisonRow, is_compared
-from edison_ci.store.runs import CellRow
+from edison_ci.store.runs import CellRow, CellState, cell_state
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,12 +38,8 @@ ANSWERED = ("ok", "malformed")
 """Cells that are compared; those in error, blocked or skipped are missing."""
 
 
-class _Cell(NamedTuple):
-    """What is known of a finished cell."""
-
-    status: str
-    address: str
-    take: int | None
+_Cell: TypeAlias = CellRow | CellState
+"""A finished cell, on its way to the disk or there."""
 
 
 class HeadToHead:
@@ -87,12 +83,7 @@ class HeadToHead:
 
     def _cell(self, cell_id: str, outbox: Outbox) -> _Cell | None:
         waiting = outbox.find(cell_id)
-        if isinstance(waiting, CellRow):
-            return _Cell(waiting.status, waiting.address, waiting.take)
-        row = self._reader.execute(
-            "select status, address, take from cell where id = ?", (cell_id,)
-        ).fetchone()
-        return None if row is None else _Cell(*row)
+        return waiting if isinstance(waiting, CellRow) else cell_state(self._reader, cell_id)
 
     async def _compared(
         self, pair: Pair, ids: tuple[str, str], cells: tuple[_Cell, _Cell]

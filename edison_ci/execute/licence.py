@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
 from edison_ci.judges.licensing import Standing, rests_on_judges, standing_of
+from edison_ci.store.judge_approvals import ApprovalRow, write_approval
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,28 +43,19 @@ class RunLicence:
     def note(self, run_id: str) -> Callable[[sqlite3.Connection], None]:
         """Return the operation that writes down what the judges of a run were allowed."""
         standing = self.standing
-
-        def operation(connection: sqlite3.Connection) -> None:
-            connection.execute("delete from licence where run_id = ?", (run_id,))
-            if standing is None:
-                return
-            known = None if standing.stale else standing.licence
-            counts = [0] * 4
-            if known is not None:
-                counts = [known.passes, known.true_passes, known.fails, known.true_fails]
-            connection.execute(
-                "insert into licence (run_id, judges, licensed, reason, kappa, n, floor, passes, "
-                "true_passes, fails, true_fails) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    run_id,
-                    json.dumps(standing.judges),
-                    standing.licensed,
-                    standing.reason,
-                    None if known is None else known.kappa,
-                    0 if known is None else known.n,
-                    standing.asked.min_kappa,
-                    *counts,
-                ),
-            )
-
-        return operation
+        if standing is None:
+            return write_approval(run_id, None)
+        known = None if standing.stale else standing.licence
+        counts = (0, 0, 0, 0)
+        if known is not None:
+            counts = (known.passes, known.true_passes, known.fails, known.true_fails)
+        row = ApprovalRow(
+            json.dumps(standing.judges),
+            standing.licensed,
+            standing.reason,
+            None if known is None else known.kappa,
+            0 if known is None else known.n,
+            standing.asked.min_kappa,
+            *counts,
+        )
+        return write_approval(run_id, row)

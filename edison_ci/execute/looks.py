@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from edison_ci.config.models import Model
-    from edison_ci.execute.orders import Conclusion
+    from edison_ci.decide.conclusion import Conclusion
     from edison_ci.execute.runner import Answer, Runner
     from edison_ci.execute.work import Work
     from edison_ci.plan.looks import Kind

@@ -27,9 +27,17 @@ from edison_ci.frozen import dataclass
 from edison_ci.plan.shards import Shard, parse_shard, shard_of
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.absorbing import absorb
-from edison_ci.store.database import open_database, open_reader
+from edison_ci.store.database import open_database, open_reader, transaction
 from edison_ci.store.owners import Owner
-from edison_ci.store.runs import cell_statuses, start_run
+from edison_ci.store.runs import (
+    CellState,
+    case_ids,
+    cell_state,
+    cell_states,
+    cell_statuses,
+    count_cells,
+    start_run,
+)
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -121,9 +129,7 @@ def _add(group: dict[int, Piece], piece: Piece) -> None:
 def _refuse_unfinished(piece: Piece) -> None:
     """Refuse a shard that stopped; one that has too many errors is finished all the same."""
     run = piece.run
-    (done,) = piece.file.connection.execute(
-        "select count(*) from cell where run_id = ?", (run.id,)
-    ).fetchone()
+    done = count_cells(piece.file.connection, run.id)
     if run.status not in ("COMPLETED", "FAILED") or done < run.cells_planned:
         raise IncompleteRun(
             f"{piece} of {run.experiment} is {run.status} with {done:,} of {run.cells_planned:,} "
@@ -133,10 +139,8 @@ def _refuse_unfinished(piece: Piece) -> None:
 
 
 def _refuse_foreign_cases(piece: Piece) -> None:
-    rows = piece.file.connection.execute(
-        "select distinct case_id from cell where run_id = ?", (piece.run.id,)
-    )
-    foreign = [case for (case,) in rows if shard_of(case, piece.shard.count) != piece.shard.index]
+    cases = case_ids(piece.file.connection, piece.run.id)
+    foreign = [case for case in cases if shard_of(case, piece.shard.count) != piece.shard.index]
     if foreign:
         raise UsageError(
             f"{piece} has cases of another shard: {', '.join(foreign[:_LISTED])}",
@@ -162,13 +166,8 @@ def _refuse_apart(one: Piece, other: Piece) -> None:
         )
 
 
-def _content(piece: Piece) -> list[tuple[object, ...]]:
-    rows = piece.file.connection.execute(
-        "select id, address, take, status, composite, passed from cell where run_id = ? "
-        "order by id",
-        (piece.run.id,),
-    )
-    return rows.fetchall()
+def _content(piece: Piece) -> dict[str, CellState]:
+    return cell_states(piece.file.connection, piece.run.id)
 
 
 class Joint(Session):
@@ -234,9 +233,7 @@ class Joint(Session):
         seen = 0
         missing: list[str] = []
         for task in work.tasks():
-            found = held.reader.execute(
-                "select 1 from cell where id = ?", (id_of_cell(held.run_id, task),)
-            ).fetchone()
+            found = cell_state(held.reader, id_of_cell(held.run_id, task))
             seen += 1
             if found is None and len(missing) < _LISTED:
                 missing.append(f"{task.case.id}@{task.configuration.name}#{task.draw}")
@@ -265,9 +262,8 @@ class Joint(Session):
 
 
 def _fill(target: sqlite3.Connection, new: NewRun, pieces: Sequence[Piece]) -> None:
-    target.execute("begin immediate")
-    start_run(new)(target)
-    for piece in pieces:
-        source = piece.file.connection
-        absorb(target, source, piece.run.id, into=new.id, shard=str(piece.shard))
-    target.execute("commit")
+    with transaction(target):
+        start_run(new)(target)
+        for piece in pieces:
+            source = piece.file.connection
+            absorb(target, source, piece.run.id, into=new.id, shard=str(piece.shard))

@@ -15,8 +15,7 @@ from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
     import datetime as dt
-    import sqlite3
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Experiment, Project
@@ -107,45 +106,13 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is to be decided about a run whose cells are all graded."""
-
-    run_id: str
-    gates: tuple[Gate, ...]
-    clusters: Mapping[str, str]
-    quarantined: frozenset[str]
-    has_base: bool
-    now: str
-    look: Look | None = None
-    """Which of several looks this is; None for the only one."""
-    unlicensed: Mapping[str, str] = field(default_factory=dict)
-    """Metrics that judges without a licence would decide, and why they may not."""
-    doubts: tuple[Doubt, ...] = ()
-    """Why the run is inconclusive at best, whatever its gates find."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """What the gates say, and the operation that writes it down."""
-
-    verdict: str
-    exit_code: ExitCode
-    write: Callable[[sqlite3.Connection], None]
-    more: bool = False
-    """Whether more is to be measured, and looked at again."""
-    subjects: frozenset[tuple[str, str]] | None = None
-    """The prompts and models that more is measured of; None for all."""
-    stored: bool = False
-    """Whether this look was taken before, by an earlier session of the run."""
-
-
-@dataclass(frozen=True, slots=True)
 class Tools:
     """What a session needs from outside: providers, graders, time, and somebody to tell."""
 
     provider_for: Callable[[Model], Provider]
     grading: Callable[[Project, Experiment, Lanes], Grading]
-    decide: Callable[[sqlite3.Connection, Question], Conclusion] | None = None
+    gated: bool = True
+    """Whether the gates decide about the run; nobody asks them about a trial."""
     on_plan: Callable[[Plan], None] = lambda _: None
     """Sees the plan before anything is sent, and may refuse it by raising."""
     on_start: Callable[[Progress], None] = lambda _: None

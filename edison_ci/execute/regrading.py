@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
@@ -22,7 +22,7 @@ from edison_ci.plan.plan import without_generating
 from edison_ci.providers.budgeting import Paid
 from edison_ci.providers.replay import Unrecorded
 from edison_ci.store.answers import answer_at
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import CellState, cell_state, count_cells, count_draws, find_run
 from edison_ci.templating import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import NewRun, Run
 
 _NAMED = 10
-
-
-class _Cell(NamedTuple):
-    """What the run has in place of a cell."""
-
-    address: str
-    take: int | None
-    status: str
-    error: str | None
-    reason: str | None
 
 
 @dataclass(slots=True)
@@ -110,10 +100,7 @@ class KeptAnswers:
                 found.skipped += 1
             else:
                 found.cells += 1
-        (total,) = self._reader.execute(
-            "select count(*) from cell where run_id = ?", (self.run.id,)
-        ).fetchone()
-        found.gone = total - seen
+        found.gone = count_cells(self._reader, self.run.id) - seen
         if not found.cells:
             raise UsageError(
                 f"nothing of run {self.run.id} can be graded again: its prompts, models or cases "
@@ -158,14 +145,10 @@ class KeptAnswers:
         tally.add(paid)
         return paid
 
-    def _cell(self, task: Task) -> _Cell | None:
-        row = self._reader.execute(
-            "select address, take, status, error, reason from cell where id = ?",
-            (id_of_cell(self.run.id, task),),
-        ).fetchone()
-        return None if row is None else _Cell(*row)
+    def _cell(self, task: Task) -> CellState | None:
+        return cell_state(self._reader, id_of_cell(self.run.id, task))
 
-    def _same(self, task: Task, cell: _Cell) -> bool:
+    def _same(self, task: Task, cell: CellState) -> bool:
         try:
             return request_for(task).address == cell.address
         except (MissingValueError, RenderError):
@@ -180,9 +163,7 @@ def named(task: Task) -> str:
 def regrading(reader: sqlite3.Connection, run: Run, experiment: Experiment) -> RunOptions:
     """Return the options with which the cells of a run are graded again."""
     options = options_of(run)
-    (draws,) = reader.execute(
-        "select coalesce(max(draw) + 1, 1) from cell where run_id = ?", (run.id,)
-    ).fetchone()
+    draws = count_draws(reader, run.id)
     known = {name for entry in experiment.models for name in (entry[0], entry[1].name)}
     models = tuple(name for name in options.selection.models if name in known)
     selection = dataclasses.replace(options.selection, models=models, draws=draws)

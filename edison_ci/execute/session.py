@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.decide.conclusion import Conclusion
     from edison_ci.execute.gatekeeping import Ask
-    from edison_ci.execute.orders import Conclusion
     from edison_ci.execute.runner import Answer, Progress
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run

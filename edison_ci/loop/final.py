@@ -16,12 +16,12 @@ from edison_ci.refine.weaknesses import weaknesses
 from edison_ci.report.spreadsheet import as_csv, rows_of
 from edison_ci.report.writing import write_whole
 from edison_ci.results.cells import Cells
-from edison_ci.results.report_view import report_of
+from edison_ci.results.report import report_of
 from edison_ci.rounding import fixed
 from edison_ci.stats.convergence import converged, verified
 from edison_ci.stats.sentences import points, signed
 from edison_ci.store.database import open_reader
-from edison_ci.store.loops import PhaseSpending, iterations_of, loop_spending
+from edison_ci.store.loops import PhaseSpending, busy_spans, iterations_of, loop_spending
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -182,12 +182,8 @@ def _because(place: Place, loop: Loop) -> str:
 
 def _busy(connection: sqlite3.Connection, loop: Loop) -> float:
     """Return for how long runs of the loop were at work, by their events."""
-    rows = connection.execute(
-        "select min(e.time), max(e.time) from event e join run r on r.id = e.run_id "
-        "where r.loop = ? and e.type <> 'status:changed' group by r.id",
-        (loop.id,),
-    )
-    spans = ((dt.datetime.fromisoformat(a), dt.datetime.fromisoformat(b)) for a, b in rows)
+    times = busy_spans(connection, loop)
+    spans = ((dt.datetime.fromisoformat(a), dt.datetime.fromisoformat(b)) for a, b in times)
     return round(sum((last - first).total_seconds() for first, last in spans), 1)
 
 

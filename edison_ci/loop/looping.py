@@ -48,7 +48,7 @@ from edison_ci.review.desk import needs_repository
 from edison_ci.review.refined import refined
 from edison_ci.review.ways import current_branch
 from edison_ci.stats.convergence import converged
-from edison_ci.store.database import open_reader
+from edison_ci.store.database import changing, open_reader
 from edison_ci.store.loops import (
     TRIGGER,
     Iteration,
@@ -60,7 +60,7 @@ from edison_ci.store.loops import (
     write_iteration,
 )
 from edison_ci.store.runs import find_run, move_run
-from edison_ci.store.suggestions import Status, changing, find_suggestion
+from edison_ci.store.suggestions import Status, find_suggestion
 
 if TYPE_CHECKING:
     import sqlite3

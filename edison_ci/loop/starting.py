@@ -18,19 +18,20 @@ from edison_ci.refine.weaknesses import aside_in
 from edison_ci.review.desk import needs_repository
 from edison_ci.stats.convergence import FEWEST_SEARCH_CASES
 from edison_ci.store.audit import add_audit
+from edison_ci.store.database import changing
 from edison_ci.store.loops import (
     Iteration,
     Loop,
     Point,
     iterations_of,
     last_loop,
+    leave_loop,
     unfinished_run,
     write_iteration,
     write_loop,
 )
 from edison_ci.store.owners import only_one
 from edison_ci.store.runs import find_run, move_run
-from edison_ci.store.suggestions import changing
 
 if TYPE_CHECKING:
     import sqlite3
@@ -139,12 +140,7 @@ def _leave(connection: sqlite3.Connection, place: Place, known: Loop) -> None:
         status = find_run(connection, run_id).status
         if status in ("REFINING", "REVIEWING"):
             move_run(run_id, "COMPLETED", now)(connection)
-    ended = {"point": Point.DONE, "stopped_by": "restarted", "finished_at": now}
-    connection.execute(
-        "update loop set point = :point, stopped_by = :stopped_by, finished_at = :finished_at "
-        "where id = :id",
-        {**ended, "id": known.id},
-    )
+    leave_loop(connection, known, now=now)
 
 
 # --- without a person -----------------------------------------------------------------------------

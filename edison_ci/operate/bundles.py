@@ -20,9 +20,11 @@ from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Role
 from edison_ci.operate.archives import MOST_BYTES, no_bundle, pack, unpack
+from edison_ci.results.rollups import rollups_of
 from edison_ci.store.database import migrations
 from edison_ci.store.extracts import accept, extract, known_runs
 from edison_ci.store.foreign import odd_things, open_foreign
+from edison_ci.store.runs import count_cells, find_run, run_ids
 
 if TYPE_CHECKING:
     import sqlite3
@@ -108,8 +110,12 @@ def take_in(site: Site, bundle: Path, *, dry_run: bool = False) -> TakenIn:
                 ids = [run.id for run in taken.new]
                 told = {"runs": ids, "sha256": found.sha256}
                 entry = site.entry(actor, "import bundle", bundle.name, after=told)
-                accept(site.results, source, ids, entry)
+                accept(site.results, source, ids, entry, _add_up)
     return taken
+
+
+def _add_up(connection: sqlite3.Connection, run_id: str) -> None:
+    rollups_of(connection, run_id)(connection)
 
 
 def _sorted_out(site: Site, source: sqlite3.Connection, runs: Sequence[BundledRun]) -> TakenIn:
@@ -127,13 +133,10 @@ def _sorted_out(site: Site, source: sqlite3.Connection, runs: Sequence[BundledRu
 
 
 def _runs(connection: sqlite3.Connection) -> list[BundledRun]:
-    rows = connection.execute(
-        "select r.id, r.experiment, r.verdict, r.simulated, "
-        "(select count(*) from cell where run_id = r.id) from run r order by r.created_at, r.id"
-    )
+    runs = (find_run(connection, run_id) for run_id in run_ids(connection))
     return [
-        BundledRun(run_id, experiment, verdict, bool(simulated), cells)
-        for run_id, experiment, verdict, simulated, cells in rows
+        BundledRun(r.id, r.experiment, r.verdict, r.simulated, count_cells(connection, r.id))
+        for r in sorted(runs, key=lambda run: (run.created_at, run.id))
     ]
 
 

@@ -20,7 +20,7 @@ from edison_ci.documents.known_secrets import hidden
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, StoreError, UsageError
 from edison_ci.records import Completion, FinishReason, canonical_json
-from edison_ci.store.answers import text_hash
+from edison_ci.store.answers import answers_of_run, text_hash
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,20 +33,6 @@ MAX_BYTES = 1_000_000_000
 MAX_LINE_BYTES = 25_000_000
 _HINT = "make it again with: edison run --record PATH"
 _COUNTS = ("take", "latency_ms", "cost_microusd")
-_QUERY = """
-select a.address, a.take, t.text, t.tool_calls, a.finish_reason, a.tokens_in, a.tokens_out,
-  a.latency_ms, a.served_model, a.cost_microusd, t.sha256
-from (
-  select address, take from cell where run_id = :run and take is not null
-  union
-  select j.address, j.take from judgment j join cell c on c.id = j.cell_id where c.run_id = :run
-  union
-  select a.address, a.take from attempt b join answer a on a.attempt = b.id where b.run_id = :run
-) used
-join answer a using (address, take)
-join answer_text t using (address, take)
-order by a.address, a.take
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +96,7 @@ def write_recording(connection: sqlite3.Connection, run_id: str, path: Path) -> 
 
 def answers_of(connection: sqlite3.Connection, run_id: str) -> Iterator[Recorded]:
     """Yield the answers that the cells of a run point to, and those it bought besides."""
-    for *values, checksum in connection.execute(_QUERY, {"run": run_id}):
+    for *values, checksum in answers_of_run(connection, run_id):
         if checksum != text_hash(values[2], values[3]):
             message = f"the stored answer {values[0][:12]} is not what it was when it was stored"
             raise StoreError(message, hint="run: edison db check")

@@ -15,7 +15,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.refine.weaknesses import aside_in, split_of
 from edison_ci.results.comparison import Setting, stand
 from edison_ci.results.comparison_sample import Choice, comparison_sample
-from edison_ci.results.run_result import interval_json
+from edison_ci.results.run_document import interval_json
 from edison_ci.results.samples import SIDES, TwoSidedSample, metric_of
 from edison_ci.rounding import exceeds, mean_or_none
 from edison_ci.stats.arrays import generator_for
@@ -25,7 +25,7 @@ from edison_ci.stats.paired import Pairs
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.sentences import cases, chance, signed
 from edison_ci.stats.verdicts import MOST_MISSING
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import clusters_of, find_run, part_names, statuses_of_side
 
 if TYPE_CHECKING:
     import sqlite3
@@ -276,7 +276,9 @@ def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> 
             for kind, name in dict.fromkeys([*means[0], *means[1]])
         ),
         cost_microusd=_cost(_cells(connection, run, aside)) if any(shown) else unknown,
-        blocked=_blocked(connection, run_id),
+        blocked=Both(
+            *(statuses_of_side(connection, run_id, side).get("blocked", 0) for side in SIDES)
+        ),
         growth=Growth.of(change),
     )
 
@@ -301,7 +303,7 @@ class _Part:
 
     def shown(self) -> Shown | None:
         """Return what these cases show; None if there is none of them."""
-        clusters = self._clusters()
+        clusters = clusters_of(self.connection, self.run.id)
         setting = Setting(self.subject.experiment.file.gates, clusters, self.left_out)
         sides = (Choice("before", self.run, "base"), Choice("after", self.run, "head"))
         try:
@@ -332,19 +334,8 @@ class _Part:
 
     def means(self) -> dict[tuple[str, str], Both]:
         """Return the means of every criterion, check and grader, by kind and name."""
-        rows = self.connection.execute(
-            "select distinct p.kind, p.name from cell c join part p on p.cell_id = c.id "
-            "where c.run_id = ? and p.kind in ('criterion', 'check', 'grader') order by 1 desc, 2",
-            (self.run.id,),
-        ).fetchall()
-        return {(kind, name): self._mean(f"{kind}.{name}") for kind, name in rows}
-
-    def _clusters(self) -> dict[str, str]:
-        rows = self.connection.execute(
-            "select distinct case_id, cluster from cell where run_id = ? and cluster is not null",
-            (self.run.id,),
-        )
-        return dict(rows.fetchall())
+        parts = part_names(self.connection, self.run.id)
+        return {(kind, name): self._mean(f"{kind}.{name}") for kind, name in parts}
 
     def _pairs(self, clusters: Mapping[str, str]) -> tuple[Pairs, list[str]]:
         cells = _cells(self.connection, self.run, self.left_out)
@@ -388,11 +379,5 @@ def _cost(cells: TwoSidedSample) -> Both:
     return Both(*(None if mean is None else 1e6 * mean for mean in dollars))
 
 
-def _blocked(connection: sqlite3.Connection, run_id: str) -> Both:
-    rows = dict(
-        connection.execute(
-            "select side, count(*) from cell where run_id = ? and status = 'blocked' group by side",
-            (run_id,),
-        ).fetchall()
-    )
-    return Both(rows.get("base", 0), rows.get("head", 0))
+def _blocked(connection: sqlite3.Connection, run_id: str, side: str) -> int:
+    return statuses_of_side(connection, run_id, side).get("blocked", 0)

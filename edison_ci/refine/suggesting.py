@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.frozen import dataclass
 from edison_ci.refine.asking import Past, instructions_version
 from edison_ci.store.audit import add_audit
+from edison_ci.store.database import changing
 from edison_ci.store.events import add_event
 from edison_ci.store.suggestions import (
     MadeBy,
     Status,
     Suggestion,
     add_suggestion,
-    changing,
     list_suggestions,
     rejections,
 )

@@ -141,7 +141,7 @@ class Bench:
         )
         with self.opened() as tools:
             # No gate decides about a trial: its evidence does.
-            ungated = replace(tools, decide=None)
+            ungated = replace(tools, gated=False)
             session = Session(self.subject.project, experiment, ungated, against=against)
             ended = session.run(options)
         cost = self._booked(ended.run_id)

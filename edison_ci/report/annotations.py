@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from edison_ci.report.changed_lines import Changed
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 Level: TypeAlias = Literal["error", "warning", "notice"]
 _LEVELS: tuple[Level, ...] = ("error", "warning", "notice")
@@ -78,7 +79,7 @@ def _command(one: Annotation, folder: str) -> str:
     return command(one.level, one.message, properties)
 
 
-def _of(view: RunView, changed: Changed) -> Iterator[Annotation]:
+def _of(view: RunResult, changed: Changed) -> Iterator[Annotation]:
     name = view.run.experiment + "".join(f", {label}" for label in view.labels)
     on = f"{name}, on the base's material" if view.on == "base" else name
     yield from _gates(view, changed, on)
@@ -97,7 +98,7 @@ def _of(view: RunView, changed: Changed) -> Iterator[Annotation]:
         yield from _found(view, changed, name)
 
 
-def _gates(view: RunView, changed: Changed, on: str) -> Iterator[Annotation]:
+def _gates(view: RunResult, changed: Changed, on: str) -> Iterator[Annotation]:
     for row in view.gates:
         if row.verdict not in ("fail", "inconclusive"):
             continue
@@ -108,7 +109,7 @@ def _gates(view: RunView, changed: Changed, on: str) -> Iterator[Annotation]:
         yield Annotation(level, about, row.sentence, spot_of(view, row.prompt, changed))
 
 
-def _broken(view: RunView, changed: Changed, name: str) -> Iterator[Annotation]:
+def _broken(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
     for one in view.changes:
         broken = one.standing.broken
         if not broken:
@@ -119,7 +120,7 @@ def _broken(view: RunView, changed: Changed, name: str) -> Iterator[Annotation]:
         yield Annotation("warning", title, f"{listed}{more}", spot_of(view, one.prompt, changed))
 
 
-def _found(view: RunView, changed: Changed, name: str) -> Iterator[Annotation]:
+def _found(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
     def alike(finding: Any) -> tuple[str, str, str]:
         return (finding.action, finding.kind, finding.prompt)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from edison_ci.results.view import RunView
+    from edison_ci.results.run_result import RunResult
 
 _MOST_LINES = 20_000
 """Comparing longer files line by line takes too long; their changes then have no lines."""
@@ -57,7 +57,7 @@ def _alike(old: Sequence[str], new: Sequence[str]) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
 
 
-def spot_of(view: RunView, prompt: str | None, changed: Changed) -> Spot:
+def spot_of(view: RunResult, prompt: str | None, changed: Changed) -> Spot:
     """Return where a result on a prompt, or on all of them, is shown.
 
     That is where the change touched the prompt, or else the experiment or the models; what nobody

@@ -16,7 +16,7 @@ from edison_ci.stamps import Stamp, hidden_lines
 from edison_ci.stamps import State as Progress
 
 if TYPE_CHECKING:
-    from edison_ci.results.view import Report
+    from edison_ci.results.report import Report
 
 State: TypeAlias = Literal["running", "partial", "final", "cancelled"]
 MOST_CHARACTERS = 60_000

@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.harmless import json_text
-from edison_ci.results.decisions import looks_json
-from edison_ci.results.detailing import detailed
-from edison_ci.results.run_result import as_json, interval_json
+from edison_ci.results.run_document import interval_json, run_document
 
 if TYPE_CHECKING:
     from edison_ci.results.leaderboard import Standing as Measured
-    from edison_ci.results.view import Planned, Report, RunView
+    from edison_ci.results.report import Planned, Report
+    from edison_ci.results.run_result import RunResult
 
 SCHEMA_VERSION = 1
-_NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -48,23 +46,19 @@ def _planned(one: Planned) -> dict[str, Any]:
     return {**one._asdict(), "cost_microusd": span}
 
 
-def _run(view: RunView) -> dict[str, Any]:
+def _run(view: RunResult) -> dict[str, Any]:
     return {
-        **detailed(as_json(view.summary, view.gates), view.summary.breakdown),
-        "looks": looks_json(view.gates),
-        "weak_prompts": [rival.as_json() for rival in view.weak],
-        **(_NO_JUDGES if view.summary.judges is None else view.summary.judges.as_json()),
+        **run_document(view),
         "labels": [*view.labels],
         "on": view.on,
         "material": [change._asdict() for change in view.material],
         "replaced": [*view.replaced],
-        "scores": [_scored(measured) for measured in view.scores],
+        "scores": [_scored(measured) for measured in view.variants],
         "changes": [
             {"prompt": one.prompt, "model": one.model, **one.standing.as_json()}
             for one in view.changes
         ],
         "findings": [finding._asdict() for finding in view.findings],
-        "quarantined": sorted(view.quarantined),
         "missing": [*view.missing],
     }
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.results.cells import CellResult, Cells
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 
 def json_lines(report: Report, cells: Cells) -> Iterator[str]:
@@ -20,7 +21,7 @@ def json_lines(report: Report, cells: Cells) -> Iterator[str]:
             yield json_text(_record(view, cell), indent=None) + "\n"
 
 
-def _record(view: RunView, cell: CellResult) -> dict[str, Any]:
+def _record(view: RunResult, cell: CellResult) -> dict[str, Any]:
     run = view.run
     return {
         "schema_version": 1,

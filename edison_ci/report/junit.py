@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from edison_ci.results.cells import CaseResult
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 MOST_LINE = 4_000
 """Characters of the JSON line of a test."""
@@ -33,7 +34,7 @@ _UNLISTED = ("disabled",)
 
 
 def junit(
-    report: Report, cases: Callable[[RunView], Iterable[CaseResult]], *, reasons: bool = True
+    report: Report, cases: Callable[[RunResult], Iterable[CaseResult]], *, reasons: bool = True
 ) -> str:
     """Return the report as JUnit XML; reasons, which may quote an answer, can be left out."""
     top = ET.Element("testsuites", {"name": "edison"})
@@ -51,7 +52,7 @@ def junit(
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ET.tostring(top, encoding='unicode')}\n"
 
 
-def _suite(view: RunView, cases: Iterable[CaseResult], *, reasons: bool) -> Any:
+def _suite(view: RunResult, cases: Iterable[CaseResult], *, reasons: bool) -> Any:
     run = view.run
     tests = [_test(view, result, reasons=reasons) for result in cases]
     if not view.finished:
@@ -65,8 +66,8 @@ def _suite(view: RunView, cases: Iterable[CaseResult], *, reasons: bool) -> Any:
     )
 
 
-def _properties(view: RunView) -> Mapping[str, str]:
-    run, summary = view.run, view.summary
+def _properties(view: RunResult) -> Mapping[str, str]:
+    run, summary = view.run, view
     told = {
         "edison.run": run.id,
         "edison.status": run.status,
@@ -89,7 +90,7 @@ def _properties(view: RunView) -> Mapping[str, str]:
     return told
 
 
-def _test(view: RunView, result: CaseResult, *, reasons: bool) -> Any:
+def _test(view: RunResult, result: CaseResult, *, reasons: bool) -> Any:
     names = (view.run.experiment, result.prompt, result.model)
     test = TestCase(
         legal(result.case) or "(empty)",
@@ -124,7 +125,7 @@ def _unmeasured(message: str) -> Any:
     return test
 
 
-def _line(view: RunView, result: CaseResult) -> str:
+def _line(view: RunResult, result: CaseResult) -> str:
     """Return the scores of a case as one line of JSON; parts are left out where it is too long."""
     value: dict[str, Any] = {
         "composite": result.composite,

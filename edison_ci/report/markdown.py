@@ -8,7 +8,7 @@ from edison_ci.report.layout import Limit, fitted
 from edison_ci.report.sections import sections_of
 
 if TYPE_CHECKING:
-    from edison_ci.results.view import Report
+    from edison_ci.results.report import Report
 
 MOST_BYTES = 900_000
 """GitHub drops the whole summary of a step that is larger than 1 MiB."""

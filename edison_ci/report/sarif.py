@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.report.changed_lines import Changed, Spot
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_RESULTS = 5_000
@@ -54,7 +55,7 @@ def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
-def _run(view: RunView, changed: Changed, folder: str) -> dict[str, Any]:
+def _run(view: RunResult, changed: Changed, folder: str) -> dict[str, Any]:
     found = list(islice(_results(view), MOST_RESULTS + 1))
     told = [*view.missing, f"verdict: {view.run.verdict or 'not finished'}"]
     if len(found) > MOST_RESULTS:
@@ -107,7 +108,7 @@ def _invocation(told: list[str], *, successful: bool) -> dict[str, Any]:
     }
 
 
-def _results(view: RunView) -> Iterator[_Result]:
+def _results(view: RunResult) -> Iterator[_Result]:
     yield from _gates(view)
     if view.on != "head":
         return
@@ -122,7 +123,7 @@ def _results(view: RunView) -> Iterator[_Result]:
             yield _Result("case-broken", said, one.prompt, (one.model, moved.case))
 
 
-def _gates(view: RunView) -> Iterator[_Result]:
+def _gates(view: RunResult) -> Iterator[_Result]:
     rules = {"fail": "gate-failed", "inconclusive": "gate-unclear"}
     for row in view.gates:
         if row.verdict in rules:
@@ -131,7 +132,7 @@ def _gates(view: RunView) -> Iterator[_Result]:
             yield _Result(rules[row.verdict], said, row.prompt, (row.metric, row.model or ""))
 
 
-def _told(view: RunView, one: _Result, changed: Changed, folder: str) -> dict[str, Any]:
+def _told(view: RunResult, one: _Result, changed: Changed, folder: str) -> dict[str, Any]:
     labels = f" ({', '.join(view.labels)})" if view.labels else ""
     identity = json.dumps([one.rule, view.run.experiment, view.on, one.prompt, *one.key])
     told: dict[str, Any] = {

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from edison_ci.results.comparison import Moved
     from edison_ci.results.leaderboard import Standing as Measured
+    from edison_ci.results.report import Report
     from edison_ci.results.rollups import PartTotal
+    from edison_ci.results.run_result import Change, RunResult
     from edison_ci.results.slices import Facet
-    from edison_ci.results.view import Change, Report, RunView
 
 ICONS = {"pass": "✅", "fail": "❌", "error": "❌", "inconclusive": "⚠️", "skipped": "⏭️"}
 WORDS = {
@@ -99,7 +100,7 @@ def _planned(report: Report) -> Section:
     return Section("", (told,), Table(("experiment", "cases", "cells", "calls", "cost"), rows))
 
 
-def _material(view: RunView) -> Section:
+def _material(view: RunResult) -> Section:
     how = "Both sides were measured on the material of head only."
     if view.twice:
         how = (
@@ -112,13 +113,13 @@ def _material(view: RunView) -> Section:
     return Section("### ⚠️ Evaluation material changed", (told,), table)
 
 
-def _run(view: RunView) -> Iterator[Section]:
+def _run(view: RunResult) -> Iterator[Section]:
     yield Section(_title(view), tuple(_facts(view)), _gates(view))
     yield Section("", (), _scores(view))
     if view.changes:
         yield Section("", (), _changes(view))
-    if view.weak:
-        yield Section("", tuple(f"⚠️ {prose(rival.sentence)}" for rival in view.weak))
+    if view.weak_prompts:
+        yield Section("", tuple(f"⚠️ {prose(rival.sentence)}" for rival in view.weak_prompts))
     if view.on == "head":
         yield from _details(view)
     if view.missing:
@@ -126,29 +127,29 @@ def _run(view: RunView) -> Iterator[Section]:
         yield Section("", (f"**What is missing**\n\n{listed}",))
 
 
-def _details(view: RunView) -> Iterator[Section]:
+def _details(view: RunResult) -> Iterator[Section]:
     """Yield what the run on the base's material need not repeat."""
     yield from _moved(view)
-    kinds = tuple(_kind(facet) for facet in view.summary.breakdown.facets if facet.stands_out)
+    kinds = tuple(map(_kind, view.outstanding))
     if kinds:
         table = Table(("kind of case", "prompt", "model", "cases", "score", "than others"), kinds)
         yield Section("", (), table, fold="Kinds of cases that stand out")
-    parts = tuple(_part(part) for part in view.summary.parts if _tells(part))
+    parts = tuple(_part(part) for part in view.parts if _tells(part))
     if parts:
         table = Table(("part", "mean", "fails", "no grade"), parts)
         yield Section("", (), table, fold="Checks, criteria and graders")
     yield from _findings(view)
 
 
-def _title(view: RunView) -> str:
+def _title(view: RunResult) -> str:
     verdict = view.run.verdict or "not finished"
     labels = "".join(f", {label}" for label in view.labels)
     on = ", on the material of the base" if view.on == "base" else ""
     return f"### {code(view.run.experiment)}: {verdict}{on}{labels}"
 
 
-def _facts(view: RunView) -> Iterator[str]:
-    summary, run = view.summary, view.run
+def _facts(view: RunResult) -> Iterator[str]:
+    summary, run = view, view.run
     for each in view.replaced:
         yield f"Compared with its former self: {prose(each)}."
     against = summary.against
@@ -169,7 +170,7 @@ def _facts(view: RunView) -> Iterator[str]:
     )
 
 
-def _gates(view: RunView) -> Table | None:
+def _gates(view: RunResult) -> Table | None:
     rows = tuple(
         (
             f"{ICONS[row.verdict]} {row.verdict}",
@@ -183,9 +184,9 @@ def _gates(view: RunView) -> Table | None:
     return Table(("gate", "metric", "prompt", "model", "why"), rows) if rows else None
 
 
-def _scores(view: RunView) -> Table:
+def _scores(view: RunResult) -> Table:
     head = ("prompt", "version", "model", "score", "passed", "cost an answer", "latency")
-    return Table(head, tuple(_scored(measured) for measured in view.scores))
+    return Table(head, tuple(_scored(measured) for measured in view.variants))
 
 
 def _scored(measured: Measured) -> tuple[str, ...]:
@@ -206,7 +207,7 @@ def _scored(measured: Measured) -> tuple[str, ...]:
     )
 
 
-def _changes(view: RunView) -> Table:
+def _changes(view: RunResult) -> Table:
     head = ("prompt", "model", "change", "decision", "cases", "fixed", "broken")
     return Table(head, tuple(_changed(one) for one in view.changes))
 
@@ -227,7 +228,7 @@ def _changed(one: Change) -> tuple[str, ...]:
     )
 
 
-def _moved(view: RunView) -> Iterator[Section]:
+def _moved(view: RunResult) -> Iterator[Section]:
     for word in ("broken", "fixed"):
         rows = tuple(
             _case(one, moved) for one in view.changes for moved in getattr(one.standing, word)
@@ -266,7 +267,7 @@ def _part(part: PartTotal) -> tuple[str, ...]:
     return (f"{part.kind} {code(part.name)}", score(part.mean), fails, f"{part.errors:,}")
 
 
-def _findings(view: RunView) -> Iterator[Section]:
+def _findings(view: RunResult) -> Iterator[Section]:
     if not view.findings:
         return
     rows = tuple(

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.results.cells import CellResult, Cells
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 COLUMNS = (
     "experiment", "run_id", "run_started", "simulated", "side", "prompt", "version", "label",
@@ -62,11 +63,11 @@ def harmless_cell(text: str) -> str:
     return shown
 
 
-def _parts(view: RunView) -> Iterator[tuple[str, str]]:
-    return ((part.kind, part.name) for part in view.summary.parts)
+def _parts(view: RunResult) -> Iterator[tuple[str, str]]:
+    return ((part.kind, part.name) for part in view.parts)
 
 
-def _row(view: RunView, cell: CellResult) -> Iterator[str]:
+def _row(view: RunResult, cell: CellResult) -> Iterator[str]:
     run = view.run
     label = run.labels.get(cell.prompt) if cell.side == "head" else None
     values = (

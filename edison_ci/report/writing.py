@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from edison_ci.report.changed_lines import Changed
     from edison_ci.results.cells import CaseResult, Cells
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 FORMATS = ("md", "json", "junit", "sarif", "csv", "jsonl")
 LONG = ("csv", "jsonl")
@@ -36,7 +37,7 @@ _HINT = "write it somewhere else"
 class Sources:
     """What a report needs besides the picture of its runs."""
 
-    cases: Callable[[RunView], Iterable[CaseResult]] = lambda _: ()
+    cases: Callable[[RunResult], Iterable[CaseResult]] = lambda _: ()
     """How each case of a run went."""
     changed: Changed = field(default_factory=dict)
     """The lines that a change touched."""

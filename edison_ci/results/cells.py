@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
-    from edison_ci.results.view import RunView
+    from edison_ci.results.run_result import RunResult
 
 
 class Graded(NamedTuple):
@@ -119,7 +119,7 @@ def _why(draw: Draw, *, reasons: bool) -> Iterator[str]:
             yield f"{part.kind} {part.name} {what}{reached}{said}"
 
 
-def cases_of(connection: sqlite3.Connection, view: RunView) -> Iterator[CaseResult]:
+def cases_of(connection: sqlite3.Connection, view: RunResult) -> Iterator[CaseResult]:
     """Yield how each case of head went, by prompt, model and case."""
     rows = connection.execute(
         "select c.prompt, c.model, c.case_id, c.status, c.composite, c.passed, c.error, c.reason, "
@@ -193,6 +193,16 @@ class CellResult(NamedTuple):
         return "passed" if self.passed else "failed"
 
 
+class Failing(NamedTuple):
+    """The worst cells that do not pass, and how many do not pass at all."""
+
+    cells: tuple[CellResult, ...]
+    total: int
+
+
+MOST_FAILING = 40
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The cells of stored runs."""
@@ -201,7 +211,7 @@ class Cells:
     texts: bool = True
     """Whether texts, and reasons which may quote them, may leave the results."""
 
-    def of(self, view: RunView) -> Iterator[CellResult]:
+    def of(self, view: RunResult) -> Iterator[CellResult]:
         """Yield every cell of a run, head before base, by prompt, model, case and draw."""
         groups = self.connection.execute(
             "select distinct side, prompt, model from cell where run_id = ? "
@@ -218,7 +228,7 @@ class Cells:
             for row in rows:
                 yield self._made(row)
 
-    def failing(self, view: RunView, most: int) -> tuple[tuple[CellResult, ...], int]:
+    def failing(self, view: RunResult, most: int = MOST_FAILING) -> Failing:
         """Return the worst cells of head that do not pass, and how many do not pass at all."""
         where = "c.run_id = ? and c.side = 'head' and (c.passed = 0 or c.status = 'error')"
         (total,) = self.connection.execute(
@@ -230,7 +240,7 @@ class Cells:
             "c.draw limit ?",
             (view.run.id, most),
         )
-        return tuple(self._made(row) for row in rows), int(total)
+        return Failing(tuple(self._made(row) for row in rows), int(total))
 
     def _made(self, row: tuple[Any, ...]) -> CellResult:
         *known, text, parts = row
@@ -258,3 +268,70 @@ class Cells:
 
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
+
+
+# --- cases by prompts with models -----------------------------------------------------------------
+
+MOST_CASES = 200
+MOST_COLUMNS = 12
+
+
+class Variant(NamedTuple):
+    """A prompt with a model."""
+
+    prompt: str
+    model: str
+
+
+class Square(NamedTuple):
+    """How a case went with a prompt and a model, over its draws."""
+
+    outcome: str
+    composite: float | None
+    draws: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Cases by prompts with models, the worst cases first."""
+
+    columns: tuple[Variant, ...]
+    rows: tuple[tuple[str, tuple[Square | None, ...]], ...]
+    cases: int
+    """How many there are."""
+
+
+def grid_of(result: RunResult) -> Grid:
+    """Return the worst cases of a run by prompts with models."""
+    scored = (measured.place for measured in result.variants if measured.place.side == "head")
+    columns = tuple(dict.fromkeys(Variant(p.prompt, p.model) for p in scored))[:MOST_COLUMNS]
+    connection, run_id = result.connection, result.run.id
+    (cases,) = connection.execute(
+        "select count(distinct case_id) from cell where run_id = ? and side = 'head'", (run_id,)
+    ).fetchone()
+    worst = connection.execute(
+        "select case_id from cell where run_id = ? and side = 'head' group by case_id "
+        "order by sum(passed = 0) desc, round(avg(composite), 9), case_id limit ?",
+        (run_id, MOST_CASES),
+    )
+    names = [name for (name,) in worst.fetchall()]
+    found: dict[str, dict[Variant, Square]] = {name: {} for name in names}
+    rows = connection.execute(
+        "select case_id, prompt, model, avg(composite), count(*), sum(passed = 0), sum(passed), "
+        "min(status), max(status) from cell where run_id = ? and side = 'head' "
+        "and case_id in (select value from json_each(?)) group by case_id, prompt, model",
+        (run_id, json.dumps(names)),
+    )
+    for case, prompt, model, composite, draws, *how in rows:
+        found[case][Variant(prompt, model)] = Square(_outcome(*how), composite, draws)
+    placed = ((name, tuple(found[name].get(column) for column in columns)) for name in names)
+    return Grid(columns, tuple(placed), int(cases))
+
+
+def _outcome(failed: int | None, passed: int | None, least: str, most: str) -> str:
+    """Return how draws went together: one that fails decides, an error counts if nothing else."""
+    if least == most != "ok":
+        return most
+    if failed:
+        return "failed"
+    return "passed" if passed else "ungraded" if most == "ok" else most

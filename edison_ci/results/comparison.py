@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.results.comparable import differing_material
-from edison_ci.results.comparison_sample import comparison_sample
+from edison_ci.results.comparison_sample import Choice, comparison_sample
 from edison_ci.results.pairwise import seen_head_to_head
 from edison_ci.results.samples import SIDES, metric_of
-from edison_ci.rounding import exceeds, mean_or_none
+from edison_ci.rounding import exceeds, mean_or_none, snap
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for, mean_of
+from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
 from edison_ci.stats.other_metrics import points_margin
-from edison_ci.stats.paired import Pairs, unpaired_difference
+from edison_ci.stats.paired import Pairs, paired_difference, unpaired_difference
+from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 
@@ -29,11 +31,80 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from edison_ci.config.decisions import Gate
-    from edison_ci.results.comparison_sample import Choice, ComparisonSample
+    from edison_ci.results.comparison_sample import ComparisonSample
     from edison_ci.results.pairwise import HeadToHead
+    from edison_ci.results.run_result import RunResult
     from edison_ci.results.samples import Paired
     from edison_ci.stats.ab import Comparison
     from edison_ci.stats.arrays import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The score of the base, and the change from it on the cases that both sides have."""
+
+    composite: Interval | None
+    estimate: float | None
+    low: float | None
+    high: float | None
+    n: int
+    p: float | None
+
+    def as_json(self) -> dict[str, Any] | None:
+        """Return the change; None when there is no pair."""
+        if self.estimate is None:
+            return None
+        return {
+            "estimate": self.estimate,
+            "low": self.low,
+            "high": self.high,
+            "n": self.n,
+            "p": self.p,
+        }
+
+
+def compared(connection: sqlite3.Connection, run_id: str) -> Compared:
+    """Return the change of the composite from base to head; the unit is the case.
+
+    Prompts and models that only one side has say nothing about a change.
+    """
+    rows = connection.execute(
+        "select case_id, avg(case side when 'base' then composite end), "
+        "avg(case side when 'head' then composite end), max(cluster) from cell "
+        "where run_id = ?1 and status in ('ok', 'malformed') and (prompt, model) in ("
+        "select prompt, model from cell where run_id = ?1 and side = 'base' intersect "
+        "select prompt, model from cell where run_id = ?1 and side = 'head') "
+        "group by case_id order by case_id",
+        (run_id,),
+    )
+    pairs: list[tuple[str, float, float, str | None]] = []
+    alone: list[tuple[float, str]] = []
+    for case_id, before, after, cluster in rows:
+        group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"
+        if before is not None:
+            alone.append((snap(before), group))
+        if before is not None and after is not None:
+            pairs.append((group, snap(before), snap(after), case_id))
+    clustered = any(group.startswith("cluster ") for _, group in alone)
+    score = _score(alone, clustered=clustered)
+    if not pairs:
+        return Compared(score, None, None, None, 0, None)
+    groups = tuple(group for group, *_ in pairs) if clustered else None
+    base, head = [p[1] for p in pairs], [p[2] for p in pairs]
+    found = paired_difference([b - a for a, b in zip(base, head, strict=True)], clusters=groups)
+    if found is None:
+        return Compared(score, None, None, None, 0, None)
+    low, high = found.interval or (None, None)
+    rng = generator_for([str(p[3]) for p in pairs])
+    p = paired_p(Pairs.of(base, head, groups), rng=rng).value if len(pairs) > 1 else None
+    return Compared(score, found.value, low, high, found.n, p)
+
+
+def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | None:
+    scores = [score for score, _ in alone]
+    if clustered:
+        return clustered_interval(scores, [group for _, group in alone])
+    return mean_interval(scores)
 
 
 Passed = tuple[bool | None, bool | None]
@@ -145,6 +216,16 @@ def stand(connection: sqlite3.Connection, a: Choice, b: Choice, setting: Setting
     if not sample.matching.paired:
         return _unpaired(sample, (a, b))
     return _paired(sample, (a, b), setting)
+
+
+def change_of(result: RunResult, subject: tuple[str, str], gates: Sequence[Gate]) -> Standing:
+    """Compare head with base in one run, for a prompt with a model."""
+    prompt, model = subject
+    base, head = (
+        Choice(side, result.run, side=side, prompt=prompt, models=(model,)) for side in SIDES
+    )
+    setting = Setting(gates, result.clusters, result.quarantined)
+    return stand(result.connection, base, head, setting)
 
 
 def require_alike(a: Choice, b: Choice) -> None:

@@ -10,6 +10,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.results.samples import SIDES, CellSource, Subject, TwoSidedSample
 from edison_ci.stats.paired import match_cases
+from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from edison_ci.results.samples import Side
     from edison_ci.stats.paired import Matching
     from edison_ci.store.runs import Run
+
+
+OWN_MATERIAL = """coalesce(json_extract(snapshot, '$."command line".against.material'), 'head')"""
+"""SQL of whose material a run was measured with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +149,20 @@ def _contents(cells: TwoSidedSample, side: Side) -> dict[str, str]:
         for case, content in cells.contents(subject, side):
             found[case] = min(found.get(case, content), content)
     return found
+
+
+def runs_at_commit(
+    connection: sqlite3.Connection, run: Run, commit: str, *, most: int
+) -> list[tuple[Run, Side]]:
+    """Return other complete runs of an experiment that have a commit as head or base, newest first.
+
+    Only those on their own eval suite: whatever else a run had for its base is another suite.
+    """
+    rows = connection.execute(
+        "select id, iif(commit_id = :commit, 'head', 'base') from run where experiment = :name "
+        "and id <> :own and complete = 1 and status = 'COMPLETED' "
+        f"and (commit_id = :commit or base_commit = :commit) and {OWN_MATERIAL} = 'head' "
+        f"and {NO_TRIAL} order by created_at desc, rowid desc limit :most",
+        {"commit": commit, "name": run.experiment, "own": run.id, "most": most},
+    ).fetchall()
+    return [(find_run(connection, run_id), side) for run_id, side in rows]

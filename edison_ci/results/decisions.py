@@ -194,3 +194,13 @@ def _row(*values: object) -> GateRow:
         gate=known,
         detail=json.loads(str(detail)),
     )
+
+
+def stored_looks(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return every look that was taken at a run, as the gates kept it, the last round first."""
+    rows = connection.execute(
+        "select json_extract(detail, '$.look') from decision where run_id = ? "
+        "and json_extract(detail, '$.look') is not null order by round desc",
+        (run_id,),
+    )
+    return [json.loads(text) for (text,) in rows]

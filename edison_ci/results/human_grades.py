@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
-from edison_ci.results.run_result import interval_json
+from edison_ci.results.run_document import interval_json
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.rounding import TOLERANCE, fixed, mean_or_none
 from edison_ci.stats.arrays import generator_for
@@ -310,7 +310,7 @@ def people_of(connection: sqlite3.Connection, run: Run) -> People | None:
     answers, people, flagged = _graded(connection, run)
     if not answers and not flagged and counts is None:
         return None
-    seeds, who = _seeds(connection, run.experiment), _who(connection, run.id)
+    seeds, who = grading_seeds(connection, run.experiment), _who(connection, run.id)
     passes = _rubric_passes(connection, run) if counts is not None else {}
     scores = []
     for (side, prompt, model), cases in sorted(sides.items()):
@@ -358,7 +358,8 @@ def _graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, int]:
     return int(row[0]), int(row[1]), int(row[2])
 
 
-def _seeds(connection: sqlite3.Connection, experiment: str) -> list[int]:
+def grading_seeds(connection: sqlite3.Connection, experiment: str) -> list[int]:
+    """Return the seeds by whose order people went through the answers of an experiment."""
     rows = connection.execute(
         "select distinct seed from manual_grade where experiment = ? order by 1", (experiment,)
     )

@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci.frozen import dataclass
+from edison_ci.results.case_filter import Roll
 from edison_ci.results.comparable import MOST_RUNS, complete_runs, may_compare, yardstick
 from edison_ci.results.samples import Subject, TwoSidedSample, metric_of
 from edison_ci.rounding import NOISE, snap
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.results.case_filter import Roll
     from edison_ci.results.samples import Sample, Side
     from edison_ci.stats.ranking import Placed, Ranking
     from edison_ci.store.runs import Run
@@ -290,6 +290,23 @@ def standing_of(
         p50_ms=_median(latencies),
         p95_ms=tail_latency(latencies).value,
     )
+
+
+def variants_of(
+    connection: sqlite3.Connection, run: Run, clusters: Mapping[str, str]
+) -> tuple[Standing, ...]:
+    """Return what each prompt version with a model of a run is worth, head before base."""
+    roll, found = Roll(clusters), []
+    rows = connection.execute(
+        "select distinct side, prompt, version, model from cell where run_id = ? "
+        "order by side desc, prompt, model",
+        (run.id,),
+    )
+    for side, prompt, version, model in rows.fetchall():
+        label = run.labels.get(prompt) if side == "head" else None
+        place = Place(run, side, prompt, version, model)
+        found.append(standing_of(connection, place, roll, label))
+    return tuple(found)
 
 
 def contents_of(connection: sqlite3.Connection, place: Place) -> dict[str, str]:

@@ -15,7 +15,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import past_versions
 from edison_ci.repository import Repository
-from edison_ci.results.comparison_sample import Choice
+from edison_ci.results.comparison_sample import OWN_MATERIAL, Choice
 from edison_ci.store.naming import no_run, run_names
 from edison_ci.store.runs import find_run
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 PRODUCTION = "production"
 _VERSION = re.compile(r"(?P<prompt>.+)@(?P<hash>[0-9a-f]{4,64})")
 _LABEL = re.compile(r"v([1-9][0-9]*)")
-OWN_MATERIAL = """coalesce(json_extract(snapshot, '$."command line".against.material'), 'head')"""
-"""SQL of whose material a run was measured with."""
 
 
 @dataclass(frozen=True, slots=True)

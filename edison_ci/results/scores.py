@@ -13,14 +13,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from edison_ci.frozen import dataclass
-from edison_ci.plugins import later
+from edison_ci.stats.intervals import clustered_interval
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-_clustered_interval = later("edison_ci.stats.intervals:clustered_interval")
 _BATCH = 1000
 _GRADED = "c.side = 'head' and c.status in ('ok', 'malformed', 'blocked')"
 _YES_OR_NO = frozenset((0.0, 1.0))
@@ -121,13 +120,13 @@ class _Sample:
     def composite(self) -> Interval | None:
         """Return the mean score with its interval."""
         if self.clusters[0]:
-            return _clustered_interval(self.composites, self.clusters[0])  # type: ignore[no-any-return]  # loaded late
+            return clustered_interval(self.composites, self.clusters[0])
         return mean_interval(self.composites)
 
     def pass_rate(self) -> Interval | None:
         """Return the pass rate with its interval."""
         if self.clusters[1]:
-            return _clustered_interval(self.passes, self.clusters[1])  # type: ignore[no-any-return]  # loaded late
+            return clustered_interval(self.passes, self.clusters[1])
         if _YES_OR_NO.issuperset(self.passes):
             return pass_interval(int(sum(self.passes)), len(self.passes))
         return mean_interval(self.passes)

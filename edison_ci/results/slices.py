@@ -222,7 +222,9 @@ def _compared(slices: dict[_Key, _Slice]) -> list[Facet]:
             tests[found[-1][0]] = test.p
     adjusted = benjamini_hochberg(list(tests.values()))
     verdicts = dict(zip(tests, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
-    return [_judged(one, tests.get(q), verdicts.get(q), adjusted.n) for q, one in found]
+    return [
+        _judged(one, tests.get(q), verdicts.get(q), adjusted.n, once=not q[3]) for q, one in found
+    ]
 
 
 def _question(key: _Key, values: Counter[tuple[str, str, str]]) -> _Key:
@@ -231,10 +233,16 @@ def _question(key: _Key, values: Counter[tuple[str, str, str]]) -> _Key:
     return (*key[:3], "") if once else key
 
 
-def _judged(one: Facet, p: float | None, verdict: tuple[float, bool] | None, family: int) -> Facet:
+def _judged(
+    one: Facet, p: float | None, verdict: tuple[float, bool] | None, family: int, *, once: bool
+) -> Facet:
+    """Return a part with its test; where two are one comparison, only the weaker stands out."""
     if verdict is None:
         return replace(one, family=family)
-    return replace(one, p=p, p_adjusted=verdict[0], stands_out=verdict[1], family=family)
+    adjusted, stands_out = verdict
+    if once:
+        stands_out = stands_out and (one.difference or 0.0) < 0
+    return replace(one, p=p, p_adjusted=adjusted, stands_out=stands_out, family=family)
 
 
 def _facet(key: _Key, part: _Slice) -> Facet:

@@ -51,3 +51,11 @@ def kept_doubts(run: Run) -> tuple[Doubt, ...]:
 def doubts_in(kept: Mapping[str, Any]) -> tuple[Doubt, ...]:
     """Return doubts as they were kept."""
     return tuple(Doubt(*map(str, each)) for each in kept.get("doubts", ()))
+
+
+def objective_of(run: Run) -> str:
+    """Return what an experiment was for when a run was planned."""
+    for part in kept_snapshot(run).values():
+        if isinstance(part, dict) and part.get("experiment") == run.experiment:
+            return str(part.get("objective") or "")
+    return ""

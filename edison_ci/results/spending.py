@@ -331,3 +331,16 @@ def reused_answers(connection: sqlite3.Connection, run_id: str) -> int:
         (run_id,),
     ).fetchone()
     return int(count)
+
+
+def run_cost(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return all that a run has booked, judges and calls of unknown fate included."""
+    return booked(connection, f"run:{run_id}")
+
+
+def booked(connection: sqlite3.Connection, scope: str, since: str = "") -> int:
+    """Return what is booked in a scope since a day."""
+    row = connection.execute(
+        "select coalesce(sum(microusd), 0) from booked where scope = ? and day >= ?", (scope, since)
+    ).fetchone()
+    return int(row[0])

@@ -18,13 +18,13 @@ from edison_ci.report.safe_markdown import fenced
 from edison_ci.review.applying import apply_here
 from edison_ci.review.desk import entity_of
 from edison_ci.store.audit import add_audit
+from edison_ci.store.database import changing
 from edison_ci.store.suggestions import (
     OPEN,
     Status,
     Suggestion,
     SuggestionComment,
     add_comment,
-    changing,
     decided_already,
     list_suggestions,
     move_suggestion,

@@ -13,9 +13,10 @@ from edison_ci.frozen import dataclass
 from edison_ci.operate.site import Site
 from edison_ci.repository import Repository
 from edison_ci.store.audit import add_audit
-from edison_ci.store.database import open_reader
+from edison_ci.store.database import changing, open_reader
 from edison_ci.store.owners import is_alive
-from edison_ci.store.suggestions import changing, find_suggestion, move_suggestion
+from edison_ci.store.runs import owned_runs
+from edison_ci.store.suggestions import find_suggestion, move_suggestion
 
 if TYPE_CHECKING:
     import sqlite3
@@ -114,11 +115,7 @@ class Desk:
     def refuse_while_running(self, suggestion: Suggestion) -> None:
         """Raise while a run of the experiment is at work: it would mix two prompts."""
         rows = self.read(
-            lambda connection: connection.execute(
-                "select id, owner from run where experiment = ? and owner is not null "
-                f"and status not in ({', '.join('?' * len(_RESTS))})",
-                (suggestion.experiment, *_RESTS),
-            ).fetchall()
+            lambda connection: owned_runs(connection, suggestion.experiment, resting=_RESTS)
         )
         alive = [run for run, owner in rows if is_alive(self.site.locks, owner)]
         if alive:

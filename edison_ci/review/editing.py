@@ -17,12 +17,12 @@ from edison_ci.refine.patch import diff_of
 from edison_ci.review.desk import entity_of
 from edison_ci.review.refined import is_base, looked_at, prompt_in, refined, stale
 from edison_ci.store.audit import add_audit
+from edison_ci.store.database import changing
 from edison_ci.store.suggestions import (
     OPEN,
     Status,
     Suggestion,
     add_suggestion,
-    changing,
     decided_already,
     move_suggestion,
 )

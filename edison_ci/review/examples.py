@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.report.proposal import MOST_EXAMPLES, Example
+from edison_ci.results.weak_answers import shown_answer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,16 +22,5 @@ def examples_of(connection: sqlite3.Connection, suggestion: Suggestion) -> tuple
 
 
 def _example(connection: sqlite3.Connection, cell: str) -> Example | None:
-    row = connection.execute(
-        "select c.case_id, c.model, c.composite, t.text from cell c left join answer_text t "
-        "on t.address = c.address and t.take = c.take where c.id = ?",
-        (cell,),
-    ).fetchone()
-    if row is None:
-        return None
-    failed = connection.execute(
-        "select name, reason from part where cell_id = ? and passed = 0 order by kind, name",
-        (cell,),
-    )
-    case, model, score, output = row
-    return Example(case, model, score, tuple((name, reason) for name, reason in failed), output)
+    found = shown_answer(connection, cell)
+    return None if found is None else Example(*found)

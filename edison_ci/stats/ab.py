@@ -5,11 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range
 from edison_ci.stats.gates import worst_plausible_change
+from edison_ci.stats.libraries import np
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.pairwise import Preference
 from edison_ci.stats.permutation import PValue, paired_p

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import reaches
 from edison_ci.stats.arrays import TIE, Range, finite, variance_of
+from edison_ci.stats.libraries import np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

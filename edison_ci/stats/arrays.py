@@ -9,13 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from edison_ci.rounding import NOISE, TOLERANCE
+from edison_ci.stats.libraries import np
 from edison_ci.stats.scores import Range
 
 __all__ = [
@@ -36,8 +33,15 @@ __all__ = [
     "variance_of",
 ]
 
-Array: TypeAlias = NDArray[np.float64]
-Floats: TypeAlias = NDArray[np.float64] | Sequence[float]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[np.float64]
+    Floats: TypeAlias = NDArray[np.float64] | Sequence[float]
+else:
+    Array = Floats = Any
 
 TIE = NOISE
 """Differences this small are ties."""

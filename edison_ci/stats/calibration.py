@@ -11,13 +11,11 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import ndtri, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import TOLERANCE, reaches, snap
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, mean_of, variance_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
 from edison_ci.stats.sampling import FEWEST_LABELS
@@ -103,7 +101,7 @@ def corrected_mean(
     if se < TIE or df < 1:
         _, interval = _people_only(human, data.clusters, differences, level)
         return CorrectedMean(mean, n, method, interval, level, others, says, trust)
-    reach = float(stdtrit(df, 0.5 + level / 2)) * se
+    reach = float(special.stdtrit(df, 0.5 + level / 2)) * se
     value = min(1.0, max(low, mean))
     interval = Range(max(low, mean - reach), min(1.0, mean + reach))
     return CorrectedMean(value, n, method, interval, level, others, says, trust)
@@ -287,7 +285,7 @@ def _people_only(
 
 
 def _rate_interval(p: float, n: int, labels: LabelCounts, level: float) -> Range:
-    z = float(ndtri(0.5 + level / 2))
+    z = float(special.ndtri(0.5 + level / 2))
     m0, m1, square = labels.fails + 2, labels.passes + 2, z * z
     rate = (n * p + square / 2) / (n + square)
     q0, q1 = (labels.true_fails + 1) / m0, (labels.true_passes + 1) / m1

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import snap
 from edison_ci.stats.arrays import TIE, bounded, finite, mean_of
+from edison_ci.stats.libraries import np
 from edison_ci.stats.permutation import PValue, sign_flip
 
 if TYPE_CHECKING:

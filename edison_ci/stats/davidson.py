@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
+from edison_ci.stats.libraries import np
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array

@@ -6,10 +6,9 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from scipy.special import ndtri, stdtr
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, variance_of
+from edison_ci.stats.libraries import special
 from edison_ci.stats.paired import paired_difference, unpaired_difference, welch_error
 from edison_ci.stats.trend import Trend, trend
 
@@ -178,9 +177,9 @@ def _normal_score(series: Array) -> float:
     before, n = series[:-1], series.size
     spread = max(math.sqrt(variance_of(before)), _LEAST_SD)
     t = math.sqrt((n - 1) / n) * (float(series[-1]) - mean_of(before)) / spread
-    share = float(stdtr(n - 2, t))
+    share = float(special.stdtr(n - 2, t))
     # Beyond the range of floats: a normal score of 37 either way says as much.
-    return float(ndtri(min(max(share, 1e-300), 1 - 1e-16)))
+    return float(special.ndtri(min(max(share, 1e-300), 1 - 1e-16)))
 
 
 def _paired_t(d: Array) -> float | None:
@@ -190,7 +189,7 @@ def _paired_t(d: Array) -> float | None:
     if se < TIE:
         # All cases fell alike: as sure as that many coins falling on one side.
         return 0.5**d.size if mean_of(d) < -TIE else 1.0
-    return float(stdtr(d.size - 1, mean_of(d) / se))
+    return float(special.stdtr(d.size - 1, mean_of(d) / se))
 
 
 def _welch_t(old: Array, new: Array) -> float | None:
@@ -200,4 +199,4 @@ def _welch_t(old: Array, new: Array) -> float | None:
     if error.se == 0:
         separated = 1 / math.comb(old.size + new.size, old.size)
         return separated if error.mean < -TIE else 1.0
-    return float(stdtr(error.df, error.mean / error.se))
+    return float(special.stdtr(error.df, error.mean / error.se))

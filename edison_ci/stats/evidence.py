@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-from scipy.special import ndtri
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import Range, bounded
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.power import MOST_CASES
 
 if TYPE_CHECKING:
@@ -110,7 +108,7 @@ def cases_for_evidence(
     bets = np.array(BETS)
     growth = np.log1p(bets / (1 - margin) * (centred[:, None] + margin))
     drift, noise = growth.mean(axis=0), growth.std(axis=0)
-    target, z = math.log(1 / alpha), float(ndtri(power))
+    target, z = math.log(1 / alpha), float(special.ndtri(power))
 
     def enough(n: int) -> bool:
         reached = n * drift - z * math.sqrt(n) * noise

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import stdtr, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import exceeds
 from edison_ci.stats.arrays import TIE, Groups, bounded, grouped, variance_of
 from edison_ci.stats.evidence import cases_for_evidence, evidence
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import (
     mean_error,
     paired_difference,
@@ -119,11 +117,11 @@ def decide_unpaired(base: Floats, head: Floats, rule: GateRule | None = None) ->
     if found is None or plain is None or pessimistic is None or n < _FEW_UNPAIRED:
         return _undecidable(found, rule, Missing(), n=n)
     low, high = (
-        error.mean + sign * float(stdtrit(error.df, rule.confidence)) * error.se
+        error.mean + sign * float(special.stdtrit(error.df, rule.confidence)) * error.se
         for error, sign in ((pessimistic, -1), (plain, 1))
     )
     if plain.se > 0:
-        chance = float(stdtr(plain.df, plain.mean / plain.se))
+        chance = float(special.stdtr(plain.df, plain.mean / plain.se))
     else:
         # Both sides constant: only complete separation speaks, as a permutation test would say.
         total = sides[0].size + sides[1].size

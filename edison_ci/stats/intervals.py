@@ -10,11 +10,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import betaincinv, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import grouped, mean_of, variance_of
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import mean_error
 from edison_ci.stats.scores import (
     ALL_EQUAL,
@@ -115,7 +113,7 @@ def repeat_interval(repeats: Sequence[Floats], *, level: float = 0.95) -> Interv
     variance = math.fsum(variance_of(case) / case.size for case in kept) / n**2
     if variance < ALL_EQUAL:
         return equal_interval(mean, n, units=df, level=level)
-    reach = float(stdtrit(df, 0.5 + level / 2)) * math.sqrt(variance)
+    reach = float(special.stdtrit(df, 0.5 + level / 2)) * math.sqrt(variance)
     low, high = max(0.0, mean - reach), min(1.0, mean + reach)
     return Interval(mean, low, high, n, "t over repeats, these cases", level)
 
@@ -136,8 +134,8 @@ def exact_pass_bounds(passes: int, n: int, *, level: float = 0.95) -> tuple[floa
     """Return the one-sided Clopper-Pearson bounds of a pass rate, each at this level."""
     require_counts(passes, n)
     alpha = 1 - level
-    low = 0.0 if passes == 0 else float(betaincinv(passes, n - passes + 1, alpha))
-    high = 1.0 if passes == n else float(betaincinv(passes + 1, n - passes, 1 - alpha))
+    low = 0.0 if passes == 0 else float(special.betaincinv(passes, n - passes + 1, alpha))
+    high = 1.0 if passes == n else float(special.betaincinv(passes + 1, n - passes, 1 - alpha))
     return low, high
 
 

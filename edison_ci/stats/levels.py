@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from scipy.special import betaincinv
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import exceeds, reaches
 from edison_ci.stats.arrays import TIE, Range, variance_of
@@ -20,6 +17,7 @@ from edison_ci.stats.intervals import (
     pass_interval,
     score_interval,
 )
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.power import MOST_CASES
 from edison_ci.stats.verdicts import GateDecision, Verdict
 
@@ -60,8 +58,8 @@ def decide_pass_level(
 
     def bounds_at(cases: int) -> Range:
         k = rate * cases
-        low = float(betaincinv(k, cases - k + 1, alpha)) if k > 0 else 0.0
-        high = float(betaincinv(k + 1, cases - k, 1 - alpha)) if k < cases else 1.0
+        low = float(special.betaincinv(k, cases - k + 1, alpha)) if k > 0 else 0.0
+        high = float(special.betaincinv(k + 1, cases - k, 1 - alpha)) if k < cases else 1.0
         return Range(low, high)
 
     return _decision(shown, bounds, limit, _Plan("one-sided Clopper-Pearson", bounds_at))

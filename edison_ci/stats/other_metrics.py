@@ -6,13 +6,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from scipy.special import bdtr, ndtri, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import NOISE, TOLERANCE, exceeds
 from edison_ci.stats.arrays import Range, bounded, dot, finite, grouped, mean_of, sum_of
 from edison_ci.stats.gates import decide
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import Pairs, mean_error
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.power import MOST_CASES
@@ -136,7 +134,7 @@ def tail_latency(latencies: Floats, *, share: float = 0.95, level: float = 0.95)
         return Tail(None, n, f"none below {FEWEST_FOR_TAIL} calls", None, level, advisory)
     rank = math.ceil(share * n - TOLERANCE)
     # The quantile lies below the k-th value exactly when fewer than k calls were faster than it.
-    below = bdtr(np.arange(n), n, share)
+    below = special.bdtr(np.arange(n), n, share)
     tail = (1 - level) / 2
     lower, upper = int(np.count_nonzero(below <= tail)), int(np.count_nonzero(below < 1 - tail)) + 1
     interval = None
@@ -181,7 +179,7 @@ class _Moments(NamedTuple):
 
     def ratio_range(self, tail: float) -> Range | None:
         """Return the limits of head / base with this error in each tail (Fieller 1954)."""
-        square = float(stdtrit(self.df, 1 - tail)) ** 2
+        square = float(special.stdtrit(self.df, 1 - tail)) ** 2
         a = self.base**2 - square * self.bb
         b = self.head * self.base - square * self.hb
         c = self.head**2 - square * self.hh
@@ -217,10 +215,14 @@ def _cases_for_amount(sd: float, allowance: float, rule: AmountRule) -> int | No
     """Return the cases at which an unchanged head likely passes."""
     if allowance <= 0:
         return None
-    z = float(ndtri(rule.power))
+    z = float(special.ndtri(rule.power))
     ratio = sd / allowance
-    n = max(2, math.ceil(min(((float(ndtri(rule.confidence)) + z) * ratio) ** 2, MOST_CASES)))
-    while n < MOST_CASES and (float(stdtrit(n - 1, rule.confidence)) + z) * ratio >= math.sqrt(n):
+    n = max(
+        2, math.ceil(min(((float(special.ndtri(rule.confidence)) + z) * ratio) ** 2, MOST_CASES))
+    )
+    while n < MOST_CASES and (
+        float(special.stdtrit(n - 1, rule.confidence)) + z
+    ) * ratio >= math.sqrt(n):
         n += 1
     return n if n < MOST_CASES else None
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scipy.special import stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import (
     Range,
@@ -21,6 +19,7 @@ from edison_ci.stats.arrays import (
     sum_of,
     variance_of,
 )
+from edison_ci.stats.libraries import special
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,11 +110,11 @@ class MeanError(NamedTuple):
 
     def lower(self, alpha: float) -> float:
         """Return the one-sided lower t bound at confidence 1 - alpha."""
-        return self.mean - float(stdtrit(self.df, 1 - alpha)) * self.se
+        return self.mean - float(special.stdtrit(self.df, 1 - alpha)) * self.se
 
     def upper(self, alpha: float) -> float:
         """Return the one-sided upper t bound at confidence 1 - alpha."""
-        return self.mean + float(stdtrit(self.df, 1 - alpha)) * self.se
+        return self.mean + float(special.stdtrit(self.df, 1 - alpha)) * self.se
 
 
 def mean_error(groups: Groups) -> MeanError | None:
@@ -203,7 +202,7 @@ def unpaired_difference(base: Floats, head: Floats, *, level: float = 0.95) -> D
         low = h * (1 - qh) - (b * (1 - qb) + qb)
         interval = Range(low, h * (1 - qh) + qh - b * (1 - qb))
         return Difference(error.mean, n, "unpaired, all scores equal", interval, level, None, 0.0)
-    reach = float(stdtrit(error.df, 1 - alpha / 2)) * error.se
+    reach = float(special.stdtrit(error.df, 1 - alpha / 2)) * error.se
     interval = Range(max(-1.0, error.mean - reach), min(1.0, error.mean + reach))
     return Difference(error.mean, n, "unpaired t (Welch)", interval, level, None, error.se)
 

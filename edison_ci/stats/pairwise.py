@@ -9,13 +9,11 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import reaches
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue, sign_flip
 
@@ -161,7 +159,7 @@ def length_effect(
     se = math.sqrt(dot(residual, residual) / (n - 2) / sxx)
     interval = None
     if se > TIE:
-        reach = float(stdtrit(n - 2, 0.5 + level / 2)) * se
+        reach = float(special.stdtrit(n - 2, 0.5 + level / 2)) * se
         interval = Range(slope - reach, slope + reach)
     return LengthEffect(slope, n, "least squares on the log ratio of lengths", interval, level)
 

@@ -9,11 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import exceeds, reaches
 from edison_ci.stats.arrays import bounded, mean_of, variance_of
+from edison_ci.stats.libraries import np
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array

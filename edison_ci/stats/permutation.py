@@ -7,13 +7,13 @@ whatever their distribution, so these tests need no normality and hold for any n
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, TOLERANCE, finite, grouped, sum_of
+from edison_ci.stats.libraries import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,12 @@ _COMBINATIONS = 20_000
 _TABLED = 2_000
 """Up to so many ways to relabel one case their differences are listed rather than shuffled."""
 _CHUNK = 64
-_SIGNS = ((np.arange(256) >> np.arange(8)[:, None]) & 1) * 2.0 - 1.0
-"""The signs of eight sizes, one column for each byte."""
+
+
+@cache
+def _signs() -> Array:
+    """Return the signs of eight sizes, one column for each byte."""
+    return np.asarray(((np.arange(256) >> np.arange(8)[:, None]) & 1) * 2.0 - 1.0, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def _randomly_signed(sizes: Array, rng: np.random.Generator) -> Array:
     eights = np.concatenate((sizes, np.zeros(-sizes.size % 8))).reshape(-1, 8)
     totals = np.zeros(DRAWS)
     for start in range(0, len(eights), _CHUNK):
-        tables = eights[start : start + _CHUNK] @ _SIGNS
+        tables = eights[start : start + _CHUNK] @ _signs()
         drawn = rng.integers(0, 256, size=(len(tables), DRAWS), dtype=np.uint8)
         for table, byte in zip(tables, drawn, strict=True):
             totals += table[byte]

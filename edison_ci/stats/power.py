@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import chdtri, nctdtr, ndtri, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import significant, whole
 from edison_ci.stats.arrays import dot, mean_of
+from edison_ci.stats.libraries import np, special
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,7 +122,7 @@ def cases_for_margin(
     )
     # Below even odds the power term grows with n, and the search would need another shape.
     _require(0.5 <= power < 1, f"power must be from 0.5 to below 1, not {power!r}")
-    z_power = float(ndtri(power))
+    z_power = float(special.ndtri(power))
 
     def passes(n: int) -> bool:
         bound = _distance_to_bound(n, sd=sd, alpha=alpha, drop=worst_case_drop)
@@ -152,7 +150,11 @@ def cases_for_effect(
     _require_spread(sd)
     _require_power(power, alpha=alpha)
     ratio = effect / sd
-    root = (float(ndtri(1 - alpha / 2)) + float(ndtri(power))) / ratio if ratio else math.inf
+    root = (
+        (float(special.ndtri(1 - alpha / 2)) + float(special.ndtri(power))) / ratio
+        if ratio
+        else math.inf
+    )
     return CasesNeeded(
         value=_smallest_n(
             lambda n: _power(n, ratio=ratio, alpha=alpha) >= power,
@@ -215,8 +217,10 @@ def sd_range(sd: float, n: int) -> SdRange:
     """Return the sd with its 80% range, for plans that rest on few cases."""
     _require_cases(n)
     _require_spread(sd)
-    # chdtri inverts the upper tail: its 0.1 is the 0.9 quantile.
-    low, high = (sd * math.sqrt((n - 1) / float(chdtri(n - 1, tail))) for tail in (0.1, 0.9))
+    # special.chdtri inverts the upper tail: its 0.1 is the 0.9 quantile.
+    low, high = (
+        sd * math.sqrt((n - 1) / float(special.chdtri(n - 1, tail))) for tail in (0.1, 0.9)
+    )
     return SdRange(
         value=sd,
         low=low,
@@ -297,14 +301,14 @@ def _planning_assumptions(sd: float, alpha: float) -> tuple[str, ...]:
 def _distance_to_bound(n: int, *, sd: float, alpha: float, drop: float) -> float:
     """Return how far the gate's lower bound lies below the mean of n differences, at mean 0."""
     variance = ((n - 1) * sd * sd + n * drop * drop / (n + 1)) / n
-    return drop / (n + 1) + float(stdtrit(n, 1 - alpha)) * math.sqrt(variance / (n + 1))
+    return drop / (n + 1) + float(special.stdtrit(n, 1 - alpha)) * math.sqrt(variance / (n + 1))
 
 
 def _power(n: int, *, ratio: float, alpha: float) -> float:
-    t = float(stdtrit(n - 1, 1 - alpha / 2))
+    t = float(special.stdtrit(n - 1, 1 - alpha / 2))
     shift = ratio * math.sqrt(n)
-    below_upper = float(nctdtr(n - 1, shift, t))
-    below_lower = float(nctdtr(n - 1, shift, -t))
+    below_upper = float(special.nctdtr(n - 1, shift, t))
+    below_lower = float(special.nctdtr(n - 1, shift, -t))
     # scipy answers nan where a tail is too small for it: below -t from a shift of about 4 on
     # (the true value is then under 1e-13), below t only for shifts that no test can miss.
     upper = 1.0 if math.isnan(below_upper) else 1 - below_upper

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from scipy.special import stdtr, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import rounded
 from edison_ci.stats.arrays import Range
 from edison_ci.stats.correction import holm
 from edison_ci.stats.davidson import Model, fit
+from edison_ci.stats.libraries import np, special
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -283,7 +281,7 @@ def _clearly_better(theta: Array, spread: _Spread, level: float) -> NDArray[np.b
         c = spread.covariance
         se = math.sqrt(max(0.0, float(c[i, i] + c[j, j] - 2 * c[i, j])))
         gap = abs(float(theta[i] - theta[j]))
-        p_values.append(2 * float(stdtr(spread.df, -gap / se)) if se > 0 else 1.0)
+        p_values.append(2 * float(special.stdtr(spread.df, -gap / se)) if se > 0 else 1.0)
     adjusted = holm(p_values, alpha=round(1 - level, 12))
     for (i, j), stands_out in zip(couples, adjusted.stands_out, strict=True):
         if stands_out:
@@ -300,6 +298,8 @@ def _elo_interval(i: int, theta: Array, spread: _Spread, level: float) -> Range 
         # Half wins pull resamples to the middle; the estimate itself is never left out.
         low, high = min(float(low), float(theta[i])), max(float(high), float(theta[i]))
     else:
-        reach = float(stdtrit(spread.df, 0.5 + level / 2)) * math.sqrt(spread.covariance[i, i])
+        reach = float(special.stdtrit(spread.df, 0.5 + level / 2)) * math.sqrt(
+            spread.covariance[i, i]
+        )
         low, high = float(theta[i]) - reach, float(theta[i]) + reach
     return Range(1000 + _ELO * low, 1000 + _ELO * high)

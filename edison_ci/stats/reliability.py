@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from scipy.special import betaincinv
-
 from edison_ci.stats.draws import pass_all_k, pass_at_k
 from edison_ci.stats.intervals import Interval, mean_interval, pass_interval
+from edison_ci.stats.libraries import special
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +41,8 @@ def exact_pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval
     if found is None or found.low is None:
         return found
     tail = (1 - level) / 2
-    low = float(betaincinv(passes, n - passes + 1, tail)) if passes else 0.0
-    high = float(betaincinv(passes + 1, n - passes, 1 - tail)) if passes < n else 1.0
+    low = float(special.betaincinv(passes, n - passes + 1, tail)) if passes else 0.0
+    high = float(special.betaincinv(passes + 1, n - passes, 1 - tail)) if passes < n else 1.0
     return replace(found, low=low, high=high, method="Clopper-Pearson")
 
 
@@ -53,6 +52,6 @@ def jeffreys_interval(passes: int, n: int, *, level: float = 0.95) -> Interval |
     if found is None or found.low is None:
         return found
     a, b, tail = passes + 0.5, n - passes + 0.5, (1 - level) / 2
-    low = float(betaincinv(a, b, tail)) if passes else 0.0
-    high = float(betaincinv(a, b, 1 - tail)) if passes < n else 1.0
+    low = float(special.betaincinv(a, b, tail)) if passes else 0.0
+    high = float(special.betaincinv(a, b, 1 - tail)) if passes < n else 1.0
     return replace(found, low=low, high=high, method="Jeffreys")

@@ -11,13 +11,11 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import ndtr, ndtri
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, bounded, mean_of
 from edison_ci.stats.evidence import always_valid_interval, evidence, log_capital
 from edison_ci.stats.gates import decide
+from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.permutation import PValue
 from edison_ci.stats.verdicts import GateDecision, GateRule, Verdict
@@ -224,7 +222,7 @@ def planned_levels(looks: int, *, alpha: float = 0.05) -> tuple[float, ...]:
         return _OBRIEN_FLEMING[looks]
     constant = _boundary(looks, alpha)
     steps = np.arange(1, looks + 1)
-    return tuple(ndtr(-constant * np.sqrt(looks / steps)).tolist())
+    return tuple(special.ndtr(-constant * np.sqrt(looks / steps)).tolist())
 
 
 def decide_planned(
@@ -269,7 +267,7 @@ def _cluster_means(differences: Floats, clusters: Sequence[str] | None) -> Array
 @cache
 def _boundary(looks: int, alpha: float) -> float:
     """Return C for which K looks at C sqrt(K/k) together have one-sided error alpha."""
-    low, high = float(ndtri(1 - alpha)), float(ndtri(1 - alpha / looks)) + 1
+    low, high = float(special.ndtri(1 - alpha)), float(special.ndtri(1 - alpha / looks)) + 1
     while high - low > 1e-10:
         middle = (low + high) / 2
         low, high = (middle, high) if _crossing(looks, middle) > alpha else (low, middle)
@@ -288,9 +286,9 @@ def _crossing(looks: int, constant: float) -> float:
     points = floor + (nodes + 1) * (ceiling - floor) / 2
     weights = weights * (ceiling - floor) / 2
     step = _density(points[:, None] - points[None, :])
-    inside, crossed = _density(points), float(ndtr(-ceiling))
+    inside, crossed = _density(points), float(special.ndtr(-ceiling))
     for _ in range(looks - 1):
-        crossed += float((inside * weights) @ ndtr(points - ceiling))
+        crossed += float((inside * weights) @ special.ndtr(points - ceiling))
         inside = step @ (inside * weights)
     return crossed
 

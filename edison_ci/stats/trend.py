@@ -8,11 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import ndtr, stdtrit
-
 from edison_ci.frozen import dataclass
 from edison_ci.stats.arrays import TIE, Range, dot, finite, mean_of
+from edison_ci.stats.libraries import np, special
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array, Floats
@@ -71,7 +69,7 @@ def trend(times: Floats, scores: Floats) -> Trend:
     ties = int((counts * (counts - 1) * (2 * counts + 5)).sum())
     variance = (n * (n - 1) * (2 * n + 5) - ties) / 18
     z = (s - np.sign(s)) / math.sqrt(variance) if variance > 0 else 0.0
-    p = min(1.0, 2 * float(ndtr(-abs(z))))
+    p = min(1.0, 2 * float(special.ndtr(-abs(z))))
     slope = float(np.median(rises / (t[second] - t[first])))
     return Trend(slope, n, "Mann-Kendall, Theil-Sen", p, s)
 
@@ -95,7 +93,7 @@ def forecast(times: Floats, scores: Floats, *, threshold: float, level: float = 
         return _none(n, level, "too far to predict")
     residual = x - start - slope * t
     spread = math.sqrt(dot(residual, residual) / (n - 2))
-    reach = float(stdtrit(n - 2, 0.5 + level / 2)) * spread
+    reach = float(special.stdtrit(n - 2, 0.5 + level / 2)) * spread
     interval = _limits(_Line(start, slope, middle, sxx, n), reach, threshold)
     if interval is not None:
         interval = Range(max(interval.low, float(t[-1])), interval.high)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import snap
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import clustered_interval, mean_interval
+from edison_ci.stats.libraries import np
 from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.verdicts import GateRule
 

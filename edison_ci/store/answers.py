@@ -15,6 +15,7 @@ from edison_ci.records import Completion, FinishReason, canonical_json
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -144,3 +145,40 @@ def insert_answer(
         (address, take, completion.text, tools, text_hash(completion.text, tools)),
     )
     return take
+
+
+def answers_to_case(
+    connection: sqlite3.Connection, experiment: str, case_id: str
+) -> list[tuple[str, str, str, str, int]]:
+    """Return run, side, version, address and take of every answer to a case that may be shown."""
+    return connection.execute(
+        "select distinct c.run_id, c.side, c.version, c.address, c.take from cell c "
+        "join run r on r.id = c.run_id where c.case_id = ? and r.experiment = ? "
+        "and c.take is not null and c.status <> 'blocked'",
+        (case_id, experiment),
+    ).fetchall()
+
+
+_OF_RUN = """
+select a.address, a.take, t.text, t.tool_calls, a.finish_reason, a.tokens_in, a.tokens_out,
+  a.latency_ms, a.served_model, a.cost_microusd, t.sha256
+from (
+  select address, take from cell where run_id = :run and take is not null
+  union
+  select j.address, j.take from judgment j join cell c on c.id = j.cell_id where c.run_id = :run
+  union
+  select a.address, a.take from attempt b join answer a on a.attempt = b.id where b.run_id = :run
+) used
+join answer a using (address, take)
+join answer_text t using (address, take)
+order by a.address, a.take
+"""
+
+
+def answers_of_run(connection: sqlite3.Connection, run_id: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the answers that the cells of a run point to, and those it bought besides, as rows.
+
+    Address, take, text, tool calls, finish reason, tokens in and out, latency, served model, cost,
+    and the checksum of the text.
+    """
+    return iter(connection.execute(_OF_RUN, {"run": run_id}))

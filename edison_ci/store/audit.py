@@ -12,17 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
-import sqlite3
-from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secret_text import redacted
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
-from edison_ci.store.database import open_database, translated
+from edison_ci.store.database import changing
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
@@ -91,14 +90,8 @@ def audited(entry: AuditEntry) -> Callable[[sqlite3.Connection], int]:
 
 def write_audit(path: Path, entry: AuditEntry) -> int:
     """Add a row to a results file that nobody has open here; return its number."""
-    with closing(open_database(path, timeout_s=_PATIENCE_S)) as connection:
-        try:
-            connection.execute("begin immediate")
-            seq = add_audit(connection, entry)
-            connection.execute("commit")
-        except sqlite3.Error as error:
-            raise translated(error, path) from None
-    return seq
+    with changing(path, timeout_s=_PATIENCE_S) as connection:
+        return add_audit(connection, entry)
 
 
 def verify_audit(connection: sqlite3.Connection) -> Chain:

@@ -43,6 +43,7 @@ def check_database(connection: sqlite3.Connection) -> list[Checked]:
         _looked("references", "rows that name others", lambda: _references(connection)),
         _looked("ledger", "totals against attempts", lambda: _ledger(connection)),
         _looked("answers", "answers against attempts", lambda: _answers(connection)),
+        _looked("sums", "what runs found against their cells", lambda: _results(connection)),
         _looked("texts", "checksums of answers", lambda: _texts(connection)),
         _looked("audit", "the chain of changes", lambda: _audit(connection)),
     ]
@@ -114,6 +115,17 @@ select day, sum(microusd), sum(tokens) from counted where experiment is null gro
 
 _Sum = tuple[int, int]
 """Micro-dollars and tokens."""
+
+
+def _results(connection: sqlite3.Connection) -> Found:
+    """Compare what was added up when runs ended with their cells."""
+    wrong = connection.execute(
+        "select s.run_id from (select run_id, sum(cells) as cells from rollup_run group by run_id) "
+        "s join run r on r.id = s.run_id and r.status = 'COMPLETED' "
+        "where s.cells <> (select count(*) from cell where run_id = s.run_id) order by 1"
+    )
+    count = _number(connection, "select count(distinct run_id) from rollup_run")
+    return count, (f"the sums of run {run_id} are not those of its cells" for (run_id,) in wrong)
 
 
 def _ledger(connection: sqlite3.Connection) -> Found:

@@ -16,9 +16,13 @@ import tempfile
 import uuid
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.header import APPLICATION_ID, refuse_what_is_not_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +69,38 @@ def open_reader(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise translated(error, path) from None
     return connection
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the results for reading, in one state of the file whatever a run writes meanwhile."""
+    with contextlib.closing(open_reader(path)) as connection:
+        connection.execute("begin")
+        yield connection
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write all of what is in the block, or nothing of it."""
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+@contextlib.contextmanager
+def changing(path: Path, *, timeout_s: float = BUSY_TIMEOUT_S) -> Iterator[sqlite3.Connection]:
+    """Open the results; what the block writes is committed together at its end."""
+    with contextlib.closing(open_database(path, timeout_s=timeout_s)) as connection:
+        try:
+            with transaction(connection):
+                yield connection
+        except sqlite3.Error as error:
+            raise translated(error, path) from None
 
 
 def stored_version(path: Path) -> int:

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING
 
 from edison_ci.store.absorbing import take_over
 from edison_ci.store.audit import add_audit
-from edison_ci.store.database import copy_to, open_database, open_reader, translated
+from edison_ci.store.database import (
+    changing,
+    copy_to,
+    open_database,
+    open_reader,
+    transaction,
+    translated,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from edison_ci.store.audit import AuditEntry
@@ -28,10 +35,9 @@ def extract(results: Path, run_ids: Iterable[str], target: Path) -> None:
     making = target.with_name(f"{target.name}.making")
     try:
         with closing(open_reader(results)) as source, closing(open_database(making)) as made:
-            made.execute("begin immediate")
-            for run_id in run_ids:
-                take_over(made, source, run_id)
-            made.execute("commit")
+            with transaction(made):
+                for run_id in run_ids:
+                    take_over(made, source, run_id)
             copy_to(made, target)
     except sqlite3.Error as error:
         raise translated(error, results) from None
@@ -54,19 +60,18 @@ def known_runs(
 
 
 def accept(
-    results: Path, source: sqlite3.Connection, run_ids: Iterable[str], entry: AuditEntry
+    results: Path,
+    source: sqlite3.Connection,
+    run_ids: Iterable[str],
+    entry: AuditEntry,
+    add_up: Callable[[sqlite3.Connection, str], None],
 ) -> None:
-    """Bring runs of another file into the results, in one transaction."""
-    try:
-        with closing(open_database(results)) as target:
-            target.execute("begin immediate")
-            try:
-                for run_id in run_ids:
-                    take_over(target, source, run_id, foreign=True)
-                add_audit(target, entry)
-                target.execute("commit")
-            except BaseException:
-                target.execute("rollback")
-                raise
-    except sqlite3.Error as error:
-        raise translated(error, results) from None
+    """Bring runs of another file into the results, in one transaction.
+
+    They are added up anew: the sums in the file may say anything.
+    """
+    with changing(results) as target:
+        for run_id in run_ids:
+            take_over(target, source, run_id, foreign=True)
+            add_up(target, run_id)
+        add_audit(target, entry)

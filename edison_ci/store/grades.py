@@ -7,17 +7,16 @@ ever added: a person's last one counts, and over people their mean (the view `hu
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.audit import add_audit
-from edison_ci.store.database import open_database, translated
+from edison_ci.store.database import changing
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -94,14 +93,9 @@ def add_grade(connection: sqlite3.Connection, grade: ManualGrade) -> int:
 
 def write_grade(path: Path, grade: ManualGrade, entry: AuditEntry) -> None:
     """Add a grade to a results file, in one transaction with its row of the audit."""
-    with closing(open_database(path)) as connection:
-        try:
-            connection.execute("begin immediate")
-            add_grade(connection, grade)
-            add_audit(connection, entry)
-            connection.execute("commit")
-        except sqlite3.Error as error:
-            raise translated(error, path) from None
+    with changing(path) as connection:
+        add_grade(connection, grade)
+        add_audit(connection, entry)
 
 
 def last_grades(

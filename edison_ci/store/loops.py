@@ -217,3 +217,20 @@ def loop_spending(connection: sqlite3.Connection, loop: Loop) -> list[PhaseSpend
         (loop.id,),
     )
     return [PhaseSpending(*row) for row in rows]
+
+
+def leave_loop(connection: sqlite3.Connection, loop: Loop, *, now: str) -> None:
+    """Mark a loop as left behind for a new one."""
+    connection.execute(
+        "update loop set point = ?, stopped_by = 'restarted', finished_at = ? where id = ?",
+        (Point.DONE, now, loop.id),
+    )
+
+
+def busy_spans(connection: sqlite3.Connection, loop: Loop) -> list[tuple[str, str]]:
+    """Return from when to when each run of a loop was at work, by its events."""
+    return connection.execute(
+        "select min(e.time), max(e.time) from event e join run r on r.id = e.run_id "
+        "where r.loop = ? and e.type <> 'status:changed' group by r.id",
+        (loop.id,),
+    ).fetchall()

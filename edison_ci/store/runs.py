@@ -365,3 +365,96 @@ def _run(row: tuple[Any, ...]) -> Run:
     for index in (9, 10, 11):
         values[index] = bool(values[index])
     return Run(*values)
+
+
+def owned_runs(
+    connection: sqlite3.Connection, experiment: str, *, resting: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return runs of an experiment with the process that owns each, but those that rest."""
+    return connection.execute(
+        "select id, owner from run where experiment = ? and owner is not null "
+        f"and status not in ({', '.join('?' * len(resting))})",
+        (experiment, *resting),
+    ).fetchall()
+
+
+def count_cells(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many cells of a run are stored."""
+    row = connection.execute("select count(*) from cell where run_id = ?", (run_id,)).fetchone()
+    return int(row[0])
+
+
+def case_ids(connection: sqlite3.Connection, run_id: str) -> list[str]:
+    """Return the cases that a run has cells of."""
+    rows = connection.execute("select distinct case_id from cell where run_id = ?", (run_id,))
+    return [case for (case,) in rows]
+
+
+def clusters_of(connection: sqlite3.Connection, *run_ids: str) -> dict[str, str]:
+    """Return the group of each case that belongs to one."""
+    rows = connection.execute(
+        "select distinct case_id, cluster from cell where cluster is not null "
+        f"and run_id in ({', '.join('?' * len(run_ids))})",
+        run_ids,
+    )
+    return dict(rows.fetchall())
+
+
+class CellState(NamedTuple):
+    """How a cell stands, and the answer that it rests on."""
+
+    address: str
+    take: int | None
+    status: str
+    error: str | None
+    reason: str | None
+    composite: float | None
+    passed: int | None
+
+
+_STATE = "address, take, status, error, reason, composite, passed"
+
+
+def cell_state(connection: sqlite3.Connection, cell_id: str) -> CellState | None:
+    """Return how a cell stands; None if it is not there."""
+    row = connection.execute(f"select {_STATE} from cell where id = ?", (cell_id,)).fetchone()
+    return None if row is None else CellState(*row)
+
+
+def cell_states(connection: sqlite3.Connection, run_id: str) -> dict[str, CellState]:
+    """Return how every cell of a run stands, by id."""
+    rows = connection.execute(
+        f"select id, {_STATE} from cell where run_id = ? order by id", (run_id,)
+    )
+    return {cell_id: CellState(*rest) for cell_id, *rest in rows}
+
+
+def count_draws(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how often a run asked each case."""
+    row = connection.execute(
+        "select coalesce(max(draw) + 1, 1) from cell where run_id = ?", (run_id,)
+    ).fetchone()
+    return int(row[0])
+
+
+def run_ids(connection: sqlite3.Connection) -> set[str]:
+    """Return every run that is stored."""
+    return {run_id for (run_id,) in connection.execute("select id from run")}
+
+
+def part_names(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str]]:
+    """Return kind and name of every criterion, check and grader of a run."""
+    return connection.execute(
+        "select distinct p.kind, p.name from cell c join part p on p.cell_id = c.id "
+        "where c.run_id = ? and p.kind in ('criterion', 'check', 'grader') order by 1 desc, 2",
+        (run_id,),
+    ).fetchall()
+
+
+def statuses_of_side(connection: sqlite3.Connection, run_id: str, side: str) -> dict[str, int]:
+    """Return how many cells of one side of a run have each status."""
+    rows = connection.execute(
+        "select status, count(*) from cell where run_id = ? and side = ? group by status",
+        (run_id, side),
+    )
+    return dict(rows.fetchall())

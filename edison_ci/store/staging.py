@@ -16,7 +16,7 @@ from edison_ci.errors import StoreError
 from edison_ci.store.absorbing import take_over
 from edison_ci.store.audit import add_audit
 from edison_ci.store.checking import check_database
-from edison_ci.store.database import copy_to, open_database, open_reader, translated
+from edison_ci.store.database import changing, copy_to, open_reader, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,12 +56,10 @@ def publish(results: Path, stage: Path, run_ids: Iterable[str], entry: AuditEntr
                 f"the results would not be sound: {wrong[0]}",
                 hint="look at every shard, and at `edison db check`; nothing was changed",
             )
-        with closing(open_database(results)) as target:
-            target.execute("begin immediate")
+        with changing(results) as target:
             for run_id in run_ids:
                 take_over(target, source, run_id)
             add_audit(target, entry)
-            target.execute("commit")
 
 
 def _remove(stage: Path) -> None:

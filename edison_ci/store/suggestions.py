@@ -20,10 +20,8 @@ of which any may be missing.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import sqlite3
 from dataclasses import field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,12 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
-from edison_ci.store.database import open_database, translated
 from edison_ci.store.evidence import sound_evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    import sqlite3
+    from collections.abc import Mapping, Sequence
 
 MAX_TEXT_CHARS = 200_000
 """Longer diffs, notes and reasons are cut: they come from models, and were refused anyway."""
@@ -180,22 +177,6 @@ _LIST = ", ".join(_COLUMNS)
 
 
 # --- writing --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def changing(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the results; what the block writes is committed together at its end."""
-    connection = open_database(path)
-    try:
-        connection.execute("begin immediate")
-        yield connection
-        connection.execute("commit")
-    except sqlite3.Error as error:
-        raise translated(error, path) from None
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        connection.close()
 
 
 def add_suggestion(connection: sqlite3.Connection, suggestion: Suggestion) -> Suggestion:

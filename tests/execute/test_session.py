@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import BusyError, ExitCode, UsageError
-from edison_ci.results.run_result import as_json, summarize
+from edison_ci.results.run_document import as_json
+from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
 from edison_ci.store.owners import only_one
 from edison_ci.store.runs import find_run
@@ -201,7 +202,7 @@ def test_the_summary_has_intervals_and_counts(project: Folder) -> None:
     ended = start(project.path, "run")
     reader = open_reader(project.path / ".edison/results.db")
     try:
-        found = as_json(summarize(reader, find_run(reader, ended.run_id)))
+        found = as_json(RunResult(reader, find_run(reader, ended.run_id)))
     finally:
         reader.close()
     assert found["cells"] == {

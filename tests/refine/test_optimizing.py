@@ -18,8 +18,9 @@ from edison_ci.refine.guardrails import WIDER
 from edison_ci.refine.patch import diff_of
 from edison_ci.refine.searching import SIEVE
 from edison_ci.review.refined import refined
+from edison_ci.store.database import changing
 from edison_ci.store.owners import only_one
-from edison_ci.store.suggestions import MadeBy, Status, changing, find_suggestion
+from edison_ci.store.suggestions import MadeBy, Status, find_suggestion
 from tests.opened import opened
 from tests.refine.workbench import (
     MANNERS,

@@ -14,8 +14,9 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import BusyError, CallFailed, OutOfBudget
 from edison_ci.refine.asking import RE_ASKS
 from edison_ci.refine.evidence import NOT_VERIFIED
+from edison_ci.store.database import changing
 from edison_ci.store.owners import only_one
-from edison_ci.store.suggestions import Status, changing, find_suggestion, move_suggestion
+from edison_ci.store.suggestions import Status, find_suggestion, move_suggestion
 from tests.opened import opened
 from tests.refine.test_patch import BAD
 from tests.refine.workbench import (

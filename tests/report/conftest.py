@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,11 @@ import pytest
 
 from docs.gates import Graded, Results
 from edison_ci.results.decisions import write_decisions
-from edison_ci.results.report_view import report_of
+from edison_ci.results.material_changes import MaterialChange
+from edison_ci.results.report import Report, report_of
 from edison_ci.results.rollups import write_rollups
+from edison_ci.results.run_result import Change, Files, Finding
 from edison_ci.results.slices import Facet, Shown
-from edison_ci.results.view import Change, Files, Finding, MaterialChange, Report
 from edison_ci.results.weak_prompts import Rival
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import NewRun, Part, find_run, move_run, start_run
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from edison_ci.results.view import RunView
+    from edison_ci.results.run_result import RunResult
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -247,13 +249,20 @@ def _facet(text: str) -> Facet:
     return Facet(text, text, "tag", text, 9, shown, shown, -0.2, 0.001, 0.01, 3, stands_out=True)
 
 
-def _poisoned(view: RunView, text: str) -> RunView:
-    summary = replace(
-        view.summary,
+def changed(result: RunResult, **parts: object) -> RunResult:
+    """Return a result that says something else of some of its parts."""
+    found = copy.copy(result)
+    found.__dict__.update(parts)
+    return found
+
+
+def _poisoned(view: RunResult, text: str) -> RunResult:
+    view = changed(
+        view,
         run=replace(view.run, experiment=text, base_ref=text, stopped_by=text),
-        parts=tuple(part._replace(name=text) for part in view.summary.parts),
+        parts=tuple(part._replace(name=text) for part in view.parts),
         prompts=((text, "b7c1e290"),),
-        breakdown=replace(view.summary.breakdown, facets=(_facet(text),)),
+        breakdown=replace(view.breakdown, facets=(_facet(text),)),
     )
     gates = tuple(
         replace(row, metric=text, prompt=text, model=text, sentence=f"Quality of {text} fell.")
@@ -261,7 +270,7 @@ def _poisoned(view: RunView, text: str) -> RunView:
     )
     scores = tuple(
         replace(one, label=text, place=one.place._replace(prompt=text, model=text))
-        for one in view.scores
+        for one in view.variants
     )
     changes = tuple(
         Change(
@@ -275,13 +284,12 @@ def _poisoned(view: RunView, text: str) -> RunView:
         )
         for one in view.changes
     )
-    return replace(
+    return changed(
         view,
-        summary=summary,
         gates=gates,
-        scores=scores,
+        variants=scores,
         changes=changes,
-        weak=(Rival(text, text, 9, -0.2, 0.001, 0.05, "exact"),),
+        weak_prompts=(Rival(text, text, 9, -0.2, 0.001, 0.05, "exact"),),
         findings=tuple(Finding(text, "safety", "flag", text, text, text) for _ in view.findings),
         missing=(text, *view.missing),
         material=tuple(MaterialChange(text, text, text) for _ in view.material),

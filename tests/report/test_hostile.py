@@ -32,7 +32,7 @@ from tests.report.test_junit import XSD, read
 from tests.report.test_sarif import SCHEMA
 
 if TYPE_CHECKING:
-    from edison_ci.results.view import Report
+    from edison_ci.results.report import Report
 
 TOKEN = "0123456789abcdef" * 2
 NASTY = [

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from edison_ci.records import Case, CaseId
 from edison_ci.report.html.page import Shown, html_page, policy, stylesheet
 from edison_ci.report.markdown import markdown
-from edison_ci.results.cells import CellResult, Cells, Graded
-from edison_ci.results.closeup import CloseUp, Cost, Grid, Spread, Square, Subject, close_up
-from edison_ci.results.view import Report
-from tests.report.conftest import Half, Plot, Shelf, everything, poisoned
+from edison_ci.results.cells import CellResult, Cells, Failing, Graded, Grid, Square, Variant
+from edison_ci.results.report import Report
+from edison_ci.results.run_result import Cost, Spread
+from tests.report.conftest import Half, Plot, Shelf, changed, everything, poisoned
 from tests.report.test_hostile import NASTY, TEXTS
 
 
@@ -48,7 +48,7 @@ class Reader(HTMLParser):
 
 def near(shelf: Shelf, report: Report) -> list[Shown]:
     cells = Cells(shelf.connection)
-    return [Shown(view, close_up(shelf.connection, view, cells), {}) for view in report.runs]
+    return [Shown(view, cells.failing(view), {}) for view in report.runs]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_it_says_what_the_other_reports_say(shown: tuple[Report, str]) -> None:
     told = re.findall(r"Score ([\d.]+) \(", markdown(report))
     assert told
     assert all(score in said for score in told)
-    assert f"{view.summary.cells['error']} error" in said
+    assert f"{view.cells['error']} error" in said
 
 
 def test_simulated_and_changed_material_are_told_before_any_score(
@@ -148,10 +148,15 @@ def cell(text: str | None, **more: object) -> CellResult:
 
 def failing_page(report: Report, found: CellResult, case: Case | None = None) -> str:
     view = report.runs[0]
-    seen = CloseUp(Grid((), (), 0), (), (), (found,), 1, ())
-    return html_page(
-        replace(report, runs=(view,)), [Shown(view, seen, {} if case is None else {case.id: case})]
-    )
+    cases: dict[str, Case] = {} if case is None else {case.id: case}
+    nothing: dict[str, object] = {
+        "grid": Grid((), (), 0),
+        "spreads": (),
+        "costs": (),
+        "history": (),
+    }
+    shown = Shown(changed(view, **nothing), Failing((found,), 1), cases)
+    return html_page(replace(report, runs=(view,)), [shown])
 
 
 def test_an_answer_that_fails_is_there_with_what_was_asked_and_why(failing: Report) -> None:
@@ -176,16 +181,17 @@ def test_a_very_long_answer_is_cut_and_says_so(failing: Report) -> None:
 
 
 def hostile(report: Report, text: str) -> str:
-    seen = CloseUp(
-        Grid((Subject(text, text),), ((text, (Square(text, 0.5, 2),)),), 1),
-        (Spread("criterion", text, (0, 0, 0, 0, 0, 1, 0, 0, 0, 0), 0.5),),
-        (Cost(text, text, 1, 0, 5, 1, 1),),
-        (cell(text, case=text, reason=text, status="error", error=text, model=text),),
-        1,
-        (),
+    failing = Failing(
+        (cell(text, case=text, reason=text, status="error", error=text, model=text),), 1
     )
+    parts = {
+        "grid": Grid((Variant(text, text),), ((text, (Square(text, 0.5, 2),)),), 1),
+        "spreads": (Spread("criterion", text, (0, 0, 0, 0, 0, 1, 0, 0, 0, 0), 0.5),),
+        "costs": (Cost(text, text, 1, 0, 5, 1, 1),),
+        "history": (),
+    }
     case = Case(id=CaseId(text), inputs={"message": text, "b": [text]}, expected=text)
-    runs = [Shown(view, seen, {text: case}) for view in report.runs]
+    runs = [Shown(changed(view, **parts), failing, {text: case}) for view in report.runs]
     return html_page(report, runs)
 
 
@@ -220,19 +226,19 @@ def test_any_text_is_only_shown(failing: Report, text: str) -> None:
 def test_the_worst_cases_come_first(shelf: Shelf) -> None:
     report = shelf.add(Plot(cases=12, lost=2, blocked=1, models=("small", "large")))
     view = report.runs[0]
-    found = close_up(shelf.connection, view, Cells(shelf.connection))
-    assert found.grid.columns == (
-        Subject("support-reply", "large"),
-        Subject("support-reply", "small"),
+    found, failing = view.grid, Cells(shelf.connection).failing(view)
+    assert found.columns == (
+        Variant("support-reply", "large"),
+        Variant("support-reply", "small"),
     )
-    assert (len(found.grid.rows), found.grid.cases) == (12, 12)
-    outcomes = [square.outcome for _, (square, _) in found.grid.rows if square]
+    assert (len(found.rows), found.cases) == (12, 12)
+    outcomes = [square.outcome for _, (square, _) in found.rows if square]
     assert outcomes.count("error") == 2
     assert outcomes.count("blocked") == 1
     bad = [word in ("failed", "blocked") for word in outcomes]
     assert bad == sorted(bad, reverse=True), "what does not pass comes first"
     assert any(bad) and not all(bad)
-    assert found.failing_total >= 2 * 2
+    assert failing.total >= 2 * 2
 
 
 def test_reasons_stay_in_a_private_project(shelf: Shelf) -> None:

@@ -15,7 +15,7 @@ from docs.gates import Graded, Results
 from edison_ci.report.junit import MOST_LINE, junit, legal
 from edison_ci.results.cells import CaseResult, Draw, cases_of
 from edison_ci.results.cells import Graded as Scored
-from edison_ci.results.view import Report
+from edison_ci.results.report import Report
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import Part
 from tests.report.conftest import SCHEMAS, Half, Plot, everything

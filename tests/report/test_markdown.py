@@ -16,9 +16,9 @@ from edison_ci.report.comment import (
     comment_body,
 )
 from edison_ci.report.markdown import MOST_BYTES, job_summary, markdown
-from edison_ci.results.view import Report
+from edison_ci.results.report import Report
 from edison_ci.stamps import data_of, marker
-from tests.report.conftest import GOLDEN, Half, Plot, Shelf
+from tests.report.conftest import GOLDEN, Half, Plot, Shelf, changed
 from tests.report.page import page
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def test_a_comment_without_data_has_none(body: str) -> None:
 def test_data_cannot_end_its_comment(failing: Report) -> None:
     view = failing.runs[0]
     run = replace(view.run, id="--> <b>x</b> <!--")
-    report = Report((replace(view, summary=replace(view.summary, run=run)),))
+    report = Report((changed(view, run=run),))
     body = comment_body(report, origin=Origin(head="--><img src=x>"))
     hidden = body.split("\n")[1]
     assert hidden.count("-->") == hidden.count("<!--") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +10,9 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from edison_ci.report.changed_lines import Lines, changed_lines
 from edison_ci.report.sarif import MOST_RESULTS, RULES, sarif
-from edison_ci.results.view import Finding, Report
-from tests.report.conftest import SCHEMAS, Half, everything
+from edison_ci.results.report import Report
+from edison_ci.results.run_result import Finding
+from tests.report.conftest import SCHEMAS, Half, changed, everything
 from tests.report.test_markdown import kept
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_more_than_others_take_is_cut_and_said(failing: Report) -> None:
     many = tuple(
         Finding("pii", "safety", "flag", "p", "m", f"c{n}") for n in range(MOST_RESULTS + 5)
     )
-    run = read(sarif(Report((replace(view, findings=many),)), {}))["runs"][0]
+    run = read(sarif(Report((changed(view, findings=many),)), {}))["runs"][0]
     assert len(run["results"]) == MOST_RESULTS
     said = run["invocations"][0]["toolExecutionNotifications"]
     assert "more than 5,000 results" in said[-1]["message"]["text"]

@@ -17,7 +17,7 @@ from edison_ci.results.cells import Cells
 from tests.report.conftest import Plot, Shelf, everything
 
 if TYPE_CHECKING:
-    from edison_ci.results.view import Report
+    from edison_ci.results.report import Report
 
 
 def read(lines: list[str]) -> list[dict[str, str]]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.report.markdown import markdown
-from edison_ci.results.companions import companion_of, runs_of_change
-from edison_ci.results.report_view import report_of
-from edison_ci.results.view import Report
+from edison_ci.results.material_changes import companion_of, runs_of_change
+from edison_ci.results.report import Report, report_of
 from edison_ci.store.runs import find_run
 from tests.report.conftest import HEAD, Half, Plot, everything
 
@@ -22,7 +21,7 @@ LATER = "2026-11-16T10:00:00.000Z"
 
 def test_every_version_with_every_model_has_a_row_with_an_interval(shelf: Shelf) -> None:
     (view,) = shelf.add(Plot(models=("small", "large"))).runs
-    rows = [(s.place.side, s.place.model, s.label) for s in view.scores]
+    rows = [(s.place.side, s.place.model, s.label) for s in view.variants]
     label = "v2+b7c1e290"
     assert rows == [
         ("head", "large", label),
@@ -30,12 +29,12 @@ def test_every_version_with_every_model_has_a_row_with_an_interval(shelf: Shelf)
         ("base", "large", None),
         ("base", "small", None),
     ]
-    for one in view.scores:
+    for one in view.variants:
         assert one.composite is not None
         assert one.composite.low is not None
         assert one.pass_rate is not None
-    shown = {(s.place.prompt, s.place.model): s for s in view.scores if s.place.side == "head"}
-    for scored in view.summary.by_model:
+    shown = {(s.place.prompt, s.place.model): s for s in view.variants if s.place.side == "head"}
+    for scored in view.models:
         same = shown[scored.prompt, scored.model]
         assert (same.composite, same.pass_rate) == (scored.composite, scored.pass_rate)
 
@@ -71,7 +70,7 @@ def test_the_work_of_a_report_grows_with_the_run_and_not_with_its_square(shelf: 
 def test_a_run_without_base_has_no_changes_and_says_why(shelf: Shelf) -> None:
     (view,) = shelf.add(Plot(against=False)).runs
     assert view.changes == ()
-    assert {s.place.side for s in view.scores} == {"head"}
+    assert {s.place.side for s in view.variants} == {"head"}
     assert view.gates[0].verdict == "skipped"
 
 

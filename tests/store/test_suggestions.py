@@ -10,7 +10,7 @@ import pytest
 
 from docs.sample import Sample
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.database import open_database
+from edison_ci.store.database import changing, open_database
 from edison_ci.store.retention import Retention, collect
 from edison_ci.store.suggestions import (
     MAX_TEXT_CHARS,
@@ -21,7 +21,6 @@ from edison_ci.store.suggestions import (
     SuggestionComment,
     add_comment,
     add_suggestion,
-    changing,
     comments_of,
     find_suggestion,
     list_suggestions,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin import finding
-from edison_ci.report.datasette_plugin.sums import Sums, sums_by_model
 from edison_ci.report.datasette_plugin.wishing import Graded, Wish
+from edison_ci.results.totals import Totals, totals_by_model
 from edison_ci.rounding import mean_or_none
 from edison_ci.store.grades import flagged_cells
 
@@ -86,7 +86,7 @@ class Column:
     prompt: str
     model: str
     version: str
-    sums: Sums | None
+    totals: Totals | None
     """None while the run goes on."""
 
 
@@ -131,7 +131,7 @@ def grid_of(
     """
     wish = Wish.of(args)
     every = _columns(connection, run_id, wish.side)
-    settled = any(column.sums is not None for column in every)
+    settled = any(column.totals is not None for column in every)
     columns = tuple(
         column
         for column in every
@@ -155,8 +155,8 @@ def grid_of(
 
 def _columns(connection: sqlite3.Connection, run_id: str, side: str) -> list[Column]:
     found = [
-        Column(sums.prompt, sums.model, sums.version, sums)
-        for sums in sums_by_model(connection, run_id, side)
+        Column(totals.prompt, totals.model, totals.version, totals)
+        for totals in totals_by_model(connection, run_id, side)
     ]
     if found:
         return found

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from edison_ci.records import Case
-    from edison_ci.results.cells import CellResult
-    from edison_ci.results.closeup import CloseUp, Grid, Square
+    from edison_ci.results.cells import CellResult, Failing, Grid, Square
     from edison_ci.results.comparison import Moved
-    from edison_ci.results.view import RunView
+    from edison_ci.results.run_result import RunResult
 
 _MOST_MOVED = 30
 _LONGEST = 20_000
@@ -62,7 +61,7 @@ def _square(square: Square | None) -> Html:
 # --- what moved -----------------------------------------------------------------------------------
 
 
-def moved_cases(view: RunView) -> Html | None:
+def moved_cases(view: RunResult) -> Html | None:
     """Return the cases that are clearly worse or better than in the base."""
     moved = [
         (word, one.prompt, one.model, case)
@@ -105,14 +104,14 @@ def _moved(word: str, prompt: str, model: str, case: Moved) -> Html:
 # --- what failed ----------------------------------------------------------------------------------
 
 
-def failing_answers(near: CloseUp, cases: Mapping[str, Case], *, unfolded: bool) -> Html:
+def failing_answers(found: Failing, cases: Mapping[str, Case], *, unfolded: bool) -> Html:
     """Return the answers that do not pass, with what was asked, what was said, and why."""
-    if not near.failing:
+    if not found.cells:
         return section("Answers that fail", empty_state("None", "Every graded answer passes."))
-    told = f"{counted(near.failing_total, 'answer')}, the worst first."
-    if near.failing_total > len(near.failing):
-        told = f"The worst {len(near.failing):,} of {counted(near.failing_total, 'answer')}."
-    folds = (_failing(cell, cases.get(cell.case), unfolded) for cell in near.failing)
+    told = f"{counted(found.total, 'answer')}, the worst first."
+    if found.total > len(found.cells):
+        told = f"The worst {len(found.cells):,} of {counted(found.total, 'answer')}."
+    folds = (_failing(cell, cases.get(cell.case), unfolded) for cell in found.cells)
     return section("Answers that fail", element("p", told, class_="quiet"), *folds)
 
 

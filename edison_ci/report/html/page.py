@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from edison_ci.records import Case
-    from edison_ci.results.closeup import CloseUp
-    from edison_ci.results.view import Report, RunView
+    from edison_ci.results.cells import Failing
+    from edison_ci.results.report import Report
+    from edison_ci.results.run_result import RunResult
 
 _SIMULATED = "Answers and grades come from a simulator and say nothing about real models."
 
@@ -31,8 +32,8 @@ _SIMULATED = "Answers and grades come from a simulator and say nothing about rea
 class Shown(NamedTuple):
     """What a page shows of a run."""
 
-    view: RunView
-    near: CloseUp
+    view: RunResult
+    failing: Failing
     cases: Mapping[str, Case]
     """What was asked in the cases whose answers are shown, as far as it is still known."""
 
@@ -89,7 +90,7 @@ def _top(report: Report) -> Html:
     return element("header", skip, inner, class_="topbar")
 
 
-def _name(view: RunView) -> str:
+def _name(view: RunResult) -> str:
     on = ", on the material of the base" if view.on == "base" else ""
     return f"{view.run.experiment}{on}"
 
@@ -107,7 +108,7 @@ def _opening(report: Report) -> Iterator[Html]:
             yield _material(view)
 
 
-def _material(view: RunView) -> Html:
+def _material(view: RunResult) -> Html:
     how = "Both sides were measured on the material of head only."
     if view.twice:
         how = "Both sides were measured on the material of head and on that of the base; the worse "

@@ -16,19 +16,18 @@ from edison_ci.report.markup import Html, element
 from edison_ci.rounding import TOLERANCE
 
 if TYPE_CHECKING:
-    from edison_ci.results.closeup import CloseUp
     from edison_ci.results.rollups import PartTotal
+    from edison_ci.results.run_result import RunResult
     from edison_ci.results.slices import Facet
-    from edison_ci.results.view import RunView
 
 _WIDTH = 460
 """Of a chart that shares a row with another."""
 _HIDDEN = ("safety", "flag")
 
 
-def spreads(view: RunView, near: CloseUp) -> Html | None:
+def spreads(view: RunResult) -> Html | None:
     """Return every part of the grade in a table, and how its scores are spread."""
-    shown = [part for part in view.summary.parts if part.graded or part.errors]
+    shown = [part for part in view.parts if part.graded or part.errors]
     parts = [part for part in shown if part.kind not in _HIDDEN]
     if not parts:
         return None
@@ -53,9 +52,9 @@ def spreads(view: RunView, near: CloseUp) -> Html | None:
             ),
             class_="panel",
         )
-        for spread in near.spreads
+        for spread in view.spreads
     )  # fmt: skip
-    drawn = element("div", *plots, class_="columns") if near.spreads else None
+    drawn = element("div", *plots, class_="columns") if view.spreads else None
     title = "Criteria, checks and graders"
     return section(title, element("div", wrapped, drawn, class_="stack"))
 
@@ -66,9 +65,9 @@ def _part(part: PartTotal) -> tuple[str, ...]:
     return (part.name, part.kind, score(part.mean), fails, *counts)
 
 
-def kinds_of_cases(view: RunView) -> Html | None:
+def kinds_of_cases(view: RunResult) -> Html | None:
     """Return the scores of each kind of case, and which stand out from the others."""
-    facets = view.summary.breakdown.facets
+    facets = view.breakdown.facets
     several = sorted({(f.prompt, f.model) for f in facets if f.model})
     columns = several if len(several) > 1 else sorted({(f.prompt, f.model) for f in facets})[-1:]
     found: dict[tuple[str, str], dict[tuple[str, str], Facet]] = {}
@@ -106,13 +105,13 @@ def _field(facet: Facet | None) -> Field | None:
     return Field(facet.composite.estimate, facet.cases, side)
 
 
-def costs(near: CloseUp) -> Html | None:
+def costs(view: RunResult) -> Html | None:
     """Return what each model cost, by what it was asked for."""
-    if not near.costs:
+    if not view.costs:
         return None
-    phases = tuple(dict.fromkeys(cost.phase for cost in near.costs))
-    models = tuple(dict.fromkeys(cost.model for cost in near.costs))
-    spent = {(cost.model, cost.phase): cost.microusd for cost in near.costs}
+    phases = tuple(dict.fromkeys(cost.phase for cost in view.costs))
+    models = tuple(dict.fromkeys(cost.model for cost in view.costs))
+    spent = {(cost.model, cost.phase): cost.microusd for cost in view.costs}
     shown = tuple(
         Bar(model, tuple(float(spent.get((model, phase), 0)) for phase in phases))
         for model in models
@@ -136,19 +135,19 @@ def costs(near: CloseUp) -> Html | None:
             f"{cost.tokens_out:,}",
             dollars(cost.microusd),
         )
-        for cost in near.costs
+        for cost in view.costs
     )
     table = scrolled(data_table(DataTable(columns, rows)), "Cost by model")
     wrapped = element("div", table, class_="data-wrap")
     plot = None
-    if any(cost.microusd for cost in near.costs):
+    if any(cost.microusd for cost in view.costs):
         plot = element("div", figure(bars(chart)), class_="panel")
     return section("Cost", element("div", wrapped, plot, class_="stack"))
 
 
-def history(near: CloseUp) -> Html | None:
+def history(view: RunResult) -> Html | None:
     """Return how the experiment did from run to run, up to this one."""
-    known = [point for point in near.history if point.composite is not None]
+    known = [point for point in view.history if point.composite is not None]
     if len(known) < 2:
         return None
     moments = tuple(

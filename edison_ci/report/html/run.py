@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from edison_ci.records import Case
-    from edison_ci.results.closeup import CloseUp
+    from edison_ci.results.cells import Failing
     from edison_ci.results.leaderboard import Standing as Measured
-    from edison_ci.results.view import Change, RunView
+    from edison_ci.results.run_result import Change, RunResult
     from edison_ci.stats.scores import Interval
 
 
 def run_page(
-    view: RunView, near: CloseUp, cases: Mapping[str, Case], *, unfolded: bool = False
+    view: RunResult, failing: Failing, cases: Mapping[str, Case], *, unfolded: bool = False
 ) -> Html:
     """Return everything there is to say of a run; `unfolded` for paper, where nothing opens."""
     key = f"run-{view.run.id}"
@@ -49,25 +49,25 @@ def run_page(
         _scores(view),
         _changes(view),
         moved_cases(view),
-        failing_answers(near, cases, unfolded=unfolded),
-        spreads(view, near),
+        failing_answers(failing, cases, unfolded=unfolded),
+        spreads(view),
         kinds_of_cases(view),
-        costs(near),
-        history(near),
-        grid_of(near.grid),
+        costs(view),
+        history(view),
+        grid_of(view.grid),
         _how(view),
     )
     return element("article", *parts, id=key, class_="run", aria_label=f"Run {view.run.id}")
 
 
-def _header(view: RunView) -> Html:
+def _header(view: RunResult) -> Html:
     run = view.run
     badges = (badge(label, large=True) for label in view.labels)
     verdict = badge(run.verdict or run.status.lower(), large=True)
     title = element("h1", element("bdi", run.experiment))
     on = ", on the material of the base" if view.on == "base" else ""
     lead = f"Run {run.id}, {run.created_at[:16].replace('T', ' ')} UTC{on}."
-    against = view.summary.against
+    against = view.against
     if against is not None and run.base_commit is not None:
         at = f"{run.base_ref} at {run.base_commit[:8]}"
         lead += f" Compared with {at} on {counted(against.n, 'case')}."
@@ -76,8 +76,8 @@ def _header(view: RunView) -> Html:
     return element("header", top, said, class_="page-header")
 
 
-def _cards(view: RunView) -> Iterator[Card]:
-    summary, overall = view.summary, view.summary.overall
+def _cards(view: RunResult) -> Iterator[Card]:
+    summary, overall = view, view.overall
     yield Card("Score", _points(overall.composite), "of 100", _range(overall.composite))
     against = summary.against
     if against is not None and against.estimate is not None:
@@ -114,9 +114,9 @@ def _range(found: Interval | None, *, digits: int = 1) -> str:
     return f"{fixed(100 * found.low, digits)} to {fixed(100 * found.high, digits)}"
 
 
-def _missing(view: RunView) -> Html | None:
+def _missing(view: RunResult) -> Html | None:
     """Say what the numbers do not tell, before they are read."""
-    said = [*view.missing, *(rival.sentence for rival in view.weak)]
+    said = [*view.missing, *(rival.sentence for rival in view.weak_prompts)]
     if not said:
         return None
     items = (element("li", text) for text in said)
@@ -127,7 +127,7 @@ def _missing(view: RunView) -> Html | None:
 # --- gates ----------------------------------------------------------------------------------------
 
 
-def _gates(view: RunView) -> Html:
+def _gates(view: RunResult) -> Html:
     if not view.gates:
         hint = joined(["Add ", element("code", "gates:"), " to the experiment."])
         return section("Gates", empty_state("No gates", "Nothing was decided. ", hint))
@@ -151,8 +151,8 @@ def _gates(view: RunView) -> Html:
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def _scores(view: RunView) -> Html | None:
-    if not view.scores:
+def _scores(view: RunResult) -> Html | None:
+    if not view.variants:
         return None
     heads = (
         ("prompt", None), ("version", None), ("model", None), ("score", "num"),
@@ -160,7 +160,7 @@ def _scores(view: RunView) -> Html | None:
         ("cost an answer", "num"), ("median", "num"), ("p95", "num"),
     )  # fmt: skip
     head = element("tr", *(element("th", word, scope="col", class_=c) for word, c in heads))
-    body = element("tbody", *(_scored(measured) for measured in view.scores))
+    body = element("tbody", *(_scored(measured) for measured in view.variants))
     table = element("table", element("thead", head), body, class_="data")
     wrapped = element("div", scrolled(table, "Scores"), class_="data-wrap")
     plot = _worth(view)
@@ -197,9 +197,9 @@ def _ms(value: float | None) -> str:
     return NOTHING if value is None else f"{fixed(value, grouped=True)} ms"
 
 
-def _worth(view: RunView) -> Html | None:
+def _worth(view: RunResult) -> Html | None:
     """Draw worth against cost where there is a choice, and somebody is paid."""
-    heads = [m for m in view.scores if m.place.side == "head" and m.composite is not None]
+    heads = [m for m in view.variants if m.place.side == "head" and m.composite is not None]
     if len(heads) < 2 or not any(m.cost_microusd for m in heads):
         return None
     spots = tuple(
@@ -232,7 +232,7 @@ def _beats(other: Measured, one: Measured) -> bool:
 # --- against the base -----------------------------------------------------------------------------
 
 
-def _changes(view: RunView) -> Html | None:
+def _changes(view: RunResult) -> Html | None:
     if not view.changes:
         return None
     heads = (
@@ -270,8 +270,8 @@ def _changed(one: Change) -> Html:
     )
 
 
-def _how(view: RunView) -> Html:
-    run, summary = view.run, view.summary
+def _how(view: RunResult) -> Html:
+    run, summary = view.run, view
     prompts = ", ".join(
         f"{prompt} {run.labels.get(prompt, '')} ({version[:8]})"
         for prompt, version in summary.prompts

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.report.datasette_plugin.runs import cells_of, ranked_cells
 from edison_ci.results.case_filter import Roll
 from edison_ci.results.comparable import complete_runs
 from edison_ci.results.leaderboard import board_of
+from edison_ci.results.run_lists import cells_of, ranked_cells
 from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
 

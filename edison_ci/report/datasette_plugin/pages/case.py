@@ -12,9 +12,10 @@ from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.own import Own, own_of
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID, Sibling, facts_of
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
-from edison_ci.report.datasette_plugin.runs import marks_of, run_named
+from edison_ci.report.datasette_plugin.runs import run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.results.explanation import Explained, explain
+from edison_ci.results.run_result import labels_of
 from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def case(look: Look) -> Page:
         {
             "run": run,
             "case": name,
-            "marks": marks_of(run),
+            "marks": labels_of(run),
             "siblings": siblings,
             "picks": look.args.texts("pick"),
             "picked": {each.id for each in picked},

@@ -9,9 +9,10 @@ from edison_ci.errors import UsageError
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.own import own_of
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
-from edison_ci.report.datasette_plugin.runs import marks_of, run_named
+from edison_ci.report.datasette_plugin.runs import run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.results.explanation import Explained, explain
+from edison_ci.results.run_result import labels_of
 from edison_ci.store.cells import find_cell, run_of_cell
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def cell(look: Look) -> Page:
             "cell": found,
             "known": known,
             "word": next(each.word for each in siblings if each.id == found.id),
-            "marks": marks_of(run),
+            "marks": labels_of(run),
             "label": run.labels.get(found.prompt) if found.side == "head" else None,
             "siblings": siblings,
             "others": [each for each in siblings if each.id != found.id],

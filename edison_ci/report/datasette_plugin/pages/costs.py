@@ -14,9 +14,8 @@ from edison_ci.execute.money import caps_of
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.datasette_plugin.looking import Look, Page
-from edison_ci.report.datasette_plugin.sums import booked
 from edison_ci.report.datasette_plugin.workspace import project_of
-from edison_ci.results.spending import last_run_of
+from edison_ci.results.spending import booked, last_run_of
 from edison_ci.store.ledger import booked as booked_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from edison_ci.report.charts.histogram import Histogram, histogram, tenths
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
-from edison_ci.report.datasette_plugin.runs import cases_of, run_named
+from edison_ci.report.datasette_plugin.runs import run_named
 from edison_ci.report.datasette_plugin.wishing import Graded
+from edison_ci.results.run_lists import cases_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,14 +11,7 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.experiment import named
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
-from edison_ci.report.datasette_plugin.runs import (
-    AT_ONCE,
-    MOST_CELLS,
-    cases_of,
-    cells_of,
-    experiments,
-    last_of,
-)
+from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.results.comparable import measured_experiments
 from edison_ci.results.dataset_health import (
@@ -30,6 +23,7 @@ from edison_ci.results.dataset_health import (
     quality_of,
     weigh,
 )
+from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_of
 from edison_ci.store.questions import scores_of
 from edison_ci.store.runs import NO_TRIAL
 

@@ -10,8 +10,10 @@ from edison_ci.report.charts.trend import Moment, Series, Trend, trend
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.loops import loops_by_experiment
 from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
-from edison_ci.report.datasette_plugin.runs import count_of, experiments, ids_of, run_lines
-from edison_ci.report.datasette_plugin.sums import objective_of, sums_by_model
+from edison_ci.report.datasette_plugin.runs import run_results
+from edison_ci.results.run_lists import count_of, experiments, ids_of
+from edison_ci.results.snapshot import objective_of
+from edison_ci.results.totals import totals_by_model
 from edison_ci.results.trends import Point, points_of
 from edison_ci.store.runs import find_run
 
@@ -35,16 +37,16 @@ def experiment(look: Look) -> Page:
         name,
         {
             "experiment": name,
-            "objective": objective_of(newest.snapshot, name),
+            "objective": objective_of(newest),
             "newest": newest,
             "last": last,
             "before": points[-2] if len(points) > 1 else None,
             "labels": last.run.labels if last else {},
-            "models": sums_by_model(look.connection, last.run.id) if last else [],
+            "models": totals_by_model(look.connection, last.run.id) if last else [],
             "trend": score_trend(points) if len(points) > 1 else None,
             "changes": [point for point in points if point.changed and not point.only_prompts],
             "versions": [point for point in points if point.only_prompts],
-            "runs": run_lines(look, ids_of(look.connection, name, most=paging.per_page,
+            "runs": run_results(look, ids_of(look.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
             "paging": paging,
             "loops": loops_by_experiment(look.connection).get(name, 0),

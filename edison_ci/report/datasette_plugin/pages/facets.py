@@ -8,12 +8,13 @@ from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.runs import run_named
-from edison_ci.results.slices import Facet, breakdown_of
+from edison_ci.results.run_result import RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.slices import Facet
 
 _ORDER = ("kind", "difficulty", "length", "tag")
 _VALUES = ("easy", "medium", "hard", "XS", "S", "M", "L", "XL")
@@ -24,16 +25,17 @@ METRICS = ("score", "passed")
 def facets(look: Look) -> Page:
     """Return scores by tag, length, difficulty and kind, for each model and overall."""
     run = run_named(look, look.path["run"])
-    found = breakdown_of(look.connection, run.id)
-    metric = look.args.choice("metric", METRICS)
-    every = [each for each in found.facets if not each.prompt and not each.model]
+    result = RunResult(look.connection, run)
+    found, metric = result.breakdown, look.args.choice("metric", METRICS)
+    compared = [each for each in found.facets if each.model]
     return Page(
         "facets",
         f"Kinds of cases of {run.experiment}, run {run.id}",
         {
             **head_of(look, run, "facets"),
-            "facets": sorted(every, key=_place),
-            "out": [each for each in every if each.stands_out],
+            "facets": sorted(compared, key=lambda each: (each.prompt, each.model, _place(each))),
+            "several": len({(each.prompt, each.model) for each in compared}) > 1,
+            "out": result.outstanding,
             "family": max((each.family for each in found.facets), default=0),
             "map": _map(found.facets, metric) if found.facets else None,
             "metric": metric,

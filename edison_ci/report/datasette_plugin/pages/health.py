@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci import __version__
 from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
-from edison_ci.report.datasette_plugin.runs import experiments, last_of
-from edison_ci.report.datasette_plugin.sums import booked, run_cost, sums_of_run
 from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.results.run_lists import experiments, last_of
+from edison_ci.results.spending import booked, run_cost
+from edison_ci.results.totals import totals_of_run
 from edison_ci.rounding import significant
 from edison_ci.store.database import migrations, version_of
 from edison_ci.store.runs import find_run
@@ -86,7 +87,7 @@ def _newest(look: Look) -> Iterator[str]:
     found: dict[str, list[str]] = {name: [] for name, _ in _NEWEST}
     for experiment in experiments(look.connection):
         run = find_run(look.connection, last_of(look.connection, experiment))
-        sums = sums_of_run(look.connection, run.id)
+        sums = totals_of_run(look.connection, run.id)
         started = dt.datetime.fromisoformat(run.created_at).timestamp()
         values: dict[str, float | None] = {
             "edison_last_run_score": sums.composite.estimate if sums else None,

@@ -10,14 +10,23 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
-from edison_ci.report.datasette_plugin.runs import RunLine, experiments, last_of, run_lines
-from edison_ci.report.datasette_plugin.sums import Sums, booked, objective_of, sums_of_run
-from edison_ci.store.runs import NO_TRIAL
+from edison_ci.report.datasette_plugin.runs import run_results
+from edison_ci.results.run_lists import (
+    experiments,
+    last_complete,
+    last_of,
+    recent_ids,
+    recent_scores,
+)
+from edison_ci.results.snapshot import objective_of
+from edison_ci.results.spending import booked
+from edison_ci.results.totals import Totals, totals_of_run
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.run_result import RunResult
 
 _MOST_EXPERIMENTS = 200
 _IN_LINE = 20
@@ -31,8 +40,8 @@ class ExperimentLine:
 
     name: str
     objective: str
-    last: RunLine
-    sums: Sums | None
+    last: RunResult
+    totals: Totals | None
     """Of the newest run that has ended."""
     trend: Drawing | None
     """Its last whole runs; None with fewer than two."""
@@ -46,15 +55,12 @@ def home(look: Look) -> Page:
     since = times.stamp(look.now - dt.timedelta(days=DAYS - 1))[:10]
     lines = [_line(look, name, since) for name in names]
     lines.sort(key=lambda line: line.last.run.created_at, reverse=True)
-    rows = look.connection.execute(
-        "select id from run order by created_at desc, rowid desc limit ?", (_RECENT,)
-    )
     return Page(
         "home",
         "Experiments",
         {
             "experiments": lines,
-            "recent": run_lines(look, [run_id for (run_id,) in rows.fetchall()]),
+            "recent": run_results(look, recent_ids(look.connection, _RECENT)),
             "days": DAYS,
             "waiting": open_suggestions(look.connection),
             "total_cost": booked(look.connection, "project", since),
@@ -64,37 +70,22 @@ def home(look: Look) -> Page:
 
 
 def _line(look: Look, name: str, since: str) -> ExperimentLine:
-    (last,) = run_lines(look, [last_of(look.connection, name)])
-    values = recent_scores(look.connection, name)
+    (last,) = run_results(look, [last_of(look.connection, name)])
+    values = recent_scores(look.connection, name, _IN_LINE)
     trend = None
     if len(values) > 1:
         title = f"Score of {name} in its last {len(values)} whole runs"
         trend = sparkline(Sparkline(title, tuple(values)))
     return ExperimentLine(
         name=name,
-        objective=objective_of(last.run.snapshot, name),
+        objective=objective_of(last.run),
         last=last,
-        sums=last.sums or _newest_sums(look.connection, name),
+        totals=last.totals or _newest_totals(look.connection, name),
         trend=trend,
         cost_microusd=booked(look.connection, f"experiment:{name}", since),
     )
 
 
-def _newest_sums(connection: sqlite3.Connection, experiment: str) -> Sums | None:
-    row = connection.execute(
-        f"select id from run where experiment = ? and complete = 1 and {NO_TRIAL} "
-        "order by created_at desc, rowid desc limit 1",
-        (experiment,),
-    ).fetchone()
-    return None if row is None else sums_of_run(connection, row[0])
-
-
-def recent_scores(connection: sqlite3.Connection, experiment: str) -> list[float | None]:
-    """Return the scores of the last whole, complete runs, oldest first."""
-    rows = connection.execute(
-        "select s.composite from run r join rollup_run s on s.run_id = r.id and s.side = 'head' "
-        f"where r.experiment = ? and r.complete = 1 and r.partial = 0 and {NO_TRIAL} "
-        "order by r.created_at desc, r.rowid desc limit ?",
-        (experiment, _IN_LINE),
-    )
-    return [score for (score,) in rows.fetchall()[::-1]]
+def _newest_totals(connection: sqlite3.Connection, experiment: str) -> Totals | None:
+    run_id = last_complete(connection, experiment)
+    return None if run_id is None else totals_of_run(connection, run_id)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.report.charts.pareto import Pareto, Spot, pareto
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
-from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, ranked_cells
-from edison_ci.report.datasette_plugin.sums import sums_by_model
+from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.results.case_filter import Roll, roll_of
 from edison_ci.results.comparable import complete_runs, measured_experiments
 from edison_ci.results.leaderboard import Board, board_of
+from edison_ci.results.run_lists import ranked_cells
 from edison_ci.results.slices import Shown
+from edison_ci.results.totals import totals_by_model
 from edison_ci.rounding import snap
 from edison_ci.stats.sentences import chance, comparisons_sentence
 from edison_ci.store.runs import NO_TRIAL
@@ -140,7 +141,7 @@ def _places(rows: Sequence[Standing]) -> list[Place]:
 
 def _sums(look: Look, run: Run) -> list[Place]:
     """Return the newest run alone, without ranks: nobody tested the differences."""
-    rows = sums_by_model(look.connection, run.id)
+    rows = totals_by_model(look.connection, run.id)
     rows.sort(key=lambda row: -snap(row.composite.estimate or 0.0))
     return [
         Place("", row.prompt, row.version, run.labels.get(row.prompt, ""), row.model,

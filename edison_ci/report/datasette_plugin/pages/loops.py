@@ -10,8 +10,9 @@ from edison_ci.frozen import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
-from edison_ci.report.datasette_plugin.runs import RunLine, experiments, run_lines
-from edison_ci.report.datasette_plugin.sums import booked
+from edison_ci.report.datasette_plugin.runs import run_results
+from edison_ci.results.run_lists import experiments
+from edison_ci.results.spending import booked
 from edison_ci.rounding import snap
 from edison_ci.stats.convergence import verified
 from edison_ci.store.loops import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.run_result import RunResult
 
 _STOPS = {
     "converged": "the last iterations gained next to nothing",
@@ -121,8 +123,8 @@ def loop(look: Look) -> Page:
         said = f"there is no loop {look.path['loop']!r}"
         raise UsageError(said, hint="see the list of loops")
     line = _line(look.connection, found)
-    runs = run_lines(look, [one.run_id for one in line.iterations if one.run_id is not None])
-    by_id: dict[str, RunLine] = {each.run.id: each for each in runs}
+    runs = run_results(look, [one.run_id for one in line.iterations if one.run_id is not None])
+    by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
     first = line.measured[0].score if line.measured else None
     return Page(
         "loop",

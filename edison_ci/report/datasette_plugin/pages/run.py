@@ -9,12 +9,13 @@ from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.grid import Box, grid_of
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.progress import progress_of
-from edison_ci.report.datasette_plugin.runs import RunLine, run_named
-from edison_ci.report.datasette_plugin.sums import Sums, run_cost, sums_of_run
+from edison_ci.report.datasette_plugin.runs import run_named
 from edison_ci.report.datasette_plugin.wishing import METRICS, SORTS, STATUSES, Wish
 from edison_ci.results.decisions import decisions_of
+from edison_ci.results.run_result import RunResult
 
 if TYPE_CHECKING:
+    from edison_ci.results.totals import Totals
     from edison_ci.store.runs import Run
 
 TABS = (
@@ -73,6 +74,12 @@ def run(look: Look) -> Page:
     )
 
 
+def _counts(result: RunResult) -> str:
+    """Return how many cells ended how."""
+    counts = ((name, count) for name, count in result.cells.items() if name != "total" and count)
+    return ", ".join(f"{count:,} {name}" for name, count in counts)
+
+
 def _amount(wish: Wish, box: Box) -> str:
     """Return what stands in a box."""
     if wish.metric == "tokens":
@@ -84,15 +91,15 @@ def _amount(wish: Wish, box: Box) -> str:
     return shown.points(box.mean("part" if wish.part else "composite"))
 
 
-def _total(wish: Wish, sums: Sums) -> str:
+def _total(wish: Wish, totals: Totals) -> str:
     """Return what stands below a column."""
     if wish.metric == "tokens":
-        return f"{shown.tokens(sums.answer_tokens)} mean"
+        return f"{shown.tokens(totals.answer_tokens)} mean"
     if wish.metric == "cost":
-        return f"{shown.dollars(sums.answer_cost_microusd)} mean"
+        return f"{shown.dollars(totals.answer_cost_microusd)} mean"
     if wish.metric == "latency":
-        return f"{shown.milliseconds(sums.p50_ms)} median"
-    score, rate = sums.composite, sums.pass_rate
+        return f"{shown.milliseconds(totals.p50_ms)} median"
+    score, rate = totals.composite, totals.pass_rate
     span = shown.span(score.low, score.high)
     passed = f", {shown.percent(rate.estimate)} passed" if rate.estimate is not None else ""
     return f"{shown.points(score.estimate)}{f' ({span})' if span else ''}{passed}"
@@ -100,10 +107,17 @@ def _total(wish: Wish, sums: Sums) -> str:
 
 def head_of(look: Look, found: Run, tab: str) -> dict[str, Any]:
     """Return what stands at the top of every page about a run."""
-    cost = run_cost(look.connection, found.id)
-    line = RunLine(found, sums_of_run(look.connection, found.id), cost)
-    progress = progress_of(look.connection, found) if line.sums is None or found.moving else None
-    return {"run": found, "line": line, "progress": progress, "tabs": TABS, "tab": tab}
+    result = RunResult(look.connection, found)
+    unfinished = result.totals is None or found.moving
+    progress = progress_of(look.connection, found) if unfinished else None
+    return {
+        "run": found,
+        "result": result,
+        "cell_counts": "" if result.totals is None else _counts(result),
+        "progress": progress,
+        "tabs": TABS,
+        "tab": tab,
+    }
 
 
 def crumbs_of(look: Look, found: Run, *more: Crumb) -> tuple[Crumb, ...]:

@@ -8,8 +8,8 @@ from edison_ci.errors import EdisonError
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.remembering import kept_words
-from edison_ci.report.datasette_plugin.runs import experiments
 from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.results.run_lists import experiments
 from edison_ci.store.suggestions import OPEN, Status, comments_of, find_suggestion, list_suggestions
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
-"""What do the sums say that were written when a run ended?"""
+"""Totals that were written when a run ended: of each side, and of each prompt with a model."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.frozen import dataclass
@@ -21,7 +20,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Totals:
     """What a side of a run, or a prompt with a model in it, is worth and costs."""
 
     prompt: str
@@ -61,50 +60,27 @@ class Sums:
         return (self.tokens_in + self.tokens_out) / self.answers if self.answers else None
 
 
-def _sums(row: Sequence[Any]) -> Sums:
+def _totals(row: Sequence[Any]) -> Totals:
     counts, composite, pass_rate, rest = row[:9], row[9:14], row[14:19], row[19:]
-    return Sums(*counts, Shown(*composite), Shown(*pass_rate), *rest)  # type: ignore[call-arg]  # as they were selected
+    return Totals(*counts, Shown(*composite), Shown(*pass_rate), *rest)  # type: ignore[call-arg]  # as they were selected
 
 
-def sums_of_run(connection: sqlite3.Connection, run_id: str, side: str = "head") -> Sums | None:
-    """Return the sums of a side of a run; None before it ended."""
+def totals_of_run(connection: sqlite3.Connection, run_id: str, side: str = "head") -> Totals | None:
+    """Return the totals of a side of a run; None before it ended."""
     row = connection.execute(
         f"select '', '', '', {_COLUMNS} from rollup_run where run_id = ? and side = ?",
         (run_id, side),
     ).fetchone()
-    return None if row is None else _sums(row)
+    return None if row is None else _totals(row)
 
 
-def sums_by_model(connection: sqlite3.Connection, run_id: str, side: str = "head") -> list[Sums]:
-    """Return the sums of each prompt with each model of a side of a run."""
+def totals_by_model(
+    connection: sqlite3.Connection, run_id: str, side: str = "head"
+) -> list[Totals]:
+    """Return the totals of each prompt with each model of a side of a run."""
     rows = connection.execute(
         f"select prompt, model, version, {_COLUMNS} from rollup_model "
         "where run_id = ? and side = ? order by prompt, model",
         (run_id, side),
     )
-    return [_sums(row) for row in rows]
-
-
-def run_cost(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return all that a run has booked, judges and lost calls included."""
-    return booked(connection, f"run:{run_id}")
-
-
-def booked(connection: sqlite3.Connection, scope: str, since: str = "") -> int:
-    """Return what is booked in a scope since a day."""
-    row = connection.execute(
-        "select coalesce(sum(microusd), 0) from booked where scope = ? and day >= ?", (scope, since)
-    ).fetchone()
-    return int(row[0])
-
-
-def objective_of(snapshot: str, experiment: str) -> str:
-    """Return what an experiment was for when a run was planned."""
-    try:
-        kept = json.loads(snapshot)
-    except ValueError:
-        return ""
-    for part in kept.values() if isinstance(kept, dict) else ():
-        if isinstance(part, dict) and part.get("experiment") == experiment:
-            return str(part.get("objective") or "")
-    return ""
+    return [_totals(row) for row in rows]

@@ -1,4 +1,4 @@
-"""How does the breakdown of a run look in `--json`?"""
+"""A run as JSON: what `run`, `resume`, `status RUN` and reports say of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.results.decisions import looks_json
+from edison_ci.results.snapshot import material_of
 from edison_ci.stats.slices import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.results.scores import Scored
     from edison_ci.results.slices import (
         Bounds,
         Breakdown,
@@ -19,6 +23,104 @@ if TYPE_CHECKING:
         PartSpread,
         Reliability,
     )
+    from edison_ci.stats.scores import Interval
+
+_NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}
+
+
+def run_document(result: RunResult) -> dict[str, Any]:
+    """Return everything that is said of a run, with its breakdown, gates and judges."""
+    return {
+        **detailed(as_json(result), result.breakdown),
+        "looks": looks_json(result.gates),
+        "weak_prompts": [rival.as_json() for rival in result.weak_prompts],
+        **(_NO_JUDGES if result.judges is None else result.judges.as_json()),
+        "quarantined": sorted(result.quarantined),
+    }
+
+
+def as_json(result: RunResult) -> dict[str, Any]:
+    """Return a run as it appears in a list, without its breakdown."""
+    run = result.run
+    return {
+        "run_id": run.id,
+        "experiment": run.experiment,
+        "trigger": run.trigger,
+        "status": run.status,
+        "verdict": run.verdict,
+        "simulated": run.simulated,
+        "partial": run.partial,
+        "shard": run.shard,
+        "stopped_by": run.stopped_by,
+        "prompts": [
+            {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}
+            for prompt, version in result.prompts
+        ],
+        "composite": interval_json(result.overall.composite),
+        "pass_rate": interval_json(result.overall.pass_rate),
+        "against": _against(result),
+        "gates": [row.as_json() for row in result.gates],
+        "human": result.people.as_json() if result.people is not None else None,
+        "cells": result.cells,
+        "errors": result.error_kinds,
+        "calls": result.calls,
+        "cost_microusd": result.cost_microusd,
+        "tokens": {"in": result.tokens_in, "out": result.tokens_out},
+        "wall_s": result.wall_s,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "models": [_scored(scored) for scored in result.models],
+        "parts": [
+            {
+                "name": part.name,
+                "kind": part.kind,
+                "graded": part.graded,
+                "passed": part.passed,
+                "mean": part.mean,
+                "errors": part.errors,
+                "blocked": part.blocked,
+            }
+            for part in result.parts
+        ],
+    }
+
+
+def _against(result: RunResult) -> dict[str, Any] | None:
+    run, found = result.run, result.against
+    if run.base_commit is None:
+        return None
+    return {
+        "ref": run.base_ref,
+        "commit": run.base_commit,
+        "material": material_of(run),
+        "composite": interval_json(found.composite) if found else None,
+        "difference": found.as_json() if found else None,
+    }
+
+
+def _scored(scored: Scored) -> dict[str, Any]:
+    return {
+        "prompt": scored.prompt,
+        "model": scored.model,
+        "composite": interval_json(scored.composite),
+        "pass_rate": interval_json(scored.pass_rate),
+        "cost_microusd": scored.cost_microusd,
+        "latency_ms": {"p50": scored.p50_ms, "p95": scored.p95_ms},
+    }
+
+
+def interval_json(found: Interval | None) -> dict[str, Any] | None:
+    """Return an estimate with its interval as it appears in `--json`."""
+    if found is None:
+        return None
+    return {
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "n": found.n,
+        "method": found.method,
+    }
+
 
 _Who = tuple[str, str]
 _ALL: _Who = ("", "")
