@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
-from edison_ci.execute.orders import Tools
+from edison_ci.execute.run_options import Tools
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.sim.control import random_edit
 from edison_ci.providers.sim.diffs import unified_diff

@@ -10,7 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from edison_ci.api.projects import load, validate
+    from edison_ci.api.refinement import propose, refine_prompt
+    from edison_ci.api.results import Result, compare, gate, render_report, result
+    from edison_ci.api.runs import regrade, replay, resume, run
     from edison_ci.config.load import Experiment, Project, inspect_project, load_project
+    from edison_ci.contracts import Provider
     from edison_ci.errors import (
         ConfigError,
         EdisonError,
@@ -20,7 +25,10 @@ if TYPE_CHECKING:
         ProjectNotFound,
         UsageError,
     )
-    from edison_ci.plan.plan import Plan, plan
+    from edison_ci.execute.run_options import RunOptions
+    from edison_ci.operate.sessions import SessionFactory
+    from edison_ci.plan.plan import Plan, plan_run
+    from edison_ci.plan.selection import Selection
     from edison_ci.records import Case, Message
 
 __version__ = "0.1.0"
@@ -37,10 +45,27 @@ _HOMES = {
     "Problem": "errors",
     "Project": "config.load",
     "ProjectNotFound": "errors",
+    "Provider": "contracts",
+    "Result": "api.results",
+    "RunOptions": "execute.run_options",
+    "Selection": "plan.selection",
+    "SessionFactory": "operate.sessions",
     "UsageError": "errors",
+    "compare": "api.results",
+    "gate": "api.results",
     "inspect_project": "config.load",
+    "load": "api.projects",
     "load_project": "config.load",
-    "plan": "plan.plan",
+    "plan_run": "plan.plan",
+    "propose": "api.refinement",
+    "refine_prompt": "api.refinement",
+    "regrade": "api.runs",
+    "replay": "api.runs",
+    "render_report": "api.results",
+    "result": "api.results",
+    "resume": "api.runs",
+    "run": "api.runs",
+    "validate": "api.projects",
 }
 
 __all__ = [
@@ -55,11 +80,28 @@ __all__ = [
     "Problem",
     "Project",
     "ProjectNotFound",
+    "Provider",
+    "Result",
+    "RunOptions",
+    "Selection",
+    "SessionFactory",
     "UsageError",
     "__version__",
+    "compare",
+    "gate",
     "inspect_project",
+    "load",
     "load_project",
-    "plan",
+    "plan_run",
+    "propose",
+    "refine_prompt",
+    "regrade",
+    "render_report",
+    "replay",
+    "result",
+    "resume",
+    "run",
+    "validate",
 ]
 
 

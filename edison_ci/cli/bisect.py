@@ -13,13 +13,13 @@ from edison_ci.cli import spending
 from edison_ci.cli.choosing import case_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.cli.tools import require, tools_for
 from edison_ci.config import needs
 from edison_ci.config.cases import STATIC
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.bisecting import Search, prompt_diff
+from edison_ci.execute.bisect import Search, prompt_diff
+from edison_ci.operate.sessions import require_editor, tools_for
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
 from edison_ci.providers.budgeting import BudgetExhausted
@@ -27,7 +27,7 @@ from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.execute.bisecting import Commit, Culprit, Tried
+    from edison_ci.execute.bisect import Commit, Culprit, Tried
 
 _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 
@@ -62,7 +62,7 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
     if repository is None:
         hint = "run git init, then commit"
         raise UsageError("this project is not in a Git repository", hint=hint)
-    require(project, "bisect")
+    require_editor(project, "bisect")
     only = Selection(given["models"], (case.id,))
     needs.refuse(needs.missing(project, only.narrow(chosen), calls=needs.RUN))
     simulated = bare_plan(project, chosen, selection=only).simulated
@@ -70,7 +70,7 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
         project,
         chosen,
         case,
-        tools_for(state, project),
+        tools_for(project, offline=state.offline),
         repository,
         given["models"],
         lambda tried: _step(terminal, tried),

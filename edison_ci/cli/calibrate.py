@@ -10,18 +10,18 @@ import click
 
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
-from edison_ci.cli.tools import tools_for
 from edison_ci.config import needs
 from edison_ci.config.licences import LICENCES, Licence
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute.calibrating import Calibrating, Checked, asked_now, stored_only
-from edison_ci.execute.desk import NotAnswered
+from edison_ci.execute.calibration import Calibrating, Checked, asked_now, stored_only
+from edison_ci.execute.standalone import NotAnswered
 from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import panel_of
 from edison_ci.judges.licensing import standing_of, terms_of
 from edison_ci.operate.actors import Role
 from edison_ci.operate.licences import write_licence
+from edison_ci.operate.sessions import tools_for
 from edison_ci.operate.site import Site
 from edison_ci.results.human_grades import people_of
 from edison_ci.rounding import TOLERANCE, fixed, rounded
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.calibrating import Judged, Said
+    from edison_ci.execute.calibration import Judged, Said
     from edison_ci.judges.judging import Panel
     from edison_ci.judges.licensing import Standing
     from edison_ci.results.human_grades import People
@@ -147,7 +147,7 @@ def _report(state: State, project: Project, experiment: Experiment, *, ask: bool
         checked = work.run(stored_only(reader))
         if ask and checked.left.not_asked:
             try:
-                checked = asked_now(work, tools_for(state, project))
+                checked = asked_now(work, tools_for(project, offline=state.offline))
             except NotAnswered as error:
                 raise CallFailed(f"the judges could not be asked: {error}") from None
         latest = _latest(reader, experiment.id)

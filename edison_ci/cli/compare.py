@@ -7,32 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.api import results as library
 from edison_ci.cli.judges_said import show_preference
 from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.reading import results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
-from edison_ci.decide.again import decide_again
-from edison_ci.decide.conclusion import base_beside
-from edison_ci.decide.verdict import Background, decide, doubted
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.licence import RunLicence
-from edison_ci.results.comparison import Setting, Standing, require_alike, stand
-from edison_ci.results.comparison_sample import Choice, comparison_sample
+from edison_ci.results.comparison import Standing, stand
+from edison_ci.results.comparison_sample import Choice
 from edison_ci.results.operands import Operands
-from edison_ci.results.samples import TwoSidedSample
-from edison_ci.results.snapshot import kept_doubts
 from edison_ci.rounding import fixed
 from edison_ci.stats.ab import BROKEN
 from edison_ci.stats.arrays import TIE
-from edison_ci.store.database import open_reader
-from edison_ci.store.runs import clusters_of, find_run
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
-    from edison_ci.config.load import Project
-    from edison_ci.decide.verdict import RunDecision
     from edison_ci.results.comparison import Moved
     from edison_ci.results.decisions import GateRow
     from edison_ci.store.runs import Run
@@ -61,13 +53,7 @@ def compare(state: State, a: str, b: str, experiment: str | None) -> None:
     """
     terminal = Terminal(state)
     project = load_project(state.entered(find_root(state.folder)))
-    reader = open_reader(project.root / project.file.results)
-    try:
-        first, second = Operands(reader, project, experiment).pair(a, b)
-        found = stand(reader, first, second, setting_of(reader, project, first.run, second.run))
-    finally:
-        reader.close()
-    _tell(terminal, found)
+    _tell(terminal, library.compare(project, a, b, experiment=experiment))
 
 
 @click.command(cls=EdisonCommand)
@@ -94,15 +80,12 @@ def ab(state: State, /, a: str, b: str, **given: Any) -> None:
     if names[0] == names[1]:
         hint = f"for two versions of it: edison compare {names[0]}@HASH {names[0]}@HASH"
         raise UsageError("both are the same prompt", hint=hint)
-    reader = open_reader(project.root / project.file.results)
-    try:
+    with results_of(project) as reader:
         wanted = given["wanted"]
         operands = Operands(reader, project, given["experiment"])
         run = find_run(reader, wanted) if wanted else operands.run_with(*names)
         first, second = (Choice(n, run, prompt=n, models=given["models"]) for n in names)
-        found = stand(reader, first, second, setting_of(reader, project, run))
-    finally:
-        reader.close()
+        found = stand(reader, first, second, library.setting_of(project, reader, run))
     _tell(terminal, found)
 
 
@@ -125,16 +108,8 @@ def gate(state: State, wanted: str, against: str | None) -> None:
     """
     terminal = Terminal(state)
     project = load_project(state.entered(find_root(state.folder)))
-    reader = open_reader(project.root / project.file.results)
-    try:
-        run = find_run(reader, wanted)
-        _require_ended(run)
-        base, cells = None, TwoSidedSample.of_run(reader, run.id)
-        if against is not None:
-            base, cells = _base(reader, project, run, against)
-        decided = _decided(cells, project, run, base)
-    finally:
-        reader.close()
+    found = library.gate(project, wanted, against=against)
+    run, base, decided = found.run, found.base, found.decision
     verdict, code = str(decided.verdict), int(decided.exit_code)
     if run.status == "FAILED":
         verdict, code = "error", int(ExitCode.NOT_MEASURED)
@@ -157,52 +132,6 @@ def gate(state: State, wanted: str, against: str | None) -> None:
         raise click.exceptions.Exit(code)
 
 
-def _base(
-    reader: sqlite3.Connection, project: Project, run: Run, against: str
-) -> tuple[Choice, TwoSidedSample]:
-    """Return a stored base, and its cells beside those of the run."""
-    base, head = Operands(reader, project, run.experiment).pair(against, run.id)
-    require_alike(base, head)
-    sample = comparison_sample(reader, base, head)
-    if not sample.matching.paired:
-        raise UsageError(
-            f"the run and {against} have too few cases in common to decide gates on",
-            hint=f"measure both together: edison run --against {against}",
-        )
-    return base, sample.cells
-
-
-def _decided(cells: TwoSidedSample, project: Project, run: Run, base: Choice | None) -> RunDecision:
-    reader = cells.connection
-    setting = setting_of(reader, project, run)
-    has_base = base is not None or bool(cells.subjects("base"))
-    experiment = project.experiment(run.experiment)
-    gates = experiment.file.gates
-    background = Background(
-        setting.clusters or {},
-        setting.quarantined,
-        has_base,
-        unlicensed=RunLicence.of(project, experiment).unlicensed(gates),
-    )
-    if base is not None:
-        return decide(cells, gates, background)
-    known = base_beside(reader, project, run, gates, background)
-    return doubted(decide_again(reader, gates, run, known), kept_doubts(run))
-
-
-def _require_ended(run: Run) -> None:
-    if run.status not in ("COMPLETED", "FAILED"):
-        raise UsageError(
-            f"run {run.id} is {run.status}: its cells are not all there",
-            hint=f"go on with it: edison resume {run.id}",
-        )
-    if run.shard is not None:
-        raise UsageError(
-            f"run {run.id} is shard {run.shard}: gates decide on all shards together",
-            hint="put them together: edison merge SHARD.db...",
-        )
-
-
 def _tell_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateRow]) -> None:
     before = f"; decided then: {run.verdict}" if run.verdict is not None else ""
     color = {"pass": GOOD, "fail": BAD, "error": BAD}.get(verdict, ODD)
@@ -218,16 +147,6 @@ def _tell_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateR
         terminal.result("  ", Ink(row.word, color), f"  {about}: {row.sentence}")
     if not rows:
         terminal.note("the experiment has no gates")
-
-
-def setting_of(reader: sqlite3.Connection, project: Project, *runs: Run) -> Setting:
-    """Return what counts beside the cells: today's gates and quarantine, and stored clusters."""
-    name = runs[-1].experiment
-    experiment = project.experiments.get(name)
-    clusters = clusters_of(reader, *(run.id for run in runs))
-    aside = (entry.case for entry in project.quarantine.cases if entry.experiment == name)
-    gates = experiment.file.gates if experiment is not None else ()
-    return Setting(gates, clusters, frozenset(aside))
 
 
 def _tell(terminal: Terminal, found: Standing) -> None:

@@ -13,7 +13,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import readable_at, results_of, simulated_mark, sparkline
 from edison_ci.cli.terminal import BAD, ODD, Ink, Terminal, counted
-from edison_ci.execute.money import caps_of
+from edison_ci.execute.budgets import caps_of
 from edison_ci.results.spending import By, Spent, last_run_of, spending_by
 from edison_ci.rounding import fixed
 from edison_ci.store.ledger import booked

@@ -15,15 +15,15 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.cli.tools import require, tools_for
 from edison_ci.config import needs
 from edison_ci.config.facets import content_hash
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
-from edison_ci.execute.questioning import Questioned, Questioning
+from edison_ci.execute.question_grading import Questioned, Questioning
 from edison_ci.judges.asking import Judge
 from edison_ci.judges.briefing import brief
 from edison_ci.judges.questions import CRITERIA, OVERALL, QuestionJudge
 from edison_ci.names import did_you_mean
+from edison_ci.operate.sessions import require_editor, tools_for
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.tokens import estimate_tokens
@@ -72,7 +72,7 @@ def judge(state: State, /, experiment: str | None, **given: Any) -> None:
     chosen = _experiment(project, experiment)
     judges = _judges(project, chosen, given["judges"], given["rubric"])
     picked = Selection((), given["cases"], given["tags"], given["limit"])
-    require(project, "dataset judge")
+    require_editor(project, "dataset judge")
     needs.refuse(needs.missing_for_models(project.models[each.judge.name] for each in judges))
     _ask_first(terminal, project, judges, _picked(project, chosen, picked), yes=given["yes"])
     age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
@@ -81,7 +81,7 @@ def judge(state: State, /, experiment: str | None, **given: Any) -> None:
         project,
         chosen,
         judges,
-        tools_for(state, project),
+        tools_for(project, offline=state.offline),
         newer_than=times.stamp(times.now() - age),
         budget_microusd=spending.microusd(budget),
     ).run(_picked(project, chosen, picked))

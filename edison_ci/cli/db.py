@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.own_results import adopt
 from edison_ci.cli.terminal import BAD, GOOD, Ink, Terminal, counted
-from edison_ci.cli.trusting import is_proposed
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.operate.actors import Role
 from edison_ci.operate.housekeeping import upgrade
+from edison_ci.operate.own_results import adopt
+from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.operate.signatures import VARIABLE, make_pair, sign, signature_beside
 from edison_ci.operate.site import Site, site_at
 from edison_ci.store.checking import Checked, check_database

@@ -67,7 +67,7 @@ def explain_cell(state: State, cell: str, wanted: str | None) -> None:
 
 
 # Loaded late: only a comparison is looked at more than once.
-_look_of_cell = later("edison_ci.decide.again:look_of_cell")
+_look_of_cell = later("edison_ci.decide.conclusion:look_of_cell")
 
 
 # --- as JSON --------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.annotations import folder_in_checkout
-from edison_ci.cli.own_results import is_trusted, note, set_aside
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.reporting import Asked, changed_in, run_as_seen, sources_of
-from edison_ci.cli.trusting import is_proposed
 from edison_ci.documents.known_secrets import hidden
 from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.frozen import dataclass
+from edison_ci.operate.own_results import is_trusted, note, set_aside
+from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.operate.signatures import is_signed, signature_beside
 from edison_ci.report.annotations import Annotation, annotated, annotation_commands
 from edison_ci.report.markdown import job_summary

@@ -6,14 +6,14 @@ import itertools
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edison_ci.cli.own_results import set_aside
-from edison_ci.cli.provenance import STORED, doubted_recordings
 from edison_ci.cli.terminal import counted
-from edison_ci.cli.trusting import is_proposed
 from edison_ci.errors import EdisonError
 from edison_ci.forge.events import Event, Situation
 from edison_ci.operate.exporting import stored_answers
-from edison_ci.plan.plan import plan
+from edison_ci.operate.own_results import set_aside
+from edison_ci.operate.proposal_terms import is_proposed
+from edison_ci.operate.provenance import STORED, doubted_recordings
+from edison_ci.plan.plan import plan_run
 from edison_ci.providers.replay import ReplayProvider, recorded_in
 from edison_ci.results.report import Planned
 from edison_ci.store.database import open_reader
@@ -84,7 +84,7 @@ def undecided(event: Event, recording: ReplayProvider | None) -> str:
 def planned(project: Project, experiments: Iterable[Experiment]) -> Iterator[Planned]:
     """Yield what evaluating experiments would take."""
     for experiment in experiments:
-        made = plan(project, experiment)
+        made = plan_run(project, experiment)
         cost = made.cost_microusd
         span = None if cost is None else (round(cost.low), round(cost.high))
         yield Planned(experiment.id, made.cases, made.cells, made.calls, span)

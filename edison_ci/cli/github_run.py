@@ -30,8 +30,6 @@ from edison_ci.cli.github_replay import planned, recorded, undecided
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.run import Order, chosen_of, coverage_of, evaluated, most_important, show_ended
 from edison_ci.cli.terminal import ODD, Ink, Terminal
-from edison_ci.cli.tools import require
-from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import EdisonError, ExitCode, ForgeError, UsageError
 from edison_ci.forge.address import address_from
@@ -40,6 +38,8 @@ from edison_ci.forge.events import Event, Situation, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author
 from edison_ci.frozen import dataclass
 from edison_ci.harmless import in_actions
+from edison_ci.operate.proposal_terms import on_terms_of_base
+from edison_ci.operate.sessions import require_editor
 from edison_ci.operate.site import Site
 from edison_ci.report.writing import Sources
 from edison_ci.repository import Repository
@@ -219,7 +219,9 @@ class _Job:
             plans = tuple(planned(project, chosen))
             return outcome_of(terminal, project, (), self.place, **about, planned=plans)
         if mode == "live":
-            require(project, "run")  # a replay spends nothing, and a fork's author has no role
+            require_editor(
+                project, "run"
+            )  # a replay spends nothing, and a fork's author has no role
         afresh = event.situation is Situation.SCHEDULE
         given = {**_UNASKED, "no_cache": afresh, "against": base, "budget": self.given["budget"]}
         ended = evaluated(self.state, terminal, project, Order(chosen, given, recording, doubts))

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.errands import (
-    Errand,
     Outlook,
     announce,
-    errand_of,
     simulated,
     which_prompt,
 )
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import project_at
 from edison_ci.cli.recommend import sentences
-from edison_ci.cli.sessions import Seats
+from edison_ci.cli.sessions import refining_factory
 from edison_ci.cli.spending import microusd, spending
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
-from edison_ci.decide.recommending import Wishes, advise
+from edison_ci.decide.recommendation import Wishes, advise
 from edison_ci.errors import OutOfBudget
 from edison_ci.formatting import score
 from edison_ci.loop.final import next_steps
@@ -35,6 +35,7 @@ from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.versions import short
 from edison_ci.plugins import later
 from edison_ci.refine.asking import refiner_of
+from edison_ci.refine.requests import RefineRequest, refine_request
 from edison_ci.report.writing import write_whole
 from edison_ci.results.case_filter import roll_of
 from edison_ci.results.leaderboard import measurements_of
@@ -82,9 +83,9 @@ def loop(state: State, /, experiment: str, **given: Any) -> None:
       edison loop support-reply --restart --json
     """
     terminal = Terminal(state)
-    errand = errand_of(state, "loop", experiment, given["prompt"])
+    request = refine_request(project_at(state), "loop", experiment, given["prompt"])
     asking = Asking(terminal, yes=given["yes"])
-    place = _place(state, asking, errand, allow_code=given["allow_code"])
+    place = _place(state, asking, request, allow_code=given["allow_code"])
     if given["pdf"]:
         _find_browser()
     wish = Wish(
@@ -94,7 +95,7 @@ def loop(state: State, /, experiment: str, **given: Any) -> None:
         restart=given["restart"],
     )
     with alone(place):
-        _announce(asking, errand.subject)
+        _announce(asking, request.subject)
         looper = Looper(place, begin(place, wish))
         try:
             done = looper.go_on()
@@ -107,15 +108,15 @@ def loop(state: State, /, experiment: str, **given: Any) -> None:
         _tell_waiting(terminal, looper)
 
 
-def _place(state: State, asking: Asking, errand: Errand, *, allow_code: bool) -> Place:
-    project, subject, terminal = errand.project, errand.subject, asking.terminal
+def _place(state: State, asking: Asking, request: RefineRequest, *, allow_code: bool) -> Place:
+    project, subject, terminal = request.project, request.subject, asking.terminal
     return Place(
         desk=Desk.of(project, offline=state.offline),
         subject=subject,
-        refiner=refiner_of(errand.model),
-        opened=Seats(state, asking, project).opened,
-        actor=errand.actor,
-        audit=lambda of, made: replace(errand, action="refine", subject=of).audited(made),
+        refiner=refiner_of(request.model),
+        opened=partial(refining_factory(state, asking).tools, project),
+        actor=request.actor,
+        audit=lambda of, made: replace(request, action="refine", subject=of).audited(made),
         advise=lambda connection: _advice(connection, project, subject.experiment.id),
         on_step=lambda line: terminal.note(f"  {line}"),
         candidates=subject.limits.candidates,

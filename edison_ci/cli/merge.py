@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.against import match_again
 from edison_ci.cli.coverage import coverage_of_job
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.own_results import claim, set_aside_unknown
 from edison_ci.cli.reporting import asked
 from edison_ci.cli.run import finish
 from edison_ci.cli.terminal import Terminal, counted
-from edison_ci.cli.tools import tools_for
-from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import Project, find_root, load_project
 from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.merging import Joint, Pieces, pieces_of
-from edison_ci.execute.orders import Ended
+from edison_ci.execute.run_options import Ended
+from edison_ci.execute.run_targets import target_again
 from edison_ci.execute.runner import Progress
+from edison_ci.execute.shard_merge import Joint, Pieces, pieces_of
 from edison_ci.operate.actors import Role
+from edison_ci.operate.own_results import claim, set_aside_unknown
+from edison_ci.operate.proposal_terms import on_terms_of_base
+from edison_ci.operate.sessions import tools_for
 from edison_ci.operate.site import Site
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.snapshot import kept_snapshot
@@ -125,9 +125,11 @@ def _joined(state: State, staged: Project, pieces: Pieces) -> Ended:
     """Put shards together on the stage, and decide."""
     run = pieces.first.run
     against = kept_snapshot(run)["command line"].get("against")
-    match = match_again(staged, staged.experiment(run.experiment), against)
-    tools = tools_for(state, match.project)
-    joint = Joint(on_terms_of_base(match.project), match.experiment, tools, against=match.against)
+    target = target_again(staged, staged.experiment(run.experiment), against)
+    tools = tools_for(target.project, offline=state.offline)
+    joint = Joint(
+        on_terms_of_base(target.project), target.experiment, tools, against=target.against
+    )
     return joint.join(pieces, joint.check(pieces))
 
 

@@ -10,11 +10,11 @@ import click
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal
-from edison_ci.cli.tools import require, tools_for
 from edison_ci.config.load import Project, find_root, load_project
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.probe import Trial, probe
+from edison_ci.execute.standalone import Trial, probe
 from edison_ci.names import did_you_mean
+from edison_ci.operate.sessions import require_editor, tools_for
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
@@ -72,8 +72,8 @@ def test_models(state: State, names: tuple[str, ...]) -> None:
     terminal = Terminal(state)
     project = load_project(state.entered(find_root(state.folder)))
     chosen = [_named(project, name) for name in dict.fromkeys(names)] or [*project.models.values()]
-    require(project, "models test")
-    trials = probe(project, chosen, tools_for(state, project))
+    require_editor(project, "models test")
+    trials = probe(project, chosen, tools_for(project, offline=state.offline))
     if terminal.json:
         terminal.document({"models": [_trial(trial) for trial in trials]})
     else:

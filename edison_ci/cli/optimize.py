@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.cli.asking import Asking
-from edison_ci.cli.errands import Outlook, announce, errand_of, simulated, which_prompt
+from edison_ci.cli.errands import Outlook, announce, simulated, which_prompt
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
+from edison_ci.cli.reading import project_at
 from edison_ci.cli.recommend import Score
-from edison_ci.cli.sessions import Seats
+from edison_ci.cli.sessions import refining_factory
 from edison_ci.cli.spending import microusd, spending
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
@@ -21,6 +23,7 @@ from edison_ci.plan.plan import bare_plan
 from edison_ci.refine.asking import RE_ASKS, refiner_of
 from edison_ci.refine.optimizing import Orders, refuse_too_few
 from edison_ci.refine.optimizing import optimize as search_for
+from edison_ci.refine.requests import refine_request
 from edison_ci.refine.search_budget import last_looks
 from edison_ci.refine.searching import SIEVE, Reach
 from edison_ci.stats.sentences import points, signed
@@ -86,8 +89,8 @@ def optimize(state: State, /, experiment: str, **given: Any) -> None:
       edison optimize support-reply --seed 1 --json
     """
     terminal = Terminal(state)
-    errand = errand_of(state, "optimize", experiment, given["prompt"])
-    subject = errand.subject
+    request = refine_request(project_at(state), "optimize", experiment, given["prompt"])
+    subject = request.subject
     reach = Reach(given["population"], given["generations"], given["target"], given["seed"])
     orders = Orders(
         reach,
@@ -96,12 +99,13 @@ def optimize(state: State, /, experiment: str, **given: Any) -> None:
         allow_code=given["allow_code"],
         on_step=lambda line: terminal.note(f"  {line}"),
         on_generation=lambda one: terminal.note(*_progress(one, reach)),
-        audit=errand.audited,
+        audit=request.audited,
     )
     asking = Asking(terminal, yes=given["yes"])
     _announce(asking, subject, orders)
-    seats = Seats(state, asking, errand.project, brief=True)
-    found = search_for(subject, refiner_of(errand.model), seats.opened, orders)
+    factory = refining_factory(state, asking, brief=True)
+    opened = partial(factory.tools, request.project)
+    found = search_for(subject, refiner_of(request.model), opened, orders)
     if terminal.json:
         terminal.document(_document(subject, found))
     else:

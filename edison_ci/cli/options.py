@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 # Loaded late: only jobs of a forge ask.
-_set_aside_unknown = later("edison_ci.cli.own_results:set_aside_unknown")
+_set_aside_unknown = later("edison_ci.operate.own_results:set_aside_unknown")
 
 
 @dataclass(slots=True)

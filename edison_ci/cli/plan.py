@@ -15,7 +15,7 @@ from edison_ci.plan.document import as_json, matrix
 from edison_ci.plan.impact import Impact, impact_since
 from edison_ci.plan.looks import both_sides
 from edison_ci.plan.plan import Plan
-from edison_ci.plan.plan import plan as make_plan
+from edison_ci.plan.plan import plan_run as make_plan
 from edison_ci.plan.shards import MAX_SHARDS
 from edison_ci.plugins import later
 from edison_ci.rounding import fixed
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "skipped: nothing affected"
 # Loaded late: while nothing is stored nothing can be reused.
-_foreseen = later("edison_ci.execute.foreseen:with_reuse")
+_foreseen = later("edison_ci.execute.reuse_forecast:with_reuse")
 
 
 @click.command(cls=EdisonCommand)

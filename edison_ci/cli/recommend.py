@@ -15,7 +15,7 @@ from edison_ci.cli.reading import (
     results_of,
 )
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.decide.recommending import FEW, Wishes, advise
+from edison_ci.decide.recommendation import FEW, Wishes, advise
 from edison_ci.formatting import milliseconds, points
 from edison_ci.plan.versions import short
 from edison_ci.results.case_filter import roll_of
@@ -25,7 +25,7 @@ from edison_ci.stats.search_sentences import value_sentence
 from edison_ci.stats.sentences import signed
 
 if TYPE_CHECKING:
-    from edison_ci.decide.recommending import Advice, Doubt
+    from edison_ci.decide.recommendation import Advice, Doubt
     from edison_ci.stats.value import Valued
 
 

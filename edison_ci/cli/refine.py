@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.asking import Asking
-from edison_ci.cli.errands import Outlook, announce, errand_of, which_prompt
+from edison_ci.cli.errands import Outlook, announce, which_prompt
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
-from edison_ci.cli.sessions import Seats
+from edison_ci.cli.reading import project_at
+from edison_ci.cli.sessions import refining_factory
 from edison_ci.cli.spending import microusd, spending
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
@@ -20,6 +21,7 @@ from edison_ci.plan.plan import bare_plan
 from edison_ci.refine.asking import RE_ASKS, refiner_of
 from edison_ci.refine.refining import Orders
 from edison_ci.refine.refining import refine as refine_prompt
+from edison_ci.refine.requests import refine_request
 from edison_ci.refine.trying import Bench, Wallet
 from edison_ci.store.suggestions import Status
 
@@ -52,21 +54,23 @@ def refine(state: State, /, experiment: str, **given: Any) -> None:
       edison refine support-reply --prompt support-reply --json
     """
     terminal = Terminal(state)
-    errand = errand_of(state, "refine", experiment, given["prompt"])
-    subject = errand.subject
+    request = refine_request(project_at(state), "refine", experiment, given["prompt"])
+    subject = request.subject
     candidates = given["candidates"] or subject.limits.candidates
     asking = Asking(terminal, yes=given["yes"])
     _announce(asking, subject, candidates)
-    seats = Seats(state, asking, errand.project)
+    factory = refining_factory(state, asking)
     wallet = Wallet.of(subject, microusd(given["budget"]))
-    bench = Bench(subject, seats.opened, wallet, allow_code=given["allow_code"])
+    bench = Bench(
+        subject, lambda: factory.tools(request.project), wallet, allow_code=given["allow_code"]
+    )
     orders = Orders(
         candidates,
         force=given["force"],
         on_step=lambda line: terminal.note(f"  {line}"),
-        audit=errand.audited,
+        audit=request.audited,
     )
-    _tell(terminal, subject, refine_prompt(bench, refiner_of(errand.model), orders))
+    _tell(terminal, subject, refine_prompt(bench, refiner_of(request.model), orders))
 
 
 # --- before the first call ------------------------------------------------------------------------

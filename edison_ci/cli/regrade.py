@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.api.runs import grade_again
 from edison_ci.cli import spending
-from edison_ci.cli.against import match_again, refuse_missing
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import results_of
-from edison_ci.cli.sessions import Table
+from edison_ci.cli.sessions import session_factory
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.cli.told import document
-from edison_ci.cli.tools import require
-from edison_ci.config import needs
 from edison_ci.config.load import Project, find_root, load_project
-from edison_ci.execute.regrading import regrading
-from edison_ci.execute.work import HEAD
+from edison_ci.execute.run_options import RunOptions
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.snapshot import kept_snapshot
-from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from edison_ci.execute.orders import Ended
-    from edison_ci.execute.regrading import KeptAnswers
+    from edison_ci.execute.regrade import KeptAnswers
+    from edison_ci.execute.run_options import Ended
 
 
 @click.command(cls=EdisonCommand)
@@ -52,29 +46,13 @@ def regrade(state: State, /, wanted: str, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = load_project(state.entered(find_root(state.folder)))
-    reader = open_reader(project.root / project.file.results)
-    try:
-        stored = find_run(reader, wanted)
-        experiment = project.experiment(stored.experiment)
-        options = regrading(reader, stored, experiment)
-    finally:
-        reader.close()
-    require(project, "regrade")
-    budget = given["budget"]
-    options = dataclasses.replace(
-        options,
-        budget_microusd=spending.microusd(budget),
-        allow_code=options.allow_code or given["allow_code"],
+    options = RunOptions(
+        budget_microusd=spending.microusd(given["budget"]),
+        allow_code=given["allow_code"],
         wait=given["wait"],
     )
-    against = kept_snapshot(stored).get("command line", {}).get("against")
-    if against:
-        against = {**against, "material": HEAD}
-    match = match_again(project, experiment, against)
-    refuse_missing([match], options.selection, calls=needs.GRADING)
-    asking = Asking(terminal, yes=given["yes"])
-    with Table(state, asking).session(match) as session:
-        ended = session.run(options)
+    factory = session_factory(state, Asking(terminal, yes=given["yes"]))
+    ended = grade_again(project, wanted, options, factory)
     _finish(terminal, project, ended)
 
 

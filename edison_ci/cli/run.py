@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.api.runs import RunRequest, chosen, evaluate, go_on
 from edison_ci.cli import spending
-from edison_ci.cli.against import match_again, matches, refuse_missing
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.provenance import doubted_models, doubted_recordings
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.rounds import stamps, wait_for_a_change
-from edison_ci.cli.sessions import Table
+from edison_ci.cli.sessions import session_factory, tell_comparison
 from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import Terminal, counted
 from edison_ci.cli.told import document
-from edison_ci.cli.tools import require
-from edison_ci.config import needs
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.orders import Ended, RunOptions, options_of
+from edison_ci.execute.run_options import Ended, RunOptions
 from edison_ci.frozen import dataclass
-from edison_ci.plan.impact import impact_since
+from edison_ci.operate.provenance import doubted_recordings
+from edison_ci.operate.sessions import require_editor
 from edison_ci.plan.selection import Selection
 from edison_ci.plan.shards import Shard, parse_shard
 from edison_ci.plugins import later
 from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import Cap, booked
-from edison_ci.store.loops import TRIGGER
-from edison_ci.store.runs import TRIAL, find_run
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,11 +132,11 @@ def _evaluate(
     try:
         project = load_project(state.entered(find_root(state.folder)))
         coverage = coverage_of(state, terminal, project, experiments, given)
-        chosen = chosen_of(state, terminal, project, experiments, given["changed_since"])
+        picked = chosen_of(state, terminal, project, experiments, given["changed_since"])
         recording = open_recording(given["replay"]) if given["replay"] else None
-        require(project, "run")
+        require_editor(project, "run")
         files = [given["replay"]] if given["replay"] else []
-        order = Order(chosen, given, recording, doubted_recordings(project.root, files))
+        order = Order(picked, given, recording, doubted_recordings(project.root, files))
         ended = evaluated(state, terminal, project, order)
     except EdisonError as error:
         if asked is not None:
@@ -169,13 +163,10 @@ def chosen_of(
     state: State, terminal: Terminal, project: Project, names: tuple[str, ...], since: str | None
 ) -> list[Experiment]:
     """Return the experiments that are named, or all; of these, those that a change touches."""
-    chosen = _chosen(project, names)
-    if since:
-        impact = impact_since(project, since, offline=state.offline)
-        chosen = [e for e in chosen if e.id in impact.affected]
-        if not chosen:
-            terminal.note("skipped: nothing affected")
-    return chosen
+    found = chosen(project, names, since=since, offline=state.offline)
+    if since and not found:
+        terminal.note("skipped: nothing affected")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,45 +197,31 @@ class Order:
 
 def evaluated(state: State, terminal: Terminal, project: Project, order: Order) -> list[Ended]:
     """Run what was ordered, one after the other; return how each run ended."""
-    options, given = order.options(), order.given
-    for experiment in order.experiments:
-        options.selection.refuse_unknown(project, experiment)
+    given = order.given
     if given["record"]:
         refuse_unwritable(given["record"])
         if len(order.experiments) > 1:
             hint = f"name one: {', '.join(e.id for e in order.experiments)}"
             raise UsageError("--record keeps the answers of one experiment", hint=hint)
-    asking = Asking(
-        terminal, yes=given["yes"], strict=given["strict"], replay=order.recording is not None
+    replayed = order.recording is not None
+    asking = Asking(terminal, yes=given["yes"], strict=given["strict"], replay=replayed)
+    request = RunRequest(
+        tuple(order.experiments),
+        given["against"],
+        order.options(),
+        session_factory(state, asking, order.recording),
+        order.doubts,
+        on_skip=lambda why: terminal.note(f"skipped: {why}"),
     )
-    table = Table(state, asking, order.recording)
-    ended: list[Ended] = []
-    agenda = [[*matches(terminal, project, e, given["against"])] for e in order.experiments]
-    calls = () if order.recording is not None else needs.RUN
-    refuse_missing([match for each in agenda for match in each], options.selection, calls)
+    agenda = request.targets(project)
     for found in agenda:
-        for match in found:
-            here = () if order.recording is not None else doubted_models(project, match.experiment)
-            told = dataclasses.replace(options, doubts=(*order.doubts, *here))
-            ended += table.runs(match, _within(project, told, ended))
-            if given["record"] and ended:
-                _record(terminal, project, ended[-1].run_id, given["record"])
-        if ended and ended[-1].exit_code is ExitCode.PAUSED:
-            break  # whoever stopped this one did not mean the next one to start
+        tell_comparison(terminal, found)
+    ended = []
+    for end in evaluate(project, request, agenda):
+        ended.append(end)
+        if given["record"]:
+            _record(terminal, project, end.run_id, given["record"])
     return ended
-
-
-def _within(project: Project, options: RunOptions, ended: list[Ended]) -> RunOptions:
-    """Return the options with what earlier runs of the command left of its budget."""
-    if options.budget_microusd is None or not ended:
-        return options
-    reader = open_reader(project.root / project.file.results)
-    try:
-        gone = sum(booked(reader, Cap(f"run:{end.run_id}", None), "")[0] for end in ended)
-    finally:
-        reader.close()
-    left = max(options.budget_microusd - gone, 0)
-    return dataclasses.replace(options, budget_microusd=left)
 
 
 @click.command(cls=EdisonCommand)
@@ -271,32 +248,9 @@ def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
         stored = find_run(reader, wanted)
     finally:
         reader.close()
-    experiment = project.experiment(stored.experiment)
-    require(project, "resume")
-    if stored.trigger == "replay":
-        hint = "start it again: edison run --replay FILE"
-        raise UsageError(f"run {stored.id} answers from a recording", hint=hint)
-    if stored.trigger == TRIGGER:
-        hint = f"go on with: edison loop {stored.experiment}"
-        raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
-    if stored.trigger == TRIAL:
-        name = stored.experiment
-        hint = f"go on with what started it: edison refine {name}, or edison optimize {name}"
-        raise UsageError(f"run {stored.id} tries a suggestion", hint=hint)
-    options = dataclasses.replace(options_of(stored), wait=wait)
-    if budget is not None:
-        options = dataclasses.replace(options, budget_microusd=spending.microusd(budget))
-    match = match_again(project, experiment, kept_snapshot(stored)["command line"].get("against"))
-    refuse_missing([match], options.selection)
-    with Table(state, Asking(terminal)).session(match) as session:
-        ended = session.resume(stored, options)
+    factory = session_factory(state, Asking(terminal))
+    ended = go_on(project, stored, spending.microusd(budget), factory, wait=wait)
     finish(terminal, project, [ended])
-
-
-def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
-    if names:
-        return [project.experiment(name) for name in dict.fromkeys(names)]
-    return [e for e in project.experiments.values() if not e.file.archived]
 
 
 def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> None:

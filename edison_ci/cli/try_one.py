@@ -12,15 +12,15 @@ from edison_ci.cli.choosing import case_named, configuration_named, home_of, pro
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
-from edison_ci.cli.tools import require, tools_for
 from edison_ci.config import needs
 from edison_ci.config.load import find_root, load_project
 from edison_ci.contracts import CallError
 from edison_ci.documents.secret_text import redacted
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute.desk import NotAnswered, Tried, try_once
 from edison_ci.execute.runner import Task, request_for
+from edison_ci.execute.standalone import NotAnswered, Tried, try_once
 from edison_ci.formatting import score
+from edison_ci.operate.sessions import require_editor, tools_for
 from edison_ci.rounding import fixed
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
@@ -117,11 +117,17 @@ def rerun(state: State, wanted: str, cell: str) -> None:
 def _tried(
     state: State, project: Project, experiment: Experiment, task: Task, *, newer_than: str
 ) -> Tried:
-    require(project, "try")
+    require_editor(project, "try")
     models = needs.missing_for_models([task.configuration.model])
     needs.refuse([*needs.missing(project, experiment, calls=needs.GRADING), *models])
     try:
-        return try_once(project, task, experiment, tools_for(state, project), newer_than=newer_than)
+        return try_once(
+            project,
+            task,
+            experiment,
+            tools_for(project, offline=state.offline),
+            newer_than=newer_than,
+        )
     except (MissingValueError, RenderError) as error:
         raise UsageError(
             f"case {task.case.id!r} cannot be rendered: {error}", hint=f"see {task.prompt.path}"

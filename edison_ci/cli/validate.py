@@ -8,15 +8,11 @@ from pathlib import Path
 
 import click
 
+from edison_ci.api.projects import Inspection, inspect
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, Ink, Terminal, as_json, counted
-from edison_ci.config.data_check import DataCheck
-from edison_ci.config.load import Project, find_root, inspect_project
-from edison_ci.config.needs import missing_in
-from edison_ci.config.unclaimed import unclaimed_data
-from edison_ci.documents.files import WorkingTree
-from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
-from edison_ci.frozen import dataclass
+from edison_ci.config.load import Project, find_root
+from edison_ci.errors import ExitCode, Problem, Severity, UsageError
 
 _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
 
@@ -51,16 +47,6 @@ def validate(state: State, paths: tuple[Path, ...], strict: bool) -> None:
         raise click.exceptions.Exit(ExitCode.INVALID)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """What was found in one project."""
-
-    root: Path
-    project: Project | None
-    cases: int
-    problems: list[Problem]
-
-
 def _projects(state: State, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
     """Return the projects that are meant, and the files in each that are."""
     if not paths:
@@ -79,17 +65,9 @@ def _projects(state: State, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
     return found
 
 
-def _inspect(root: Path, names: set[str]) -> _Report:
-    project, problems = inspect_project(WorkingTree(root), root=root)
-    cases = 0
-    if project is not None:
-        for experiment in project.experiments.values():
-            check = DataCheck(project, experiment).run()
-            problems += check.problems
-            cases += check.cases
-        problems += unclaimed_data(project)
-        problems += missing_in(project)
-    return _Report(root, project, cases, _selected(problems, project, names))
+def _inspect(root: Path, names: set[str]) -> Inspection:
+    found = inspect(root)
+    return dataclasses.replace(found, problems=_selected(found.problems, found.project, names))
 
 
 def _selected(problems: list[Problem], project: Project | None, names: set[str]) -> list[Problem]:
@@ -116,11 +94,11 @@ def _selected(problems: list[Problem], project: Project | None, names: set[str])
     return [problem for problem in problems if concerns(problem.where.file)]
 
 
-def _together(reports: list[_Report], state: State) -> list[Problem]:
+def _together(reports: list[Inspection], state: State) -> list[Problem]:
     """Return the problems of all projects; those of several are named from the folder we are in."""
     if len(reports) == 1:
         state.entered(reports[0].root)
-        return list(sorted_problems(reports[0].problems))
+        return reports[0].problems
     state.entered(state.folder.resolve())
     return [
         dataclasses.replace(
@@ -131,11 +109,11 @@ def _together(reports: list[_Report], state: State) -> list[Problem]:
             ),
         )
         for report in reports
-        for problem in sorted_problems(report.problems)
+        for problem in report.problems
     ]
 
 
-def _summary(terminal: Terminal, reports: list[_Report], problems: list[Problem]) -> None:
+def _summary(terminal: Terminal, reports: list[Inspection], problems: list[Problem]) -> None:
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     counts = {"error": errors, "warning": len(problems) - errors}
     said = [counted(number, word) for word, number in counts.items() if number]

@@ -6,10 +6,9 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.decide import wording
-from edison_ci.decide.advice import advised
 from edison_ci.decide.gates import Finding, Question
-from edison_ci.decide.looking import carried, goes_on, look_at, settles_later
-from edison_ci.decide.win_gate import not_held_against
+from edison_ci.decide.interim import carried, goes_on, look_at, settles_later
+from edison_ci.decide.win_rate import not_held_against
 from edison_ci.errors import ExitCode
 from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import takes_part
@@ -26,6 +25,18 @@ if TYPE_CHECKING:
     from edison_ci.plan.looks import Look
     from edison_ci.results.samples import Subject
     from edison_ci.stats.verdicts import GateDecision
+
+
+def advised(row: GateRow, unlicensed: Mapping[str, str]) -> GateRow:
+    """Return a row as advice if judges without a licence would decide it."""
+    reason = unlicensed.get(row.metric)
+    if reason is None or row.verdict == "skipped" or row.gate.get("use") == "human":
+        return row
+    sentence = f"Advisory only, would be {row.verdict}: {row.sentence} The {reason}."
+    advice = {"would_be": row.verdict, "reason": reason}
+    return replace(
+        row, verdict="skipped", sentence=sentence, detail={**row.detail, "advisory": advice}
+    )
 
 
 @dataclass(frozen=True, slots=True)

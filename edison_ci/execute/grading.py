@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.lanes import Lanes
+    from edison_ci.execute.clients import Lanes
     from edison_ci.judges.judging import Ask
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.pointwise import Opinion

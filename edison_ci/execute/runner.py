@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Protocol
 from edison_ci.checks.output import parse_output
 from edison_ci.config.facets import content_hash, facts_of
 from edison_ci.contracts import CallError
-from edison_ci.execute.outbox import Outbox
+from edison_ci.execute.cell_buffer import Outbox
 from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Drained
 from edison_ci.providers.lane import Tally
 from edison_ci.providers.replay import Unrecorded
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.records import Request
+from edison_ci.store.answers import newest_time
 from edison_ci.store.naming import cell_id
 from edison_ci.store.runs import CellRow, is_done
 from edison_ci.templating import MissingValueError, RenderError
@@ -34,14 +35,36 @@ if TYPE_CHECKING:
     from edison_ci.checks.output import Output
     from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
+    from edison_ci.execute.clients import PhaseCalls
     from edison_ci.execute.grading import CellGrade
-    from edison_ci.execute.lanes import PhaseCalls
-    from edison_ci.execute.pairing import Pairing
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case
     from edison_ci.store.writer import Writer
 
     Answer = Callable[["Task", Request], Awaitable[Paid]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Times, as they are stored, by which the two sides of a pair are held together."""
+
+    reader: sqlite3.Connection
+    begun: str
+    """When the run began."""
+    day_ago: str
+    newer_than: str
+    """From when on stored answers count at all."""
+
+    def held_together(self, request: Request, twin: Request) -> Request:
+        """Return the request, asking for a new answer if its twin gets a new one."""
+        if twin.address == request.address:
+            return request
+        own = newest_time(self.reader, request.address)
+        if own is None or own >= self.day_ago:
+            return request
+        other = newest_time(self.reader, twin.address)
+        bought = other is None or other < self.newer_than or other >= self.begun
+        return replace(request, not_before=self.begun) if bought else request
 
 
 THE_RUN = "the run"

@@ -8,61 +8,345 @@ and writes how it ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import datetime as dt
 import json
 import logging
+import shutil
+import signal
 import uuid
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from edison_ci import times
+from edison_ci.config.model_entry import Price
+from edison_ci.config.prices import PriceTable
+from edison_ci.decide.conclusion import Question, conclude
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.bulletin import Bulletin, go_on, progress_of
-from edison_ci.execute.changes import KeptPrices, changes, planned_on, repriced
-from edison_ci.execute.ending import ending, steps, verdict_without_gates
-from edison_ci.execute.event_loop import run_in_loop
-from edison_ci.execute.gatekeeping import Gates
-from edison_ci.execute.head_to_head import HeadToHead
-from edison_ci.execute.lanes import Lanes, LaneSettings
-from edison_ci.execute.licence import RunLicence
-from edison_ci.execute.looks import Desk, Looks, Rules
-from edison_ci.execute.money import caps_of, shared
-from edison_ci.execute.orders import Against, Ended, RunOptions, Tools, allowing_code
-from edison_ci.execute.pairing import Pairing
-from edison_ci.execute.provenance import commit_of
-from edison_ci.execute.regrading import KeptAnswers
-from edison_ci.execute.runner import Runner
-from edison_ci.execute.snapshot import kept_data
-from edison_ci.execute.stopping import Stop
+from edison_ci.execute.budgets import caps_of, shared
+from edison_ci.execute.clients import Lanes, LaneSettings
+from edison_ci.execute.interim import Desk, Looks, Rules
+from edison_ci.execute.pairwise import HeadToHead
+from edison_ci.execute.progress_events import Bulletin, go_on, progress_of
+from edison_ci.execute.regrade import KeptAnswers
+from edison_ci.execute.run_options import Against, Ended, RunOptions, Tools, allowing_code
+from edison_ci.execute.runner import THE_RUN, Pairing, Runner
 from edison_ci.execute.work import BASE, HEAD, Work
 from edison_ci.frozen import dataclass
-from edison_ci.plan.plan import bare_plan, joined
+from edison_ci.judges.licensing import RunLicence
+from edison_ci.plan.fingerprint import describe
+from edison_ci.plan.looks import kind_of_looks
+from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
+from edison_ci.repository import Repository
+from edison_ci.results.judged import last_error_of_judges, no_judge_answered, why_nothing_is_graded
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.results.spending import reused_answers, stored_reuse
+from edison_ci.rounding import exceeds, fixed
 from edison_ci.safety.redaction import redaction
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
-from edison_ci.store.owners import Owner, only_one
+from edison_ci.store.owners import Owner, before_any_call, only_one
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
 from edison_ci.store.wishes import wanted
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.decide.conclusion import Conclusion
-    from edison_ci.execute.gatekeeping import Ask
     from edison_ci.execute.runner import Answer, Progress
+    from edison_ci.plan.baseline import Doubt
+    from edison_ci.plan.looks import Kind, Look
     from edison_ci.plan.plan import Plan
     from edison_ci.store.runs import Run
+
+    Ask = Callable[[Look | None], Conclusion | None]
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from edison_ci.documents.files import Tree
+
+
+_PRICE = "the price of "
+
+
+def planned_on(
+    project: Project,
+    sides: Mapping[str, Experiment],
+    options: RunOptions,
+    against: Against | None,
+) -> str:
+    """Return everything that a run depends on, as it is kept with it."""
+    told: dict[str, Any] = {}
+    for side, experiment in sides.items():
+        mark = "" if side == "head" else f"{side}: "
+        found = describe(project, options.selection.narrow(experiment))
+        told.update({f"{mark}{place}": value for place, value in found.items()})
+    chosen = {
+        "selection": options.selection.as_json(),
+        "reuse": options.reuse,
+        "allow_code": options.allow_code,
+        "regrade": options.regrade,
+        "budget_microusd": options.budget_microusd,
+        "against": against.as_json() if against is not None else None,
+        "doubts": [[*doubt] for doubt in options.doubts],
+    }
+    return json.dumps({**told, "command line": chosen}, sort_keys=True, default=str)
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the places whose content is not what it was."""
+    return [key for key in {**now, **before} if before.get(key) != now.get(key)]
+
+
+def repriced(changed: Iterable[str]) -> list[str]:
+    """Return the models whose price changed; none if anything else changed as well."""
+    names = list(changed)
+    only = all(name.startswith(_PRICE) for name in names)
+    return [name.removeprefix(_PRICE) for name in names] if only else []
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPrices(PriceTable):
+    """The prices with which a run was planned."""
+
+    snapshot: Mapping[str, Any] = field(default_factory=dict)
+
+    def price_of(self, model: Model) -> Price | None:
+        """Return what the model cost then."""
+        kept = self.snapshot.get(f"{_PRICE}{model.name}")
+        if not isinstance(kept, dict):
+            return None
+        fields = {"in": "tokens_in", "out": "tokens_out", "cached_in": "cached_in"}
+        told = {name: kept.get(field) for name, field in fields.items()}
+        return Price.model_validate(
+            {name: value for name, value in told.items() if value is not None}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A tree some of whose files are read from copies."""
+
+    tree: Tree
+    copies: dict[str, Path]
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        """Open the copy of a file, if there is one."""
+        copy = self.copies.get(path)
+        return self.tree.open(path, max_bytes=max_bytes) if copy is None else copy.open("rb")
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+        return self.tree.names(folder)
+
+    def exists(self, path: str) -> bool:
+        """Whether a path stands for something."""
+        return self.tree.exists(path)
+
+
+@contextlib.contextmanager
+def kept_data(project: Project, experiment: Experiment, folder: Path) -> Iterator[Project]:
+    """Yield the project with the experiment's datasets as they are now, whatever happens to them.
+
+    What a killed process left in the folder is removed first: nobody else uses it.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        copies: dict[str, Path] = {}
+        with before_any_call(folder):
+            folder.mkdir(parents=True)
+            for number, entry in enumerate(experiment.file.data):
+                copy = copies[entry.path] = folder / f"{number}-{entry.path.rpartition('/')[2]}"
+                with project.tree.open(entry.path) as source, copy.open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+        yield dataclasses.replace(project, tree=_Kept(project.tree, copies))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_SHARED = ("edison.yaml", "quarantine.yaml", ".edison/prices.json")
+"""Files of a project that every experiment depends on, beside its models."""
+
+
+def commit_of(project: Project, experiment: Experiment) -> str | None:
+    """Return HEAD if no file that the experiment depends on differs from it, else None."""
+    repository = Repository.find(project.root)
+    head = repository.head() if repository is not None else None
+    if repository is None or head is None:
+        return None
+    folder = project.root.resolve().relative_to(repository.root).as_posix()
+    prefix = "" if folder == "." else f"{folder}/"
+    named = {*project.files_of(experiment), *_SHARED, project.file.paths.models}
+    return None if repository.changed_paths(head) & {prefix + path for path in named} else head
+
+
+GRACE_S = 5.0
+"""How long calls in flight may take after the first signal. GitHub kills 10 s after cancelling."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Ends a run early: drains first, aborts on the second signal or when draining takes long."""
+
+    def __init__(
+        self, runner: Runner, work: asyncio.Task[None], tell: Callable[[], None] = lambda: None
+    ) -> None:
+        self._runner, self._work, self._tell = runner, work, tell
+        self._loop = asyncio.get_running_loop()
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        for number in _SIGNALS:
+            with suppress(ValueError, RuntimeError):  # signals reach the main thread only
+                self._loop.add_signal_handler(number, self._signalled, number.name)
+
+    def drain(self, reason: str) -> None:
+        """Take no more cells, and give those in flight a little time."""
+        self._tell()
+        self._runner.stop(reason)
+        self._loop.call_later(GRACE_S, self._work.cancel)
+
+    def forget(self) -> None:
+        """Leave signals to whoever had them before."""
+        for number, handler in self._before.items():
+            with suppress(ValueError, RuntimeError):
+                if self._loop.remove_signal_handler(number):
+                    signal.signal(number, handler)
+
+    def _signalled(self, name: str) -> None:
+        if self._runner.progress.stopped_by is None:
+            self.drain(name)
+        else:
+            self._work.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The gates of an experiment, or of what it is compared with."""
+
+    experiment: Experiment
+    against: Against | None
+    tools: Tools
+
+    @property
+    def all(self) -> tuple[Gate, ...]:
+        """The gates that count: those of the base where it has any to offer."""
+        given = self.against.gates if self.against is not None else None
+        return self.experiment.file.gates if given is None else given
+
+    def doubts(self, options: RunOptions) -> tuple[Doubt, ...]:
+        """Return why a run is inconclusive at best; without gates there is nothing to doubt."""
+        own = self.against.doubts if self.against is not None else ()
+        return (*own, *options.doubts) if self.all else ()
+
+    def looks(self, work: Work) -> Kind | None:
+        """Return how the run is looked at; None if once, at the end.
+
+        A shard sees too little to stop at, and whoever only grades again has nothing to add.
+        """
+        apart = work.only is not None or work.selection.shard is not None
+        if apart or not self.tools.gated or BASE not in work.sides:
+            return None
+        return kind_of_looks(self.all, self.experiment.file.stop)
+
+    def foreseen(self, plan: Plan, work: Work) -> Plan:
+        """Return the plan from least to most, where the run stops when it is clear."""
+        kind = self.looks(work)
+        return replace(plan, looks=None) if kind is None else ranged(plan, kind)
+
+    def ask(self, held: Held, work: Work, *, now: Callable[[], str]) -> Ask:
+        """Return what asks the gates at a look, or in the end; None if nobody decides."""
+        aside = work.project.quarantine.cases
+        quarantined = frozenset(e.case for e in aside if e.experiment == self.experiment.id)
+        licence = RunLicence.of(work.project, self.experiment)
+
+        def asked(look: Look | None = None) -> Conclusion | None:
+            if not self.tools.gated or not self.all or work.selection.shard is not None:
+                return None  # what is true of a part need not be true of the whole
+            question = Question(
+                held.run_id,
+                self.all,
+                work.clusters,
+                quarantined,
+                BASE in work.sides,
+                now(),
+                look,
+                licence.unlicensed(self.all),
+                self.doubts(held.options),
+            )
+            return conclude(work.project, held.reader, question)
+
+        return asked
+
+
+T = TypeVar("T")
+
+
+def run_in_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine comes to, as `asyncio.run` does."""
+    with asyncio.Runner(loop_factory=_factory()) as runner:
+        return runner.run(main)
+
+
+def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def ending(
+    reader: sqlite3.Connection, run_id: str, progress: Progress, *, max_errors: float
+) -> tuple[str, ExitCode]:
+    """Return the status in which a run ends, and the exit code before gates decide."""
+    if progress.stopped_by == "cancel":
+        return "CANCELLED", ExitCode.PAUSED
+    if progress.stopped_by is not None:
+        by_budget = progress.stopped_by.startswith("budget")
+        return "PAUSED", ExitCode.BUDGET if by_budget else ExitCode.PAUSED
+    errors = progress.cells["error"]
+    unfinished = progress.done < progress.total
+    if unfinished or exceeds(errors, max_errors * progress.total):
+        if not unfinished:
+            told = f"{errors:,} of {progress.total:,} cells in error"
+            progress.closed[THE_RUN] = f"{told}, max_errors is {fixed(100 * max_errors)}%"
+        return "FAILED", ExitCode.NOT_MEASURED
+    if no_judge_answered(reader, run_id):
+        why = last_error_of_judges(reader, run_id)
+        progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
+        return "FAILED", ExitCode.NOT_MEASURED
+    if why := why_nothing_is_graded(reader, run_id):
+        progress.closed[THE_RUN] = f"no answer could be graded; {why}"
+        return "FAILED", ExitCode.NOT_MEASURED
+    return "COMPLETED", ExitCode.DONE
+
+
+def verdict_without_gates(status: str, progress: Progress) -> str | None:
+    """Return the verdict on a run that no gate decides."""
+    if status == "FAILED":
+        return "error"
+    graded = progress.done - progress.cells["skipped"] - progress.cells["error"]
+    return "skipped" if status == "COMPLETED" and graded == 0 else None
+
+
+def steps(current: str, status: str) -> list[str]:
+    """Return the moves from where a run is to where it ends."""
+    if status == "COMPLETED":
+        return [status] if current == "AGGREGATING" else ["JUDGING", "AGGREGATING", status]
+    if current == "AGGREGATING" and status != "FAILED":
+        return ["EXECUTING", status]
+    return [status]
+
 
 logger = logging.getLogger(__name__)
 

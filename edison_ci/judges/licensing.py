@@ -8,6 +8,7 @@ that changed since makes the licence stale: then their gates are advisory.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,57 @@ from edison_ci.judges.hashing import rubric_hash
 from edison_ci.judges.judging import panel_of
 from edison_ci.records import canonical_json
 from edison_ci.rounding import fixed, reaches
+from edison_ci.store.judge_approvals import ApprovalRow, write_approval
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable
+
     from edison_ci.config.decisions import Gate
     from edison_ci.config.licences import Licence
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import Calibration, RubricFile
     from edison_ci.judges.judging import Panel
+
+
+@dataclass(frozen=True, slots=True)
+class RunLicence:
+    """The licence under which a run is judged."""
+
+    experiment: Experiment
+    standing: Standing | None
+    """None when the rubric asks for no licence."""
+
+    @classmethod
+    def of(cls, project: Project, experiment: Experiment) -> RunLicence:
+        """Return the licence of an experiment's judges by the files of a project."""
+        return cls(experiment, standing_of(project, experiment))
+
+    def unlicensed(self, gates: Iterable[Gate]) -> dict[str, str]:
+        """Return the metrics of gates that only advise, and why."""
+        why = "" if self.standing is None else self.standing.why
+        found = (gate.metric for gate in gates if rests_on_judges(gate, self.experiment))
+        return dict.fromkeys(found, why) if why else {}
+
+    def note(self, run_id: str) -> Callable[[sqlite3.Connection], None]:
+        """Return the operation that writes down what the judges of a run were allowed."""
+        standing = self.standing
+        if standing is None:
+            return write_approval(run_id, None)
+        known = None if standing.stale else standing.licence
+        counts = (0, 0, 0, 0)
+        if known is not None:
+            counts = (known.passes, known.true_passes, known.fails, known.true_fails)
+        row = ApprovalRow(
+            json.dumps(standing.judges),
+            standing.licensed,
+            standing.reason,
+            None if known is None else known.kappa,
+            0 if known is None else known.n,
+            standing.asked.min_kappa,
+            *counts,
+        )
+        return write_approval(run_id, row)
 
 
 @dataclass(frozen=True, slots=True)

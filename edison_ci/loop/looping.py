@@ -31,7 +31,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
-from edison_ci.execute.orders import RunOptions, options_of
+from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session
 from edison_ci.forge.plain import PlainGit
 from edison_ci.hosted import Change
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from edison_ci.execute.orders import Ended
+    from edison_ci.execute.run_options import Ended
     from edison_ci.loop.final import Final
     from edison_ci.loop.place import Place
     from edison_ci.store.loops import Loop

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.decisions import Stop
     from edison_ci.config.load import Project
-    from edison_ci.execute.orders import Tools
+    from edison_ci.execute.run_options import Tools
     from edison_ci.judges.asking import Judge
     from edison_ci.operate.actors import Actor
     from edison_ci.review.desk import Desk

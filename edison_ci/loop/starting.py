@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci import times
 from edison_ci.errors import BusyError, Location, UsageError
-from edison_ci.execute.money import caps_of, run_limit
+from edison_ci.execute.budgets import caps_of, run_limit
 from edison_ci.frozen import dataclass
 from edison_ci.git import run_git
 from edison_ci.loop.place import raised

@@ -105,7 +105,7 @@ class Plan:
         return any(load.model.simulated for load in self.loads)
 
 
-def plan(
+def plan_run(
     project: Project,
     experiment: Experiment,
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci import times
 from edison_ci.errors import Interrupted
-from edison_ci.execute.desk import desk
+from edison_ci.execute.standalone import desk
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.refine.trying import GOES_ON, out_of_budget
 from edison_ci.store.ledger import Cap
@@ -17,7 +17,7 @@ from edison_ci.store.ledger import Cap
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-    from edison_ci.execute.lanes import Lanes
+    from edison_ci.execute.clients import Lanes
     from edison_ci.refine.trying import Bench
 
 Found = TypeVar("Found")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from edison_ci.execute.orders import Tools
+    from edison_ci.execute.run_options import Tools
     from edison_ci.judges.asking import Judge
     from edison_ci.refine.candidate import Subject
     from edison_ci.refine.population import Member

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from edison_ci.execute.lanes import Lanes
+    from edison_ci.execute.clients import Lanes
     from edison_ci.judges.asking import Judge
     from edison_ci.refine.asking import Reply
     from edison_ci.refine.trying import Bench

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edison_ci.execute.money import caps_of, run_limit
+from edison_ci.execute.budgets import caps_of, run_limit
 from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan
 from edison_ci.refine.evidence import split_cases

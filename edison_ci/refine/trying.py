@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from edison_ci import times
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget
-from edison_ci.execute.money import caps_of, run_limit
-from edison_ci.execute.orders import Against, RunOptions, allowing_code
+from edison_ci.execute.budgets import caps_of, run_limit
+from edison_ci.execute.run_options import Against, RunOptions, allowing_code
 from edison_ci.execute.session import Session
 from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment
     from edison_ci.config.prompt import Prompt
-    from edison_ci.execute.orders import Ended, Tools
+    from edison_ci.execute.run_options import Ended, Tools
     from edison_ci.refine.candidate import Change, Subject
 
 AS_IT_IS = "the prompt as it is"

@@ -18,7 +18,7 @@ import pytest
 
 from edison_ci.cli.bars import Bars
 from edison_ci.cli.meter import Meter
-from edison_ci.execute.lanes import PhaseCalls
+from edison_ci.execute.clients import PhaseCalls
 from edison_ci.execute.runner import Progress
 from edison_ci.providers.lane import Tally
 from tests.cli.screen import OnTty, Tty

@@ -41,7 +41,7 @@ def test_the_screen_names_what_is_weak_and_what_is_missing(edison: Edison, proje
     done = edison(project, "run")
     assert done.code == 0, done.all
     assert "5 error (12.5%)" in done.out
-    assert "without 5 scores, for errors: the whole is between" in done.out
+    assert "With 5 answers missing, the score lies between" in done.out
     assert "weak  tag hard: 0.0, 100.0 points below the other cases (12 cases)" in done.out
     (note,) = [line for line in done.err.splitlines() if line.endswith("--facets")]
     assert note.startswith("  ") and "comparison" in note, "it stands under the run it is about"

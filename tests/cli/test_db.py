@@ -34,7 +34,7 @@ def test_a_sound_file_is_said_to_be(edison: Edison, ran: Folder) -> None:
     done = edison(ran, "db", "check")
     assert (done.code, done.err) == (0, "")
     assert "ok    ledger      totals against attempts (6)\n" in done.out
-    assert done.out.count("ok ") == 6
+    assert done.out.count("ok ") == 7
 
 
 def test_a_check_is_a_document(edison: Edison, ran: Folder) -> None:

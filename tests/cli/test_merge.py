@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.execute import lanes
+from edison_ci.execute import clients
 from edison_ci.plan.shards import shard_of
 from tests.conftest import ROOT, Folder
 from tests.opened import opened
@@ -297,13 +297,13 @@ def test_a_shard_asks_at_its_part_of_the_rate(
     edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int | None, int | None]] = []
-    real = lanes.build_lane  # type: ignore[attr-defined]  # what the module uses itself
+    real = clients.build_lane  # type: ignore[attr-defined]  # what the module uses itself
 
     def noted(budgeted: Any, limits: Any, *more: Any) -> Any:
         seen.append((limits.rpm, limits.tpm))
         return real(budgeted, limits, *more)
 
-    monkeypatch.setattr(lanes, "build_lane", noted)
+    monkeypatch.setattr(clients, "build_lane", noted)
     rates = "{provider: sim, model: small, limits: {rpm: 90, tpm: 3}}"
     mini.write("models.yaml", f"small: {rates}\njudge: {{provider: sim, model: judge}}\n")
     assert edison(mini, "run", "-q", "--shard", f"{shard_of('ada', 4)}/4").code == 0
@@ -642,8 +642,8 @@ run(["merge", "shards/1.db", "shards/2.db"])
 @pytest.mark.parametrize(
     ("place", "there"),
     [
-        ("edison_ci.execute.merging:absorb:2", False),
-        ("edison_ci.execute.merging:cell_statuses:1", False),
+        ("edison_ci.execute.shard_merge:absorb:2", False),
+        ("edison_ci.execute.shard_merge:cell_statuses:1", False),
         ("edison_ci.store.staging:take_over:1", False),
         ("edison_ci.store.staging:add_audit:1", False),
         ("edison_ci.cli.merge:finish:1", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from edison_ci.cli.meter import Meter
-from edison_ci.execute.lanes import PhaseCalls
+from edison_ci.execute.clients import PhaseCalls
 from edison_ci.execute.runner import Progress
 
 

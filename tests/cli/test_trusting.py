@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.cli.trusting import on_terms_of_base
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import Price
-from edison_ci.execute.money import caps_of, job_cap, run_limit
+from edison_ci.execute.budgets import caps_of, job_cap, run_limit
+from edison_ci.operate.proposal_terms import on_terms_of_base
 from tests.loopback.fixture import loopback
 from tests.opened import opened
 

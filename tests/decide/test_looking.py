@@ -10,7 +10,7 @@ import pytest
 
 from docs.gates import Graded, Results
 from edison_ci.config.decisions import Gate
-from edison_ci.decide.looking import goes_on, unclear_subjects
+from edison_ci.decide.interim import goes_on, unclear_subjects
 from edison_ci.decide.verdict import Background, RunDecision, decide
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look, looks_at
 from edison_ci.results.samples import TwoSidedSample

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrade
-from edison_ci.execute.orders import Ended, RunOptions, Tools, options_of
+from edison_ci.execute.run_options import Ended, RunOptions, Tools, options_of
 from edison_ci.execute.session import Session
 from edison_ci.providers.adapters import provider_for
 from edison_ci.store.database import open_reader

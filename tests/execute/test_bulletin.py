@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.cli.against import matches
-from edison_ci.cli.options import State
-from edison_ci.cli.terminal import Terminal
-from edison_ci.cli.tools import tools_for
 from edison_ci.config.load import load_project
-from edison_ci.execute.orders import RunOptions, options_of
-from edison_ci.execute.regrading import regrading
+from edison_ci.execute.regrade import regrading
+from edison_ci.execute.run_options import RunOptions, options_of
+from edison_ci.execute.run_targets import targets
 from edison_ci.execute.session import Session
+from edison_ci.operate.sessions import tools_for
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from edison_ci.execute.orders import Ended
+    from edison_ci.execute.run_options import Ended
     from edison_ci.execute.runner import Progress
     from tests.conftest import Folder
 
@@ -55,7 +53,7 @@ def run(
     """Run; return the progress as it was at the start, and how it ended."""
     project = load_project(folder.path)
     (experiment,) = project.experiments.values()
-    (match,) = matches(Terminal(State(quiet=True)), project, experiment, ref)
+    (match,) = targets(project, experiment, ref)
     begun: list[Progress] = []
 
     def keep(progress: Progress) -> None:
@@ -63,7 +61,7 @@ def run(
         planned, done = Counter(progress.planned_by_lane), Counter(progress.by_lane)
         begun.append(replace(progress, planned_by_lane=planned, by_lane=done, calls=calls))
 
-    tools = replace(tools_for(State(), project), on_start=keep)
+    tools = replace(tools_for(project), on_start=keep)
     session = Session(match.project, match.experiment, tools, against=match.against)
     options = RunOptions(budget_microusd=budget)
     if how == "run":

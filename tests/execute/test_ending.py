@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.execute.ending import ending, steps
 from edison_ci.execute.runner import Progress
+from edison_ci.execute.session import ending, steps
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import MOVES
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
-from edison_ci.execute.head_to_head import stands_in_the_other_place
-from edison_ci.execute.rivals import Pair, Rivals
+from edison_ci.execute.pairwise import Pair, Rivals, stands_in_the_other_place
 from edison_ci.execute.work import Work
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.records import CaseId

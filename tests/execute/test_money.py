@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.execute.money import shared
+from edison_ci.execute.budgets import shared
 from edison_ci.store.ledger import Cap
 
 if TYPE_CHECKING:

@@ -35,13 +35,12 @@ import edison_ci.cli.db
 import edison_ci.cli.sessions
 import edison_ci.cli.status
 import edison_ci.execute.session
-import edison_ci.execute.stopping
 import edison_ci.providers.transport
 import edison_ci.store.writer
 from edison_ci import times
 from edison_ci.cli.app import run as run_command
-from edison_ci.cli.tools import tools_for
-from edison_ci.execute.stopping import Stop
+from edison_ci.execute.session import Stop
+from edison_ci.operate.sessions import tools_for
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
 from edison_ci.store.totals import OnTotals
@@ -56,9 +55,9 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
+    from edison_ci.execute.clients import Lanes
     from edison_ci.execute.grading import CellGrade
-    from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.orders import Tools
+    from edison_ci.execute.run_options import Tools
     from edison_ci.execute.runner import Grading
     from edison_ci.providers.budgeting import Paid
     from edison_ci.records import Case, Completion, Request
@@ -224,7 +223,7 @@ def jumping_now(jump_s: float) -> Callable[[], dt.datetime]:
 
 
 def trapped_tools(plan: Plan, trap: Trap, state: State, project: Project) -> Tools:
-    real = tools_for(state, project)
+    real = tools_for(project, offline=state.offline)
 
     def provider_for(model: Model) -> Provider:
         return TrappedProvider(real.provider_for(model), trap, model.name)
@@ -258,7 +257,7 @@ def prepare(plan: Plan) -> None:
     if "signalled" in plan.says:
         _tell_signals(trap)
     if plan.grace_s is not None:
-        edison_ci.execute.stopping.GRACE_S = plan.grace_s
+        edison_ci.execute.session.GRACE_S = plan.grace_s
     if plan.cap_bytes is not None:
         edison_ci.providers.transport.MAX_REPLY_BYTES = plan.cap_bytes
     _limit(plan)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from edison_ci.config.load import load_project
 from edison_ci.errors import ConfigError, Severity
-from edison_ci.plan.plan import plan
+from edison_ci.plan.plan import plan_run
 from tests.conftest import EXAMPLES
 from tests.hostile.kitchen import PROJECT, check_problem, lay_out, problems_in
 from tests.hostile.mutations import MUTATIONS, damaged
@@ -59,7 +59,7 @@ def check(folder: Path) -> bool:
     try:
         project = load_project(folder)
         for experiment in project.experiments.values():
-            plan(project, experiment)
+            plan_run(project, experiment)
     except ConfigError as error:
         assert wrong, error
         return False

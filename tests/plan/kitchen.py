@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci import load_project, plan
+from edison_ci import load_project, plan_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -264,4 +264,4 @@ def lay_out(folder: Folder, files: dict[str, str] = FILES) -> Folder:
 def hashes(root: Path) -> dict[str, str]:
     """Return the plan hash of every experiment of a project."""
     project = load_project(root)
-    return {name: plan(project, e).hash for name, e in project.experiments.items()}
+    return {name: plan_run(project, e).hash for name, e in project.experiments.items()}

@@ -82,15 +82,15 @@ def test_the_hash_is_the_same_in_another_process(mini: Folder) -> None:
 
 
 def test_the_loop_and_shards_have_the_hash_of_the_run(folder: Folder) -> None:
-    from edison_ci import plan
+    from edison_ci import plan_run
 
     lay_out(folder)
     project = load_project(folder.path)
     experiment = project.experiment("hello")
     plans = [
-        plan(project, experiment),
-        plan(project, experiment, loop=True),
-        plan(project, experiment, shards=3),
+        plan_run(project, experiment),
+        plan_run(project, experiment, loop=True),
+        plan_run(project, experiment, shards=3),
     ]
     assert len({one.hash for one in plans}) == 1
 

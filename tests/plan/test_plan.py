@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import edison_ci
-from edison_ci import Plan, load_project, plan
+from edison_ci import Plan, load_project, plan_run
 from edison_ci.errors import ConfigError
 from edison_ci.plan.document import as_json, matrix
 from edison_ci.plan.estimate import Span
@@ -71,7 +71,7 @@ def add(folder: Folder, text: str) -> None:
 
 def planned(folder: Folder, **options: Any) -> Plan:
     project = load_project(folder.path)
-    return plan(project, project.experiment("greet"), **options)
+    return plan_run(project, project.experiment("greet"), **options)
 
 
 def by_phase(plan: Plan) -> dict[str, list[tuple[str, int, Span, Span]]]:
@@ -89,7 +89,7 @@ def flat(value: float) -> Span:
 
 def test_the_public_name_is_a_function_whatever_is_imported(greet: Folder) -> None:
     project = load_project(greet.path)
-    assert edison_ci.plan(project, project.experiment("greet")).cells == 10
+    assert edison_ci.plan_run(project, project.experiment("greet")).cells == 10
     assert isinstance(planned(greet), edison_ci.Plan)
 
 

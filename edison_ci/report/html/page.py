@@ -44,6 +44,12 @@ def html_page(report: Report, runs: Sequence[Shown], *, unfolded: bool = False) 
     return whole_page(_title(report), [*_opening(report), *told_of], _top(report))
 
 
+def result_html(view: RunResult, failing: Failing) -> str:
+    """Return one run for a notebook: its own stylesheet, and nothing that is run."""
+    style = Html(f"<style>{stylesheet()}</style>")
+    return str(element("div", style, run_page(view, failing, {}), class_="edison-result"))
+
+
 def whole_page(title: str, content: Sequence[Html | None], top: Html | None = None) -> str:
     """Return a file that needs no other, with something on it."""
     style = stylesheet()

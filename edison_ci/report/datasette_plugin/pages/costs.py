@@ -10,7 +10,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import times
-from edison_ci.execute.money import caps_of
+from edison_ci.execute.budgets import caps_of
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.datasette_plugin.looking import Look, Page

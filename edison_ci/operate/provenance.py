@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.cli.trusting import is_proposed
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.forge.changed import base_of
 from edison_ci.forge.events import read_event
+from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.plan.baseline import Doubt
 from edison_ci.plan.baseline import base_of as compared_with
 from edison_ci.plan.fingerprint import file_digest

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from edison_ci.checks.output import parse_output
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
-from edison_ci.execute.desk import desk
 from edison_ci.execute.runner import Task, request_for
+from edison_ci.execute.standalone import desk
 from edison_ci.frozen import dataclass
 from edison_ci.git import run_git, text
 from edison_ci.matching import unified_diff
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.orders import Tools
+    from edison_ci.execute.clients import Lanes
+    from edison_ci.execute.run_options import Tools
     from edison_ci.execute.runner import Grading
     from edison_ci.records import Case
     from edison_ci.repository import Repository

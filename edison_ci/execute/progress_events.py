@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.execute.money import run_limit, share_used, token_cap
+from edison_ci.execute.budgets import run_limit, share_used, token_cap
 from edison_ci.execute.runner import Progress
 from edison_ci.store.events import events, note_event
 from edison_ci.store.ledger import booked, spent
@@ -18,9 +18,9 @@ from edison_ci.store.runs import done_cells
 if TYPE_CHECKING:
     import sqlite3
 
-    from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.orders import Tools
-    from edison_ci.execute.regrading import KeptAnswers
+    from edison_ci.execute.clients import Lanes
+    from edison_ci.execute.regrade import KeptAnswers
+    from edison_ci.execute.run_options import Tools
     from edison_ci.execute.work import Work
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.budgeting import Purse

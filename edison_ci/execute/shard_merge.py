@@ -17,11 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import IncompleteRun, UsageError
-from edison_ci.execute.bulletin import Bulletin
-from edison_ci.execute.changes import changes
-from edison_ci.execute.orders import Ended, RunOptions, allowing_code, options_of
+from edison_ci.execute.progress_events import Bulletin
+from edison_ci.execute.run_options import Ended, RunOptions, allowing_code, options_of
 from edison_ci.execute.runner import Progress, id_of_cell
-from edison_ci.execute.session import Held, Session
+from edison_ci.execute.session import Held, Session, changes
 from edison_ci.execute.work import Work
 from edison_ci.frozen import dataclass
 from edison_ci.plan.shards import Shard, parse_shard, shard_of

@@ -14,10 +14,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.cli.trusting import is_proposed, trust_of_base
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
+from edison_ci.operate.proposal_terms import is_proposed, trust_of_base
 from edison_ci.operate.signatures import is_signed, signature_beside
 from edison_ci.store.database import open_database
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
     from edison_ci.errors import ExitCode
-    from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.regrading import KeptAnswers
+    from edison_ci.execute.clients import Lanes
+    from edison_ci.execute.regrade import KeptAnswers
     from edison_ci.execute.runner import Grading, Progress
     from edison_ci.plan.baseline import Doubt
     from edison_ci.plan.looks import Look

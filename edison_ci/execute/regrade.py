@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.execute.orders import options_of
+from edison_ci.execute.run_options import options_of
 from edison_ci.execute.runner import id_of_cell, request_for
 from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import without_generating
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.orders import RunOptions
+    from edison_ci.execute.run_options import RunOptions
     from edison_ci.execute.runner import Task
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.lane import Tally

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, worst_quantile
-from edison_ci.decide.win_gate import decide_wins
+from edison_ci.decide.win_rate import decide_wins
 from edison_ci.plan.looks import batch_size, batches_of, is_inferred, takes_part
 from edison_ci.rounding import exceeds
 from edison_ci.stats.gates import identical_outputs

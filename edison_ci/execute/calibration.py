@@ -16,7 +16,7 @@ from edison_ci.config.cases import STATIC
 from edison_ci.config.facets import content_hash
 from edison_ci.config.labels import answer_hash, criterion_shares
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.desk import NotAnswered, desk
+from edison_ci.execute.standalone import NotAnswered, desk
 from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.judges.ensemble import grade
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.config.labels import Label, Labels
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import RubricFile
-    from edison_ci.execute.orders import Tools
+    from edison_ci.execute.run_options import Tools
     from edison_ci.judges.judging import Ask, Panel
     from edison_ci.judges.pointwise import Opinion
     from edison_ci.records import Case, Completion, Request

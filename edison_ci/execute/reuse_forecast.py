@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from edison_ci import times
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
-from edison_ci.execute.rivals import couples
+from edison_ci.execute.pairwise import couples
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judging import Judging, comparing
 from edison_ci.store.answers import newest_answer, newest_time

@@ -8,13 +8,15 @@ and a run that is resumed compares what is left: its judge's replies are stored 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from edison_ci.checks.output import parse_output
 from edison_ci.execute.grading import asking, hearing
-from edison_ci.execute.rivals import Rivals
-from edison_ci.execute.runner import id_of_cell
-from edison_ci.execute.work import HEAD
+from edison_ci.execute.runner import Task, id_of_cell
+from edison_ci.execute.work import BASE, HEAD
+from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import comparing
 from edison_ci.judges.pairwise import Comparison, Preference
 from edison_ci.judges.replies import Failure, Missing
@@ -24,15 +26,70 @@ from edison_ci.store.runs import CellRow, CellState, cell_state
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator, Sequence
 
-    from edison_ci.config.models import Model
-    from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.outbox import Outbox
-    from edison_ci.execute.rivals import Pair
-    from edison_ci.execute.runner import Task
+    from edison_ci.config.models import Configuration, Model
+    from edison_ci.execute.cell_buffer import Outbox
+    from edison_ci.execute.clients import Lanes
     from edison_ci.execute.work import Work
     from edison_ci.judges.judging import Ask
     from edison_ci.judges.pairwise import Pairwise, Winner
+
+
+class Pair(NamedTuple):
+    """Two cells: what is asked about, and what it is held against."""
+
+    a: Task
+    """Head, or the model that is listed later."""
+    b: Task
+    """Base, or the model that is listed first."""
+
+
+def couples(
+    listed: Sequence[Configuration], *, all_pairs: bool
+) -> list[tuple[Configuration, Configuration]]:
+    """Return which models are set against each other, the one that is listed first as second."""
+    found = [(later, earlier) for earlier, later in combinations(listed, 2)]
+    return [(a, b) for a, b in found if all_pairs or b is listed[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """Knows the other side of every cell."""
+
+    against_base: bool
+    couples: dict[str, list[tuple[Configuration, Configuration]]]
+    """By prompt; empty with a base."""
+
+    @classmethod
+    def of(cls, work: Work) -> Rivals:
+        """Return the rivals in the cells of a run."""
+        if BASE in work.sides:
+            return cls(True, {})
+        experiment = work.selection.narrow(work.sides[HEAD])
+        pairwise = experiment.file.judges.pairwise
+        all_pairs = pairwise is not None and pairwise.all_pairs
+        return cls(
+            False,
+            {
+                prompt.id: couples(experiment.configurations(prompt), all_pairs=all_pairs)
+                for prompt in experiment.prompts
+            },
+        )
+
+    def pairs(self, task: Task) -> Iterator[Pair]:
+        """Yield every pair that a cell belongs to."""
+        if self.against_base:
+            if task.twin is not None:
+                prompt, configuration = task.twin
+                side = BASE if task.side == HEAD else HEAD
+                other = Task(prompt, configuration, task.case, task.draw, side)
+                yield Pair(task, other) if task.side == HEAD else Pair(other, task)
+            return
+        for a, b in self.couples.get(task.prompt.id, ()):
+            if task.configuration.name in (a.name, b.name):
+                yield Pair(replace(task, configuration=a), replace(task, configuration=b))
+
 
 ANSWERED = ("ok", "malformed")
 """Cells that are compared; those in error, blocked or skipped are missing."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from edison_ci import times
 from edison_ci.config.facets import content_hash
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.desk import desk
+from edison_ci.execute.standalone import desk
 from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.providers.budgeting import BudgetExhausted
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.lanes import Lanes
-    from edison_ci.execute.orders import Tools
+    from edison_ci.execute.clients import Lanes
+    from edison_ci.execute.run_options import Tools
     from edison_ci.judges.pointwise import Opinion
     from edison_ci.judges.questions import QuestionJudge
     from edison_ci.providers.lane import Tally
