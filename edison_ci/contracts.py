@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from edison_ci.documents.known_secrets import hidden
+from edison_ci.documents.secrets import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

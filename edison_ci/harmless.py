@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any
 
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.rounding import snap
 
 _UNSAFE = re.compile(

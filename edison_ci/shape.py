@@ -26,7 +26,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.secret_text import brief
+from edison_ci.documents.secrets import brief
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, odd_character
 

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from edison_ci.config.model_entry import OPTIONS, ProviderName
 from edison_ci.config.project_files import ProjectFiles
-from edison_ci.config.prompt_header import Input
+from edison_ci.config.prompt import Input
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from edison_ci.checks.evaluation import EvaluationError, Grade, quote, using
-from edison_ci.checks.limits import Range
+from edison_ci.checks.limits import Range, flesch
 from edison_ci.checks.options import Check, written
-from edison_ci.checks.prose import flesch
 from edison_ci.extras import PY3LANGID, Library
 from edison_ci.records import FinishReason
 from edison_ci.rounding import fixed

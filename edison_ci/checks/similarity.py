@@ -2,18 +2,207 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import math
+import re
+import string
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
+from rapidfuzz.distance import LCSseq
+from rapidfuzz.distance import Levenshtein as Edits
 
-from edison_ci.checks import measures
-from edison_ci.checks.evaluation import Grade
+from edison_ci.checks.evaluation import EvaluationError, Grade, using
 from edison_ci.checks.options import Check, TemplateText, expected_output
 from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy import float16, float64
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
     from edison_ci.checks.evaluation import Answered
+
+
+# Weights and tokenizer are files of the package `wordllama`, whose own code is never imported: its
+# newer releases are compiled and have no wheel for ARM64 Linux or Python 3.14, while 0.2.2 is one
+# wheel for every machine, with the same weights. A text is the mean of the vectors of its tokens.
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+
+
+class _Model(NamedTuple):
+    tokenizer: Tokenizer
+    weights: NDArray[float16]
+    """A row for each token."""
+
+    def vector(self, text: str) -> NDArray[float64]:
+        """Return the sum of the vectors of the tokens: the direction is that of their mean."""
+        found = self.tokenizer.encode(text, add_special_tokens=False).ids
+        # Half-precision numbers have so few digits that double precision adds them up without
+        # rounding: the sum does not depend on its order, nor on the machine.
+        total: NDArray[float64] = self.weights[found].sum(axis=0, dtype="float64")
+        return total
+
+
+@cache
+def _model() -> _Model:
+    with using(SAFETENSORS):
+        from safetensors.numpy import load_file
+    with using(TOKENIZERS):
+        from tokenizers import Tokenizer
+    with using(WORDLLAMA):
+        folder = WORDLLAMA.folder()
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        return _Model(tokenizer, load_file(folder / _WEIGHTS)["embedding.weight"])
+
+
+def cosine(one: str, other: str) -> float:
+    """Return the cosine of the embeddings of two texts, 0 where one has no direction."""
+    model = _model()
+    a, b = model.vector(one), model.vector(other)
+    length = math.sqrt(_dot(a, a) * _dot(b, b))
+    return _dot(a, b) / length if length else 0.0
+
+
+def _dot(a: NDArray[float64], b: NDArray[float64]) -> float:
+    # Not `a @ b`: the order in which a library adds depends on the machine.
+    return math.fsum((a * b).tolist())
+
+
+# ROUGE is Lin (2004) without stemming; the words of a text are its runs of letters and digits in
+# lower case. F1 of words is that of SQuAD (Rajpurkar et al. 2016). BLEU and chrF are sacrebleu's.
+_MOST_PAIRS = 2_000_000_000
+"""Of characters or words to compare: some tenths of a second."""
+_MOST_CHARACTERS = 1_000_000
+_FIRST_LETTER = 0x10000
+"""Beyond it are a million letters, and no more words in two texts of the greatest length."""
+_LONGEST_FOR_LIBRARIES = 200_000
+_WORD = re.compile(r"[^\W_]+")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def _refuse(answer: Sequence[object], reference: Sequence[object], what: str) -> None:
+    if len(answer) * len(reference) > _MOST_PAIRS:
+        sizes = f"{len(answer):,} and {len(reference):,} {what}"
+        raise EvaluationError(f"answer and reference are too long to compare: {sizes}")
+
+
+def _refuse_long(answer: str, reference: str, most: int) -> None:
+    if len(answer) > most or len(reference) > most:
+        sizes = f"{len(answer):,} and {len(reference):,} characters; at most {most:,} each"
+        raise EvaluationError(f"answer and reference are too long to compare: {sizes}")
+
+
+def _f1(common: int, answer: int, reference: int) -> float:
+    return 2 * common / (answer + reference) if common else 0.0
+
+
+def edit_similarity(answer: str, reference: str) -> float:
+    """Return 1 - edits / length of the longer text; two empty texts are equal."""
+    _refuse(answer, reference, "characters")
+    return float(Edits.normalized_similarity(answer, reference))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the runs of letters and digits in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def rouge_l(answer: str, reference: str) -> float:
+    """Return the F1 of the longest common subsequence of words."""
+    _refuse_long(answer, reference, _MOST_CHARACTERS)
+    one, other = words_of(answer), words_of(reference)
+    _refuse(one, other, "words")
+    letters: dict[str, str] = {}  # a letter for each word: texts compare ten times as fast as lists
+    spelled = ["".join([_letter(word, letters) for word in words]) for words in (one, other)]
+    return _f1(int(LCSseq.similarity(*spelled)), len(one), len(other))
+
+
+def _letter(word: str, letters: dict[str, str]) -> str:
+    found = letters.get(word)
+    if found is None:
+        found = letters[word] = chr(_FIRST_LETTER + len(letters))
+    return found
+
+
+def rouge_n(answer: str, reference: str, n: int) -> float:
+    """Return the F1 of the word n-grams in common, each counted as often as both have it."""
+    _refuse_long(answer, reference, _MOST_CHARACTERS)
+    one, other = _grams(words_of(answer), n), _grams(words_of(reference), n)
+    return _f1((one & other).total(), one.total(), other.total())
+
+
+def _grams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(words[start:] for start in range(n)), strict=False))
+
+
+def token_f1(answer: str, reference: str) -> float:
+    """Return the F1 of words without case, punctuation and articles; two empty texts are equal."""
+    _refuse_long(answer, reference, _MOST_CHARACTERS)
+    one, other = Counter(_squad(answer)), Counter(_squad(reference))
+    if not one or not other:
+        return float(one == other)
+    return _f1((one & other).total(), one.total(), other.total())
+
+
+def _squad(text: str) -> list[str]:
+    return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
+
+
+def overlap(answer: str, reference: str) -> float:
+    """Return 1 if equal, 0.95 if the reference is inside, else 0.3 Jaccard + 0.7 recall of words.
+
+    Without case and surrounding blanks; 0 if either side is empty.
+    """
+    answer, reference = answer.strip().lower(), reference.strip().lower()
+    if not answer or not reference:
+        return 0.0
+    if answer == reference:
+        return 1.0
+    if reference in answer:
+        return 0.95
+    _refuse_long(answer, reference, _MOST_CHARACTERS)
+    one, other = set(answer.split()), set(reference.split())
+    common = len(one & other)
+    return 0.3 * common / len(one | other) + 0.7 * common / len(other)
+
+
+# --- measures of other libraries ------------------------------------------------------------------
+
+
+@cache
+def _sacrebleu(name: str) -> Any:
+    with using(SACREBLEU):
+        from sacrebleu.metrics.bleu import BLEU  # an extra, and 0.3 s
+        from sacrebleu.metrics.chrf import CHRF
+    return BLEU(effective_order=True) if name == "bleu" else CHRF()
+
+
+def sacrebleu_score(name: str, answer: str, reference: str) -> tuple[float, str]:
+    """Return a score of sacrebleu from 0 to 1, and the signature that says how it was computed."""
+    metric = _sacrebleu(name)
+    _refuse_long(answer, reference, _LONGEST_FOR_LIBRARIES)
+    score = metric.sentence_score(answer, [reference]).score / 100
+    return min(max(score, 0.0), 1.0), str(metric.get_signature())
+
+
+def similarity(answer: str, reference: str) -> float:
+    """Return the cosine of the embeddings of two texts; an empty one is like no other."""
+    _refuse_long(answer, reference, _LONGEST_FOR_LIBRARIES)
+    if not answer.strip() or not reference.strip():
+        return 0.0
+    return cosine(_whole(answer), _whole(reference))
+
+
+def _whole(text: str) -> str:
+    """Return a text without halves of characters, which the tokenizer does not take."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class _Similarity(Check):
@@ -36,7 +225,7 @@ class Levenshtein(_Similarity):
     example: ClassVar[str] = "levenshtein: {threshold: 0.9}"
 
     def _score(self, answer: str, reference: str) -> float:
-        return measures.edit_similarity(answer.strip(), reference.strip())
+        return edit_similarity(answer.strip(), reference.strip())
 
 
 class RougeL(_Similarity):
@@ -46,7 +235,7 @@ class RougeL(_Similarity):
     example: ClassVar[str] = "rouge_l: {threshold: 0.4}"
 
     def _score(self, answer: str, reference: str) -> float:
-        return measures.rouge_l(answer, reference)
+        return rouge_l(answer, reference)
 
 
 class RougeN(_Similarity):
@@ -57,7 +246,7 @@ class RougeN(_Similarity):
     n: int = Field(1, ge=1, le=9, description="Length of the n-grams.")
 
     def _score(self, answer: str, reference: str) -> float:
-        return measures.rouge_n(answer, reference, self.n)
+        return rouge_n(answer, reference, self.n)
 
 
 class _Sacrebleu(_Similarity):
@@ -66,7 +255,7 @@ class _Sacrebleu(_Similarity):
     def evaluate(self, answered: Answered) -> Grade:
         """Return sacrebleu's score, with the signature that makes it comparable."""
         reference = answered.render(self.value)
-        score, signature = measures.sacrebleu_score(self.check, answered.text, reference)
+        score, signature = sacrebleu_score(self.check, answered.text, reference)
         return Grade(score, f"{self.check} is {fixed(score, 3)} ({signature})")
 
 
@@ -91,7 +280,7 @@ class TokenF1(_Similarity):
     example: ClassVar[str] = "token_f1: {threshold: 0.6}"
 
     def _score(self, answer: str, reference: str) -> float:
-        return measures.token_f1(answer, reference)
+        return token_f1(answer, reference)
 
 
 class Similar(_Similarity):
@@ -103,7 +292,7 @@ class Similar(_Similarity):
 
     def _score(self, answer: str, reference: str) -> float:
         """Return the cosine of the embeddings; below 0 counts as 0."""
-        return min(max(measures.similarity(answer, reference), 0.0), 1.0)
+        return min(max(similarity(answer, reference), 0.0), 1.0)
 
 
 class Overlap(_Similarity):
@@ -113,4 +302,4 @@ class Overlap(_Similarity):
     example: ClassVar[str] = "overlap: {threshold: 0.7}"
 
     def _score(self, answer: str, reference: str) -> float:
-        return measures.overlap(answer, reference)
+        return overlap(answer, reference)

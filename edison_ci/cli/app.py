@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem, shell_complete
 from edison_ci import __version__
 from edison_ci.cli.options import EdisonGroup, State
 from edison_ci.cli.terminal import Terminal, flush
-from edison_ci.documents.known_secrets import HidingStream, learn
+from edison_ci.documents.secrets import HidingStream, learn
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 
 if TYPE_CHECKING:

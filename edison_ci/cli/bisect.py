@@ -16,7 +16,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config import needs
 from edison_ci.config.cases import STATIC
 from edison_ci.config.load import find_root, load_project
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.bisect import Search, prompt_diff
 from edison_ci.operate.sessions import require_editor, tools_for

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, Ink
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:

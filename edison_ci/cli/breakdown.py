@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.cli.terminal import Terminal
+    from edison_ci.results.part_scores import PartSpread
     from edison_ci.results.run_result import RunResult
-    from edison_ci.results.slices import Facet, PartSpread, Reliability, Shown
+    from edison_ci.results.slices import Facet, Reliability, Shown
 
 _LISTED = 3
 _ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}

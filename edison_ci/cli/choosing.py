@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.config.cases import STATIC
-from edison_ci.config.prompt import GRADER_VARIABLES
-from edison_ci.config.prompt_header import fits
+from edison_ci.config.prompt import GRADER_VARIABLES, fits
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError

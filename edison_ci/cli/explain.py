@@ -13,7 +13,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import readable_at
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.plugins import later
 from edison_ci.results.explanation import Explained, Rival, Said, Take, explain
 from edison_ci.rounding import fixed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.cli.annotations import folder_in_checkout
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.reporting import Asked, changed_in, run_as_seen, sources_of
-from edison_ci.documents.known_secrets import hidden
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.operate.own_results import is_trusted, note, set_aside

@@ -14,7 +14,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.config.labels import ScaleName
 from edison_ci.config.load import find_root, load_project
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.operate.gradebook import Given, GradeBook

@@ -16,7 +16,7 @@ from edison_ci.cli.choosing import (
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.config.load import find_root, load_project
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for

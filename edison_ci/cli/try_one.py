@@ -15,7 +15,7 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config import needs
 from edison_ci.config.load import find_root, load_project
 from edison_ci.contracts import CallError
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.execute.standalone import NotAnswered, Tried, try_once

@@ -4,27 +4,339 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import io
 import json
+import mmap
 import operator
 import re
 import unicodedata
 from contextlib import suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
-from edison_ci.config.prompt_header import fits
-from edison_ci.config.rows import MAX_PROBLEMS, RESERVED, Columns, RowReader
+from edison_ci.config.prompt import fits
+from edison_ci.documents.csv_text import CsvRow, CsvTable
+from edison_ci.documents.decoding import text_lines
+from edison_ci.documents.json_text import json_marks, parse_json
+from edison_ci.documents.marks import Document, Fault, Json, Mark
+from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, mixed_scripts, odd_character
-from edison_ci.records import Case, CaseId, Json, canonical_json
+from edison_ci.records import Case, CaseId, canonical_json
 from edison_ci.shape import short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from edison_ci.config.dataset_entry import DatasetEntry, Split
     from edison_ci.documents.files import Tree
+
+
+# In a file of JSON lines a case stands on the line that has its id, so only lines with the text of
+# the id are parsed. They are parsed by what reads whole datasets, so a row means the same.
+_CONTENT_ID = re.compile(r"[0-9a-f]{16}")
+_WRITTEN_ONE_WAY = re.compile(r"[ !#-.0-\[\]-~]+")
+"""Texts that JSON writes as they are; others have several spellings."""
+
+
+def can_be_looked_up(ids: Collection[str], entries: Sequence[DatasetEntry]) -> bool:
+    """Whether the lines of these cases can be found by the text of their ids.
+
+    The id of a row that names none is a hash of its content, which stands nowhere.
+    """
+    return all(
+        _WRITTEN_ONE_WAY.fullmatch(each) and not _CONTENT_ID.fullmatch(each) for each in ids
+    ) and all(entry.path.endswith(".jsonl") and not entry.map for entry in entries)
+
+
+def looked_up(
+    tree: Tree, entries: Sequence[DatasetEntry], types: dict[str, str], ids: Collection[str]
+) -> CaseFeed:
+    """Return the cases on lines that have one of the ids in them; their line numbers are lost."""
+    return CaseFeed(_Narrowed(tree, ids), tuple(entries), types)
+
+
+class _Narrowed:
+    """The files of a tree with the lines alone that have one of some texts in them."""
+
+    def __init__(self, tree: Tree, texts: Collection[str]) -> None:
+        self._tree = tree
+        self._texts = [json.dumps(text).encode() for text in texts]
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        with self._tree.open(path, max_bytes=max_bytes) as stream:
+            if stream.seek(0, io.SEEK_END) == 0:
+                return io.BytesIO()
+            try:
+                data: bytes | mmap.mmap = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            except (OSError, ValueError):  # a file of a commit is in memory
+                stream.seek(0)
+                data = stream.read()
+            return io.BytesIO(b"".join(_lines(data, self._texts)))
+
+    def names(self, folder: str) -> list[str]:
+        return self._tree.names(folder)
+
+    def exists(self, path: str) -> bool:
+        return self._tree.exists(path)
+
+
+def _lines(data: bytes | mmap.mmap, texts: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield each line that has one of the texts in it, once and in order."""
+    found: dict[int, int] = {}
+    for text in texts:
+        at = data.find(text)
+        while at >= 0:
+            start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+            end = len(data) if end < 0 else end + 1
+            found[start] = end
+            at = data.find(text, end)
+    for start, end in sorted(found.items()):
+        yield data[start:end]
+
+
+# Rows are read one at a time, whatever the format, so that a million of them need no more memory
+# than one. A bad row is a problem with its line and column, and the next row is read all the same.
+MAX_ROW_BYTES = 1_000_000
+MAX_PROBLEMS = 20
+_GIVE_UP = 10_000
+"""A file with more bad rows than this is not read to its end."""
+
+Columns: TypeAlias = "dict[str, Json]"
+
+RESERVED = ("id", "input", "expected", "tags", "difficulty", "cluster", "metadata")
+_CSV_RESERVED = ("id", "expected", "tags", "difficulty", "cluster")
+_TAG_SEPARATOR = re.compile(r"[;|]")
+_YAML_ROW = YamlLimits(nodes=10_000, repeated=10_000_000)
+
+
+@dataclass(slots=True)
+class RowReader:
+    """Reads the rows of one dataset file, each as the mapping it stands for."""
+
+    tree: Tree
+    entry: DatasetEntry
+    types: dict[str, str]
+    """Declared types of inputs; a CSV cell is text unless its column is declared otherwise."""
+    problems: list[Problem]
+    number: int = 0
+    """Number of the row that was read last, counted from 1."""
+    line: int = 0
+    """Line on which it starts."""
+    suppressed: int = 0
+    _count: int = 0
+    _told_by: str | Mark | CsvRow = ""
+    """What tells the places inside it: its JSON text, its marks or its record."""
+    _header: list[str] = field(default_factory=list)
+    """Columns of a CSV file, by the names that `map` gives them."""
+
+    def locate(self, place: tuple[str | int, ...], *, key: bool = False) -> Location:
+        """Return where a value (or its key) of the row that was read last stands in the file."""
+        path, told_by = self.entry.path, self._told_by
+        if self._count >= MAX_PROBLEMS:
+            return Location(path, self.line, 1)  # nobody will read it
+        if isinstance(told_by, Mark):
+            return Document(path, None, told_by).locate(place, key=key)
+        if isinstance(told_by, str):
+            return Document(path, None, json_marks(told_by), self.line).locate(place, key=key)
+        named = [self._header.index(str(step)) for step in place if step in self._header]
+        line, column = told_by.place(named[-1] if named else 0)
+        return Location(path, line + 1, column + 1)
+
+    def __iter__(self) -> Iterator[Columns]:
+        try:
+            stream = self.tree.open(self.entry.path)
+        except Fault as fault:
+            self._problem(Location(self.entry.path), fault)
+            return
+        with stream:
+            try:
+                for row in self._rows(stream):
+                    yield row
+                    if self._count > _GIVE_UP:
+                        raise self._nonsense()
+            except Fault as fault:
+                where = Location(self.entry.path, fault.at[0] + 1, fault.at[1] + 1)
+                self.problems.append(Problem(where, fault.code, fault.message, fault.hint))
+
+    def _rows(self, stream: BinaryIO) -> Iterator[Columns]:
+        limits = self.entry.limits
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        if size > limits.max_bytes:
+            raise Fault(
+                "size",
+                f"{self.entry.path} has {size:,} bytes; at most {limits.max_bytes:,}",
+                "raise limits: {max_bytes: ...} of the dataset in the experiment",
+            )
+        path = self.entry.path
+        if path.endswith(".csv"):
+            return self._csv(stream)
+        rows = self._jsonl(stream) if path.endswith(".jsonl") else self._yaml(stream)
+        return self._renamed(rows) if self.entry.map else rows
+
+    def _renamed(self, rows: Iterator[Columns]) -> Iterator[Columns]:
+        for row in rows:
+            nested = row.get("input")
+            try:
+                if isinstance(nested, dict):  # a copy: a YAML alias repeats the same mapping
+                    row = {**row, "input": self._with_names(nested)}
+                else:
+                    row = self._with_names(row)
+            except Fault as fault:
+                self._bad_row(self.locate(()), fault)
+            else:
+                yield row
+
+    def _with_names(self, row: Columns) -> Columns:
+        return dict(zip(self._checked_names(list(row)), row.values(), strict=True))
+
+    def _checked_names(self, columns: list[str]) -> list[str]:
+        """Return the columns by the names that `map` gives them; no two may become one."""
+        names = [self.entry.map.get(column, column) for column in columns]
+        if len(set(names)) < len(names):
+            name = next(name for index, name in enumerate(names) if name in names[:index])
+            hint = "rename the other column in map too"
+            raise Fault("map", f"map makes two columns {name!r}", hint)
+        return names
+
+    # --- formats ----------------------------------------------------------------------------------
+
+    def _jsonl(self, stream: BinaryIO) -> Iterator[Columns]:
+        path, most = self.entry.path, self.entry.limits.max_rows
+        for line, text in enumerate(text_lines(stream, longest=MAX_ROW_BYTES), 1):
+            if not isinstance(text, Fault) and text.isspace():
+                continue
+            self.number, self.line = self.number + 1, line
+            if self.number > most:
+                raise self._too_many()
+            try:
+                if isinstance(text, Fault):
+                    raise text
+                self._told_by = source = text.rstrip("\r\n")
+                value = parse_json(source)
+                if not isinstance(value, dict):
+                    at = (0, len(source) - len(source.lstrip()))
+                    raise Fault("type", "it is not an object", 'write {"input": {...}}', at=at)
+            except Fault as fault:
+                if fault.code == "syntax" and fault.at[1] >= len(source.rstrip()):
+                    fault.hint = "each row is one JSON object on one line"
+                self._bad_row(Location(path, line, fault.at[1] + 1), fault)
+            else:
+                yield value
+
+    def _csv(self, stream: BinaryIO) -> Iterator[Columns]:
+        most = self.entry.limits.max_rows
+        table = CsvTable(text_lines(stream, longest=MAX_ROW_BYTES))
+        for name in sorted(self.entry.map.keys() - set(table.header)):
+            raise Fault(
+                "map",
+                f"map names a column {name!r} that is not there",
+                f"columns: {', '.join(table.header)}",
+            )
+        self._header = self._checked_names(table.header)
+        for record in table.rows():
+            self.number, self.line, self._told_by = record.number, record.line + 1, record
+            if self.number > most:
+                raise self._too_many()
+            try:
+                if record.fault is not None:
+                    raise record.fault
+                row = self._csv_row(dict(zip(self._header, record.fields, strict=True)))
+            except _BadCellError as bad:
+                self._bad_row(self.locate((bad.column,)), bad.fault)
+            except Fault as fault:
+                self._bad_row(self.locate(()), fault)
+            else:
+                yield row
+
+    def _csv_row(self, cells: dict[str, str]) -> dict[str, Json]:
+        row: dict[str, Json] = {"input": {}}
+        inputs: dict[str, Json] = {}
+        for name, cell in cells.items():
+            if name not in _CSV_RESERVED:
+                kind = self.types.get(name, "string")
+                if kind == "string":
+                    inputs[name] = cell
+                elif cell.strip():
+                    inputs[name] = _typed(name, cell, kind)
+            elif name == "tags":
+                row["tags"] = [tag.strip() for tag in _TAG_SEPARATOR.split(cell) if tag.strip()]
+            elif name == "difficulty" and cell.strip():
+                row["difficulty"] = _typed(name, cell, "number")
+            elif cell and name != "difficulty":
+                row[name] = cell
+        row["input"] = inputs
+        return row
+
+    def _yaml(self, stream: BinaryIO) -> Iterator[Columns]:
+        path, most = self.entry.path, self.entry.limits.max_rows
+        for number, item in enumerate(stream_yaml_list(stream, limits=_YAML_ROW), 1):
+            self.number, self.line, self._told_by = number, item.mark.line + 1, item.mark
+            if number > most:
+                raise self._too_many()
+            for fault in item.faults:
+                self._bad_row(Location(path, fault.at[0] + 1, fault.at[1] + 1), fault)
+            if item.faults:
+                continue
+            if isinstance(item.value, dict):
+                yield item.value
+            else:
+                fault = Fault("type", "it is not a map", "write - input: {...}")
+                self._bad_row(self.locate(()), fault)
+
+    # --- problems ---------------------------------------------------------------------------------
+
+    def _problem(self, where: Location, fault: Fault) -> None:
+        self.report(Problem(where, fault.code, fault.message, fault.hint))
+
+    def _bad_row(self, where: Location, fault: Fault) -> None:
+        message = f"row {self.number}: {fault.message}"
+        self.report(Problem(where, fault.code, message, fault.hint))
+        if self._count > _GIVE_UP:
+            raise self._nonsense()
+
+    def _nonsense(self) -> Fault:
+        message = "too many bad rows; the rest is not read"
+        return Fault("more", message, "mend the first ones", at=(self.line - 1, 0))
+
+    def _too_many(self) -> Fault:
+        return Fault(
+            "size",
+            f"{self.entry.path} has more than {self.entry.limits.max_rows:,} rows",
+            "raise limits: {max_rows: ...} of the dataset in the experiment",
+            at=(self.line - 1, 0),
+        )
+
+    def report(self, problem: Problem) -> None:
+        """Keep a problem; after the first twenty of a file only their number is kept."""
+        self._count += 1
+        if self._count <= MAX_PROBLEMS:
+            self.problems.append(problem)
+        else:
+            self.suppressed += 1
+
+
+def _typed(name: str, cell: str, kind: str) -> Json:
+    try:
+        value = parse_json(cell)
+    except Fault:
+        value = None
+    wanted = {"number": (int, float), "boolean": (bool,), "list": (list,), "object": (dict,)}[kind]
+    if not isinstance(value, wanted) or (kind == "number" and isinstance(value, bool)):
+        message = f"{name} is {cell[:40]!r}, not a {kind}"
+        raise _BadCellError(name, Fault("type", message, "written as in JSON"))
+    return value
+
+
+class _BadCellError(Exception):
+    """A cell that is not of its column's type."""
+
+    def __init__(self, column: str, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.column, self.fault = column, fault
+
 
 STATIC = Case(id=CaseId("static"), inputs={})
 """The one case of an experiment whose prompts have no variables."""

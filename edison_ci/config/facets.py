@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from edison_ci.records import Case, Json
 
 
+# An id stays when somebody edits a case. Results of another run are set against these only where
+# the input and the expected output are what they were.
 _HEX = 16
 
 

@@ -15,7 +15,7 @@ from edison_ci.config.problems import problems_of
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault
-from edison_ci.documents.secret_text import secrets_in
+from edison_ci.documents.secrets import secrets_in
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean

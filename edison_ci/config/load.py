@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from edison_ci.config.cases import CaseFeed
-from edison_ci.config.experiment_rules import ExperimentRules
 from edison_ci.config.licences import LicencesFile
 from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PriceTable, load_prices
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
-from edison_ci.config.references import References
-from edison_ci.config.registry_rules import RegistryRules
+from edison_ci.config.rules import ExperimentRules, References, RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError

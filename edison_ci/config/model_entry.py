@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from edison_ci.config.extra import Extra
+from edison_ci.config.problems import problems_of
+from edison_ci.errors import Problem
+from edison_ci.frozen import dataclass
+from edison_ci.names import did_you_mean
+from edison_ci.records import canonical_json
 from edison_ci.shape import (
     ENV_PATTERN,
     ONE_OR_MANY,
@@ -23,6 +29,167 @@ from edison_ci.shape import (
     short,
     wrong,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from edison_ci.documents.marks import Document
+
+
+# The list is closed. What stands under `extra` goes into the body of a call, or to litellm, as it
+# is written, and anybody may write it who may write a prompt: so a name is here only if no service
+# takes it for an address, a key, another model or a made-up answer, and if what it can cost is
+# bounded by `max_tokens` or is booked (`tokens_booked`). Names that are left out have a word on
+# why.
+_Word = Annotated[str, Field(min_length=1, max_length=100)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
+_COSTS = "its price is not known beforehand, so no budget could hold it"
+
+
+class Extra(Shape):
+    """Parameters that only some services take."""
+
+    tombstones: ClassVar[dict[str, str]] = {
+        "max_completion_tokens": "write max_tokens beside extra",
+        "max_output_tokens": "write max_tokens beside extra",
+        "max_tokens": "write max_tokens beside extra",
+        "num_predict": "write max_tokens beside extra",
+        "temperature": "write it beside extra",
+        "top_p": "write it beside extra",
+        "seed": "write it beside extra",
+        "stop": "write it beside extra",
+        "n": "write draws in the experiment",
+        "best_of": "write draws in the experiment",
+        "stream": "answers are read whole; leave it out",
+        "model": "write another entry in models.yaml",
+        "models": "write another entry in models.yaml",
+        "messages": "write them in the prompt",
+        "system": "write it in the prompt",
+        "tools": "write tools in the prompt",
+        "functions": "write tools in the prompt",
+        "mcp_servers": "tools are described in the prompt, and never run",
+        "api_base": "write base_url in models.yaml",
+        "base_url": "write base_url in models.yaml",
+        "api_key": "keys are never written down; give key_env in models.yaml",
+        "web_search_options": _COSTS,
+        "plugins": _COSTS,
+        "modalities": _COSTS,
+        "audio": _COSTS,
+        "speed": _COSTS,
+        "inference_geo": _COSTS,
+        "prediction": _COSTS,
+    }
+
+    reasoning_effort: _Word | None = Field(None, description="How much a model thinks.")
+    reasoning: dict[str, Any] | None = Field(None, description="The same, as OpenRouter has it.")
+    thinking: dict[str, Any] | bool | None = Field(None, description="The same, at Anthropic.")
+    think: bool | _Word | None = Field(None, description="The same, at Ollama.")
+    enable_thinking: bool | None = Field(None, description="The same, at Qwen's services.")
+    thinking_budget: _Tokens | None = Field(None, description="Most tokens to think with.")
+    output_config: dict[str, Any] | None = Field(None, description="Effort, at Anthropic.")
+    verbosity: _Word | None = Field(None, description="How long answers are: low, medium, high.")
+    top_k: Annotated[int, Field(ge=-1, le=100_000)] | None = Field(
+        None, description="Sample from the likeliest tokens only."
+    )
+    min_p: _Share | None = Field(None, description="Least share of the likeliest token's chance.")
+    top_a: _Share | None = Field(None, description="A threshold that rises with the likeliest.")
+    typical_p: _Share | None = Field(None, description="Locally typical sampling.")
+    repetition_penalty: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        None, description="Above 1, what was said before becomes less likely."
+    )
+    min_tokens: _Tokens | None = Field(None, description="Least length of an answer.")
+    random_seed: int | None = Field(None, description="Seed, as Mistral calls it.")
+    logit_bias: dict[str, float] | None = Field(None, description="Weights of tokens.")
+    logprobs: bool | None = Field(None, description="Whether the service tells probabilities.")
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        None, description="For how many tokens at each place."
+    )
+    tool_choice: dict[str, Any] | _Word | None = Field(None, description="Which tool to call.")
+    parallel_tool_calls: bool | None = Field(None, description="Whether several at once.")
+    response_format: dict[str, Any] | None = Field(None, description="Form of the answer.")
+    guided_json: dict[str, Any] | None = Field(None, description="JSON Schema, at vLLM.")
+    guided_choice: list[str] | None = Field(None, description="Possible answers, at vLLM.")
+    guided_regex: str | None = Field(None, description="Pattern of the answer, at vLLM.")
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="Settings of the chat template, at vLLM."
+    )
+    safe_prompt: bool | None = Field(None, description="Mistral's own system prompt.")
+    transforms: list[str] | None = Field(None, description="How OpenRouter shortens prompts.")
+    keep_alive: str | int | None = Field(None, description="How long Ollama keeps the model.")
+    user: Annotated[str, Field(max_length=500)] | None = Field(
+        None, description="Whose call it is."
+    )
+    safety_identifier: Annotated[str, Field(max_length=500)] | None = Field(
+        None, description="Whose call it is, at OpenAI."
+    )
+    metadata: dict[str, str] | None = Field(None, description="Notes that the service keeps.")
+    store: bool | None = Field(None, description="Whether the service keeps the answer.")
+    prompt_cache_key: _Word | None = Field(None, description="Which calls share a prompt.")
+    prompt_cache_retention: _Word | None = Field(None, description="How long it is kept.")
+    cache_control: dict[str, Any] | None = Field(None, description="What Anthropic caches.")
+    service_tier: Literal["auto", "default", "flex", "standard_only"] | None = Field(
+        None, description="Class of service that costs no more than the list price."
+    )
+
+    def written(self) -> dict[str, Any]:
+        """Return what the user wrote."""
+        names = (name for name in type(self).model_fields if name in self.model_fields_set)
+        return {name: getattr(self, name) for name in names}
+
+
+_ALL = frozenset(Extra.model_fields)
+_THROUGH_LITELLM = frozenset(
+    {"reasoning_effort", "thinking", "verbosity", "top_k", "min_p", "repetition_penalty",
+     "logit_bias", "logprobs", "top_logprobs", "tool_choice", "parallel_tool_calls",
+     "response_format", "safe_prompt", "user", "service_tier"}
+)  # fmt: skip
+_TAKES: dict[str, frozenset[str]] = {
+    "anthropic": frozenset(
+        {"thinking", "output_config", "top_k", "tool_choice", "metadata", "cache_control",
+         "service_tier"}
+    ),
+    "bedrock": frozenset({"thinking", "reasoning_effort", "top_k", "tool_choice"}),
+    "litellm": _THROUGH_LITELLM,
+    "vertex": frozenset(),
+    "local": frozenset(),
+}  # fmt: skip
+_WRITE_CACHE = frozenset({"cache_control", "prompt_cache_key", "prompt_cache_retention"})
+_LENGTHS = ("tokens", "budget")
+
+
+def extra_taken(provider: str) -> frozenset[str]:
+    """Return the names that a provider takes under `extra`."""
+    return _TAKES.get(provider, _ALL)
+
+
+def tokens_booked(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many tokens `extra` can add to a call at most, in and out.
+
+    A token is at least a byte of what is sent; whatever is called a number of tokens or a budget
+    could be meant beside `max_tokens`.
+    """
+    extra = params.get("extra")
+    if not extra:
+        return 0, 0
+    return len(canonical_json(extra).encode()), _lengths(extra)
+
+
+def writes_cache(params: Mapping[str, Any]) -> bool:
+    """Whether a call may be charged for what it writes to the provider's cache."""
+    return bool(_WRITE_CACHE & (params.get("extra") or {}).keys())
+
+
+def _lengths(value: Any, name: str = "") -> int:
+    if isinstance(value, dict):
+        return sum(_lengths(inner, str(key)) for key, inner in value.items())
+    if isinstance(value, list):
+        return sum(_lengths(inner, name) for inner in value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and any(word in name.lower() for word in _LENGTHS):
+        return max(0, int(value))
+    return 0
+
 
 ProviderName = Literal[
     "openai",
@@ -304,3 +471,158 @@ OPTIONS: dict[str, type[Shape]] = {
     "litellm": OpenaiOptions,
 }
 """Which options a provider takes; a provider not listed takes none."""
+
+
+OFFLINE = frozenset({"sim", "local", "replay"})
+"""Providers that call no service, need no key and cost nothing."""
+
+_ALL_PARAMS = frozenset(Params.model_fields)
+_PARAMS_TAKEN: dict[str, frozenset[str]] = {
+    "anthropic": frozenset({"temperature", "max_tokens", "top_p", "stop", "extra"}),
+    "bedrock": frozenset({"temperature", "max_tokens", "top_p", "stop", "extra"}),
+    "vertex": _ALL_PARAMS - {"extra"},
+    "local": _ALL_PARAMS - {"extra"},
+}
+_HOTTEST = {"anthropic": 1.0, "bedrock": 1.0}
+_HOT = 2.0
+"""What every other provider takes at most."""
+_NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
+_TAKES_ADDRESS = frozenset(
+    {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
+)
+LITELLM_VENDORS = {
+    "anthropic": "https://api.anthropic.com",
+    "cohere_chat": "https://api.cohere.com",
+    "deepseek": "https://api.deepseek.com",
+    "fireworks_ai": "https://api.fireworks.ai",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "groq": "https://api.groq.com",
+    "mistral": "https://api.mistral.ai",
+    "openai": "https://api.openai.com",
+    "openrouter": "https://openrouter.ai",
+    "together_ai": "https://api.together.ai",
+    "xai": "https://api.x.ai",
+}
+"""Vendors that may be called through litellm, by the first part of the model's name, and where each
+is: those that go to `base_url` and nowhere else where there is one."""
+_AWS = frozenset({"access_key_id", "secret_access_key"})
+_COMPARED = 100
+_NAMELESS = frozenset({"azure", "replay"})
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the nearest model; of a huge registry only the first ones are compared."""
+    return did_you_mean(name, itertools.islice(known, _COMPARED))
+
+
+def takes(provider: str) -> frozenset[str]:
+    """Return the parameters that a provider takes."""
+    return _PARAMS_TAKEN.get(provider, _ALL_PARAMS)
+
+
+def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[str, str]]:
+    """Yield each written parameter that the provider does not take, and why."""
+    for key, value in written.items():
+        if key not in takes(provider):
+            yield key, f"{provider} takes no {key}"
+        elif key == "temperature" and value > (most := _HOTTEST.get(provider, _HOT)):
+            yield key, f"temperature is {value:g}; {provider} takes at most {most:g}"
+        elif key == "extra" and (odd := sorted({*(value or {})} - extra_taken(provider))):
+            yield key, f"{provider} takes no {odd[0]} under extra"
+
+
+@dataclass(slots=True)
+class ModelRules:
+    """Checks one model, everything it inherits filled in."""
+
+    _document: Document
+    _name: str
+    _known: Collection[str]
+    """Names of all models."""
+    _problems: list[Problem] = field(default_factory=list)
+
+    def check(self, entry: ModelEntry) -> list[Problem]:
+        """Return what is wrong with the model."""
+        provider = entry.provider
+        if provider is None:
+            message = f"model {self._name!r} has no provider"
+            self._add((), "missing", message, "add provider: openai")
+            return self._problems
+        if entry.model is None and provider not in _NAMELESS:
+            message = f"model {self._name!r} does not say which model"
+            self._add((), "missing", message, "add model: ...")
+        self._check_address(entry, provider)
+        self._check_keys(entry, provider)
+        self._check_options(entry, provider)
+        for key, message in params_refused(
+            entry.params.written() if entry.params else {}, provider
+        ):
+            self._add(("params", key), "params", message, f"remove {key}")
+        for index, other in enumerate(entry.fallback):
+            if other not in self._known or other == self._name:
+                hint = near(other, (name for name in self._known if name != self._name))
+                self._add(("fallback", index), "unknown-model", f"no other model {other!r}", hint)
+        self._check_kind(entry, provider)
+        return self._problems
+
+    def _check_kind(self, entry: ModelEntry, provider: str) -> None:
+        """Check what only the offline providers need."""
+        if provider == "replay" and entry.store is None:
+            self._add((), "missing", "a replay model needs a recording", "add store: PATH")
+        if provider != "replay" and entry.store is not None:
+            self._add(("store",), "store", "store is for provider: replay", "remove store")
+        vendor, slash, _ = (entry.model or "").partition("/")
+        known = vendor in LITELLM_VENDORS and slash
+        if provider == "litellm" and entry.model is not None and not known:
+            message = f"litellm is not let call {vendor!r}: where its key would go is not known"
+            hint = did_you_mean(vendor, LITELLM_VENDORS, label="write one of these before a slash")
+            self._add(("model",), "vendor", message, hint or "use provider: openai_compatible")
+        if provider == "sim" and entry.model is not None and entry.model not in SIM_MODELS:
+            hint = did_you_mean(entry.model, SIM_MODELS)
+            self._add(("model",), "unknown-model", f"sim has no model {entry.model!r}", hint)
+
+    def _check_keys(self, entry: ModelEntry, provider: str) -> None:
+        keys = entry.key_env or {}
+        if provider in OFFLINE:
+            if keys:
+                self._add(("key_env",), "keys", f"{provider} takes no key", "remove key_env")
+            return
+        wanted = _AWS if provider == "bedrock" else {"api_key"}
+        taken = {*wanted, "session_token"} if provider == "bedrock" else wanted
+        if keys and not wanted <= {*keys} <= taken:
+            said = "two keys" if provider == "bedrock" else "one key"
+            hint = "write NAME_OF_VARIABLE"
+            if provider == "bedrock":
+                hint = "write {access_key_id: NAME, secret_access_key: NAME}"
+            self._add(("key_env",), "keys", f"{provider} needs {said}", hint)
+
+    def _check_address(self, entry: ModelEntry, provider: str) -> None:
+        if entry.base_url is not None and entry.base_url_env is not None:
+            message = "base_url and base_url_env are both given"
+            self._add(("base_url_env",), "exactly-one", message, "remove one of them")
+        given = entry.base_url or entry.base_url_env
+        key = "base_url" if entry.base_url else "base_url_env"
+        if given is None and provider in _NEEDS_ADDRESS:
+            message = f"{provider} needs an address"
+            self._add((), "missing", message, "add base_url: https://...")
+        if given is not None and provider not in _TAKES_ADDRESS:
+            self._add((key,), "address", f"{provider} takes no address", f"remove {key}")
+
+    def _check_options(self, entry: ModelEntry, provider: str) -> None:
+        shape = OPTIONS.get(provider)
+        if shape is None:
+            if entry.options:
+                message = f"{provider} takes no options"
+                self._add(("options",), "options", message, "remove options")
+            return
+        try:
+            options = shape.model_validate(entry.options or {})
+        except ValidationError as error:
+            self._problems += problems_of(error, self._document, (self._name, "options"))
+            return
+        if provider == "sim" and entry.model == "script" and getattr(options, "file", None) is None:
+            self._add((), "missing", "sim's script needs a file", "add options: {file: PATH}")
+
+    def _add(self, place: tuple[str | int, ...], code: str, message: str, hint: str) -> None:
+        where = self._document.locate((self._name, *place), key=not place)
+        self._problems.append(Problem(where, code, message, hint))

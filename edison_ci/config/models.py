@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from edison_ci.config.model_entry import Limits, ModelEntry, Price
-from edison_ci.config.model_rules import OFFLINE, ModelRules, near, params_refused, takes
+from edison_ci.config.model_entry import (
+    OFFLINE,
+    Limits,
+    ModelEntry,
+    ModelRules,
+    Price,
+    near,
+    params_refused,
+    takes,
+)
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.frozen import dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from edison_ci.config.grading_rules import placed_checks
+from edison_ci.config.rules import placed_checks
 from edison_ci.errors import ConfigError, Problem
 from edison_ci.extras import LITELLM, install_command
 from edison_ci.programs import find_program

@@ -15,10 +15,9 @@ import os
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci.config.model_entry import Price
-from edison_ci.config.model_rules import LITELLM_VENDORS, OFFLINE
+from edison_ci.config.model_entry import LITELLM_VENDORS, OFFLINE, Price
 from edison_ci.config.prices import PriceTable, bundled
-from edison_ci.config.registry_rules import service_of
+from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
 from edison_ci.frozen import dataclass
 

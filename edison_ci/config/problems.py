@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.documents.marks import shortened
-from edison_ci.documents.secret_text import brief
+from edison_ci.documents.secrets import brief
 from edison_ci.errors import Problem
 from edison_ci.names import did_you_mean
 

@@ -24,7 +24,7 @@ from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Document, Fault, Json
-from edison_ci.documents.secret_text import secrets_in
+from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.shape import Shape

@@ -9,27 +9,337 @@ import hashlib
 import re
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
-from pydantic import ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from edison_ci.config.model_entry import Params
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
-from edison_ci.config.prompt_header import Expect, Input, PromptHeader
-from edison_ci.config.prompt_sections import Findings, Section, read_sections
+from edison_ci.config.project import Version
+from edison_ci.config.rubric import ScaleText
+from edison_ci.config.schemas_of_users import TOOLS_SCHEMA, schema_faults, tool_faults
 from edison_ci.documents.decoding import decode
-from edison_ci.documents.marks import Document, Fault, Json, Mark
-from edison_ci.documents.secret_text import secrets_in
+from edison_ci.documents.marks import Document, Fault, Json, Mark, shortened
+from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, odd_character
 from edison_ci.records import Message, PromptId, canonical_json
-from edison_ci.shape import NAME_PATTERN
+from edison_ci.shape import (
+    NAME_PATTERN,
+    PATH_PATTERN,
+    Name,
+    Shape,
+    Shorthand,
+    VariableName,
+    checked_path,
+    report,
+    wrong,
+)
+from edison_ci.templating import Syntax, Template, TemplateFaults, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from edison_ci.templating import Syntax
+    from edison_ci.records import Role
+
+
+# A line `# system`, `# user` or `# assistant` opens a section, unless it stands in fenced code or
+# behind a backslash. Roles are split before anything is rendered, so no value of a case can open
+# one.
+MAX_MAIN = 20_000
+MIN_BODY = 50
+MAX_SYSTEM = 5_000
+MAX_FEW_SHOTS = 10
+
+_HEADING = re.compile(r"# (system|user|assistant)\s*\Z")
+_ESCAPED = re.compile(r"\\# (system|user|assistant)\s*\Z")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One message of a prompt, before its variables are filled in."""
+
+    role: Role
+    template: Template
+    line: int
+    """Line of the file on which its text starts."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was wrong with a prompt file on its way from bytes to a prompt."""
+
+    path: str
+    problems: list[Problem]
+
+    def add(self, line: int, column: int, code: str, message: str, hint: str = "") -> None:
+        """Add an error; lines and columns count from 1."""
+        where = Location(self.path, line, column)
+        self.problems.append(Problem(where, code, shortened(message), shortened(hint)))
+
+    def warn(self, line: int, code: str, message: str, hint: str) -> None:
+        """Add a warning about a line."""
+        where = Location(self.path, line, 1)
+        said = (shortened(message), shortened(hint))
+        self.problems.append(Problem(where, code, *said, Severity.WARNING))
+
+    def fault(self, fault: Fault, first_line: int) -> None:
+        """Add what was found in a part of the file that starts on `first_line`."""
+        self.add(fault.at[0] + first_line, fault.at[1] + 1, fault.code, fault.message, fault.hint)
+
+
+class _Part(NamedTuple):
+    """Lines of the body under one heading, or before the first."""
+
+    role: Role | None
+    line: int
+    """Line of the heading; of what stands before the first, the line before the body."""
+    lines: list[str]
+
+
+def read_sections(
+    body: str, first_line: int, syntax: Syntax, findings: Findings
+) -> list[Section] | None:
+    """Return the sections of a body that starts on `first_line`; None if one cannot be read."""
+    before, *parts = _split(body, first_line, findings)
+    if not parts:
+        if not body.strip():
+            hint = "write what the model should do"
+            findings.add(max(before.line, 1), 1, "sections", "the prompt is empty", hint)
+            return None
+        parts = [_Part("user", before.line, before.lines)]
+    elif "".join(before.lines).strip():
+        at = first_line + next(i for i, line in enumerate(before.lines) if line.strip())
+        hint = "put it under # system or # user"
+        findings.add(at, 1, "sections", "text before the first section", hint)
+    _check_order(parts, findings)
+    sections = [_section(part, syntax, findings) for part in parts]
+    whole = [section for section in sections if section is not None]
+    if len(whole) < len(sections):
+        return None
+    _check_brevity(whole, findings)
+    return whole
+
+
+def _split(body: str, first_line: int, findings: Findings) -> list[_Part]:
+    """Return the text before the first heading and the text after each."""
+    parts = [_Part(None, first_line - 1, [])]
+    fence, opened_on, swallowed = "", 0, False
+    for number, line in enumerate(body.split("\n"), first_line):
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence, opened_on, swallowed = mark.group(1), number, False
+        elif mark and mark.group(1).startswith(fence) and not line.strip().strip(fence[0]):
+            fence = ""
+        heading = _HEADING.match(line)
+        if heading and not fence:
+            parts.append(_Part(cast("Role", heading.group(1)), number, []))
+        else:
+            swallowed = swallowed or heading is not None
+            parts[-1].lines.append(line[1:] if not fence and _ESCAPED.match(line) else line)
+    if fence and swallowed:
+        findings.warn(
+            opened_on,
+            "fence",
+            "this code fence is never closed, and there are section headings after it",
+            f"close it with {fence}",
+        )
+    return parts
+
+
+def _section(part: _Part, syntax: Syntax, findings: Findings) -> Section | None:
+    role = part.role or "user"
+    start = next((i for i, line in enumerate(part.lines) if line.strip()), None)
+    if start is None:
+        hint = "write its text, or remove the heading"
+        findings.add(part.line, 1, "sections", f"the {role} section is empty", hint)
+        return None
+    text, line = "\n".join(part.lines[start:]).rstrip(), part.line + 1 + start
+    limit = MAX_SYSTEM if role == "system" else MAX_MAIN
+    if len(text) > limit:
+        message = f"the {role} section has {len(text):,} characters; at most {limit:,}"
+        findings.add(line, 1, "length", message, "move material into the cases, or shorten it")
+        return None
+    try:
+        return Section(role, compile_template(text, syntax=syntax), line)
+    except TemplateFaults as error:
+        for fault in error.faults:
+            findings.fault(fault, line)
+        return None
+
+
+def _check_order(parts: list[_Part], findings: Findings) -> None:
+    rest = parts[1:] if parts[0].role == "system" else parts
+    for index, part in enumerate(rest):
+        wanted = ("user", "assistant")[index % 2]
+        if part.role != wanted:
+            message = f"# {part.role} where # {wanted} is due"
+            hint = "the order is system?, (user, assistant)*, user"
+            findings.add(part.line, 1, "sections", message, hint)
+            return
+    if not rest or rest[-1].role != "user":
+        hint = "end with the message the model answers"
+        findings.add(parts[-1].line, 1, "sections", "the last section is not # user", hint)
+    pairs = len(rest) // 2
+    if pairs > MAX_FEW_SHOTS:
+        line = rest[2 * MAX_FEW_SHOTS].line
+        message = f"{pairs} few-shot pairs; at most {MAX_FEW_SHOTS}"
+        findings.add(line, 1, "sections", message, "keep the best ones")
+
+
+def _check_brevity(sections: list[Section], findings: Findings) -> None:
+    total = sum(len(section.template.source) for section in sections)
+    if total < MIN_BODY:
+        message = f"the prompt has only {total} characters"
+        findings.warn(sections[0].line, "short", message, "say what a good answer is")
+
+
+InputType = Literal["string", "number", "boolean", "list", "object"]
+Expect = Literal["auto", "none", "response", "json", "response+json"]
+
+
+_JSON_TYPES = {
+    "string": "string",
+    "number": "number",
+    "boolean": "boolean",
+    "list": "array",
+    "object": "object",
+}
+
+
+def _default_of(kind: str) -> dict[str, Any]:
+    """Return the schema of an input whose default must be of its type."""
+    given = {"properties": {"type": {"const": kind}}}
+    if kind != "string":  # what an input is when it does not say
+        given["required"] = ["type"]  # type: ignore[assignment]  # JSON
+    return {"if": given, "then": {"properties": {"default": {"type": _JSON_TYPES[kind]}}}}
+
+
+class Input(Shape):
+    """One variable of a prompt."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [*map(_default_of, _JSON_TYPES)]})
+
+    type: InputType = Field("string", description="Type of the variable.")
+    default: Any = Field(None, description="Value for cases that lack it.")
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a case may lack it."""
+        return "default" in self.model_fields_set
+
+    @model_validator(mode="after")
+    def _default_fits(self) -> Self:
+        if self.has_default and not fits(self.default, self.type):
+            raise wrong(
+                "type",
+                f"default is not a {self.type}",
+                "change the default or the type",
+                at=("default",),
+            )
+        return self
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether a value of a case is of a declared type."""
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    types = {"string": str, "boolean": bool, "list": list, "object": dict}
+    return isinstance(value, types[kind])
+
+
+InputEntry = Annotated[Input, Shorthand("type")]
+
+
+def _output(value: Any) -> Any:
+    if isinstance(value, str):
+        return checked_path(value)
+    if not isinstance(value, dict):
+        raise wrong("type", "output is not a JSON Schema", "write {type: object, ...} or a path")
+    report(fault.error() for fault in schema_faults(value, "output"))
+    return value
+
+
+def _tools(value: Any) -> Any:
+    if isinstance(value, str):
+        return checked_path(value)
+    report(fault.error() for fault in tool_faults(value))
+    return value
+
+
+_PATH = {"type": "string", "pattern": PATH_PATTERN}
+
+
+class PromptHeader(Shape):
+    """Front matter of prompts/NAME.md."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "dependencies": {
+                "scale": {"required": ["type"], "properties": {"type": {"const": "grader"}}}
+            }
+        }
+    )
+
+    tombstones: ClassVar[dict[str, str]] = {
+        "model": "models belong in the experiment",
+        "name": "write id; it is the file's stem",
+        "variables": "write inputs",
+        "temperature": "put it under params",
+    }
+
+    version: Version = 1
+    id: Name | None = Field(None, description="The file's stem.")
+    type: Literal["generator", "grader"] = Field("generator", description="What it is for.")
+    inputs: dict[VariableName, InputEntry] | None = Field(
+        None, description="Variables and their types; found in the text by default."
+    )
+    params: Params = Field(
+        default_factory=Params.model_construct, description="Sampling parameters."
+    )
+    expect: Expect = Field("auto", description="What the output must be.")
+    output: (
+        Annotated[
+            str | dict[str, Any],
+            BeforeValidator(_output),
+            WithJsonSchema({"anyOf": [_PATH, {"type": "object"}]}),
+        ]
+        | None
+    ) = Field(None, description="JSON Schema of the output, inline or a path.")
+    tools: (
+        Annotated[
+            str | list[Any],
+            BeforeValidator(_tools),
+            WithJsonSchema({"anyOf": [_PATH, TOOLS_SCHEMA]}),
+        ]
+        | None
+    ) = Field(None, description="Tools, inline or a path.")
+    syntax: Literal["jinja", "braces"] = Field("jinja", description="{{ name }} or {name}.")
+    scale: ScaleText | None = Field(None, description="Scale of a grader's reply; 0-1 by default.")
+    description: str = Field("", max_length=2_000, description="What it is about.")
+    production: str = Field("", max_length=100, description="Version that is in production.")
+
+    @model_validator(mode="after")
+    def _scale_is_for_graders(self) -> Self:
+        if self.scale is not None and self.type != "grader":
+            raise wrong(
+                "scale",
+                "only a grader has a scale",
+                "add type: grader, or remove it",
+                at=("scale",),
+            )
+        return self
+
 
 GRADER_VARIABLES = frozenset({"output", "expected"})
 

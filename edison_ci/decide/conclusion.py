@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import CellRow, Run
 
 
+# The looks were declared before the first of them, so they are gone through again, on the cells
+# that each of them saw. Nothing is read but stored cells, and nothing is written.
 def last_look(connection: sqlite3.Connection, run: Run) -> Look | None:
     """Return the last look that was taken at a run, or at the one whose answers it grades anew."""
     graded = _graded(run)
@@ -93,6 +95,9 @@ def _graded(run: Run) -> str | None:
         return None
 
 
+# The newest whole run of the commit that the head grew from, graded by the same material, whose
+# answers are not more than a day from those of the head. Filtered, simulated and replayed runs
+# never do. Where there is none, it is said why, and what to type.
 _LOOKED_AT = 20
 _LISTED = 3
 

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from edison_ci.stats.sampling import RandomSample
 
 
+# People grade some of the cases. Those can stand for all of them only if they are a random sample,
+# so cases that somebody picked do not count, unless every case is graded. A gate then decides on
+# the sample as it would decide on a run of so many cases.
 _GRADES = (
     "join run r on r.id = c.run_id left join human_grades h on "
     "h.experiment = r.experiment and h.case_id = c.case_id and h.address = c.address "

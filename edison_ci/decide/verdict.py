@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from edison_ci.stats.verdicts import GateDecision
 
 
+# Everything it would have said, and that it is only advice: the row counts as skipped, so it
+# neither fails nor passes a run, whatever `if_unclear` asks for.
 def advised(row: GateRow, unlicensed: Mapping[str, str]) -> GateRow:
     """Return a row as advice if judges without a licence would decide it."""
     reason = unlicensed.get(row.metric)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from edison_ci.judges.pairwise import Pairwise, Winner
 
 
+# With a base, head against base: the same prompt, model, case and draw. Otherwise every model
+# against the first that is listed, or all against all, with the same prompt, case and draw.
 class Pair(NamedTuple):
     """Two cells: what is asked about, and what it is held against."""
 

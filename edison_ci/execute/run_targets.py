@@ -29,6 +29,8 @@ class RunTarget:
     against: Against | None = None
 
 
+# One on the material of today. If that differs from the base's, a second one on the base's
+# material: a change may not look good only because it changed what it is measured with.
 def targets(project: Project, experiment: Experiment, ref: str | None) -> list[RunTarget]:
     """Return what is to be run: twice, where a comparison changes what both are measured with."""
     if ref is None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     Answer = Callable[["Task", Request], Awaitable[Paid]]
 
 
+# A model that is changed behind its name would look like a change of the prompt. So when one side
+# of a pair has to be bought and the other is older than a day, both are bought.
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """Times, as they are stored, by which the two sides of a pair are held together."""

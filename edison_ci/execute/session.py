@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
 
 
+# A run goes on with what it was planned on and nothing else. Prices are the exception: what they
+# change is what the next call costs, not what it says.
 _PRICE = "the price of "
 
 
@@ -134,6 +136,8 @@ class KeptPrices(PriceTable):
         )
 
 
+# Everything else is in memory once a project is loaded; datasets are read case by case, once for
+# each model. So a run reads copies of them, made before it plans.
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """A tree some of whose files are read from copies."""
@@ -288,6 +292,8 @@ class Gates:
         return asked
 
 
+# uvloop takes a fifth of a millisecond less for each call than Python's own loop, and is loaded in
+# five. It does not exist for Windows, where Python's own serves.
 T = TypeVar("T")
 
 

@@ -12,23 +12,252 @@ import asyncio
 import json
 import logging
 import re
+from dataclasses import field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from edison_ci import __version__, times
-from edison_ci.documents.known_secrets import hidden_in
+from edison_ci.documents.secrets import hidden_in
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.refusals import is_limited, limit_wait_s, outage_wait_s, refusal
-from edison_ci.forge.transport import LostError, Reply, Sent, Wire
 from edison_ci.frozen import dataclass
 from edison_ci.providers.failures import Scrubber
+from edison_ci.providers.retry_after import retry_after_s
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    import httpx
 
     from edison_ci.forge.address import Address
+
+
+# The one home of httpx, which is imported with the first request. Redirects are not followed, so
+# the token goes to the host it is meant for and to no other. The environment's proxies are
+# honoured.
+CONNECT_S = 10.0
+READ_S = 30.0
+MAX_REPLY_BYTES = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as it leaves."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    """The token is among them."""
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class LostError(ForgeError):
+    """There was no reply; whether the request arrived is not known."""
+
+    def __init__(self, message: str, *, arrived: bool) -> None:
+        super().__init__(
+            message,
+            fault=ForgeFault.UNAVAILABLE,
+            hint="check the network and GITHUB_API_URL, then run the command again",
+        )
+        self.arrived = arrived
+        """False only when it is known that nothing was sent."""
+
+
+class Wire:
+    """Sends requests, over connections that are kept open."""
+
+    def __init__(self) -> None:
+        self._client: httpx.AsyncClient | None = None
+
+    async def send(self, request: Sent) -> Reply:
+        """Return the reply, whatever its status; raises LostError."""
+        import httpx
+
+        client = self._client or self._open()
+        lost: LostError
+        try:
+            async with client.stream(
+                request.method, request.url, headers=request.headers, content=request.content
+            ) as reply:
+                return Reply(reply.status_code, _lower(reply.headers), await _read(reply))
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            lost = LostError(f"GitHub cannot be reached: {_said(error)}", arrived=False)
+        except httpx.TimeoutException:
+            lost = LostError(f"GitHub did not reply within {fixed(READ_S)} seconds", arrived=True)
+        except httpx.HTTPError as error:
+            lost = LostError(f"the connection to GitHub broke: {_said(error)}", arrived=True)
+        # Raised here and not above: an exception of httpx in the chain would carry the headers.
+        raise lost
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _open(self) -> httpx.AsyncClient:
+        import httpx
+
+        self._client = httpx.AsyncClient(
+            follow_redirects=False,
+            timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+            limits=httpx.Limits(max_connections=4),
+        )
+        return self._client
+
+
+def _lower(headers: httpx.Headers) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+async def _read(reply: httpx.Response) -> bytes:
+    body = bytearray()
+    async for chunk in reply.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_REPLY_BYTES:
+            raise ForgeError(
+                f"a reply of GitHub has more than {MAX_REPLY_BYTES:,} bytes",
+                fault=ForgeFault.UNREADABLE,
+            )
+    return bytes(body)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+# A limit is a 403 or a 429: `retry-after` says how long, or `x-ratelimit-remaining: 0` until when,
+# or the message speaks of a secondary limit, after which GitHub wants a minute, doubling. A
+# limited request was not carried out. Behind a proxy, or when GitHub is down, the body may be an
+# HTML page.
+SECONDARY_WAIT_S = 60.0
+PERMISSIONS_HEADER = "x-accepted-github-permissions"
+
+_SECONDARY = re.compile(r"secondary rate limit|abuse detection|rate limit exceeded", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^>]*>(.{1,300}?)</title>", re.IGNORECASE | re.DOTALL)
+_READ_BYTES = 200_000
+_FAULTS = {
+    400: ForgeFault.INVALID,
+    401: ForgeFault.UNAUTHORIZED,
+    403: ForgeFault.FORBIDDEN,
+    404: ForgeFault.NOT_FOUND,
+    405: ForgeFault.CONFLICT,
+    409: ForgeFault.CONFLICT,
+    410: ForgeFault.NOT_FOUND,
+    412: ForgeFault.CONFLICT,
+    422: ForgeFault.INVALID,
+    451: ForgeFault.FORBIDDEN,
+}
+_HINTS = {
+    ForgeFault.UNAUTHORIZED: "the token is wrong or has expired",
+    ForgeFault.NOT_FOUND: "it is not there, or the token may not see it",
+    ForgeFault.UNAVAILABLE: "GitHub may be down; run the command again later",
+    ForgeFault.LIMITED: "wait, then run the command again",
+}
+
+
+def is_limited(reply: Reply) -> bool:
+    """Tell whether a limit refused the request."""
+    if reply.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return True
+    if reply.status != HTTPStatus.FORBIDDEN:
+        return False
+    spent = reply.headers.get("x-ratelimit-remaining", "").strip() == "0"
+    return spent or "retry-after" in reply.headers or bool(_SECONDARY.search(said(reply)))
+
+
+def limit_wait_s(reply: Reply, *, times: int, now: dt.datetime) -> float:
+    """Return how long a limit wants us to wait; `times` counts the refusals before this one."""
+    headers = {
+        name: value
+        for name, value in reply.headers.items()
+        if name == "retry-after" or name.startswith("x-ratelimit-re")
+    }
+    told = retry_after_s(headers, now)
+    if told is not None:
+        # The reset is told in whole seconds: one more, so as not to be early.
+        return told if "retry-after" in headers else told + 1
+    return SECONDARY_WAIT_S * 2.0**times
+
+
+def outage_wait_s(reply: Reply | None, *, times: int, now: dt.datetime) -> float:
+    """Return how long to wait before asking again after a failure that is nobody's limit."""
+    told = reply.headers.get("retry-after") if reply is not None else None
+    asked_s = retry_after_s({"retry-after": told}, now) if told else None
+    return max(2.0**times, asked_s or 0.0)
+
+
+def refusal(what: str, reply: Reply, scrub: Callable[[str], str]) -> ForgeError:
+    """Return the error for a reply that is no success; `what` says what was asked for."""
+    words = scrub(said(reply)) or _phrase(reply.status)
+    if 300 <= reply.status < 400:
+        where = scrub(reply.headers.get("location", "nowhere"))
+        return ForgeError(
+            f"GitHub sent us on to {where} when asked to {what}, which is not followed",
+            fault=ForgeFault.MOVED,
+            status=reply.status,
+            hint="the repository may have a new name: use it in GITHUB_REPOSITORY",
+        )
+    fault = _fault(reply)
+    hint = _HINTS.get(fault, "")
+    accepted = reply.headers.get(PERMISSIONS_HEADER)
+    if fault is ForgeFault.FORBIDDEN and accepted:
+        hint = f"the token needs: {scrub(accepted)}"
+    message = f"GitHub refused to {what}: {words} (status {reply.status})"
+    if fault is ForgeFault.UNAVAILABLE:
+        message = f"GitHub failed to {what}: {words} (status {reply.status})"
+    return ForgeError(message, fault=fault, status=reply.status, hint=hint)
+
+
+def said(reply: Reply) -> str:
+    """Return what the body of a refusal says, in words."""
+    body = reply.body[:_READ_BYTES]
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        found = _TITLE.search(body)
+        return found[1].decode("utf-8", "replace") if found else ""
+    if not isinstance(value, dict):
+        return ""
+    words = [str(value.get("message") or ""), *_details(value.get("errors"))]
+    return "; ".join(dict.fromkeys(word for word in words if word))
+
+
+def _details(errors: Any) -> Iterator[str]:
+    for error in errors if isinstance(errors, list) else [errors]:
+        if isinstance(error, str):
+            yield error
+        elif isinstance(error, dict):
+            where = " ".join(str(error[key]) for key in ("field", "code") if error.get(key))
+            yield str(error.get("message") or where)
+
+
+def _fault(reply: Reply) -> ForgeFault:
+    if is_limited(reply):
+        return ForgeFault.LIMITED
+    if reply.status >= 500:
+        return ForgeFault.UNAVAILABLE
+    return _FAULTS.get(reply.status, ForgeFault.INVALID)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "no reason given"
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.prompt_sections import MAX_FEW_SHOTS, MAX_MAIN, MAX_SYSTEM
+from edison_ci.config.prompt import MAX_FEW_SHOTS, MAX_MAIN, MAX_SYSTEM
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from edison_ci.config.model_entry import Params
-from edison_ci.config.model_rules import params_refused, takes
+from edison_ci.config.model_entry import Params, params_refused, takes
 from edison_ci.config.schemas_of_users import schema_faults, tool_faults
 from edison_ci.config.trust import TrustFile
 from edison_ci.frozen import dataclass

@@ -16,7 +16,7 @@ from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault, Json, Mark
-from edison_ci.documents.secret_text import redacted, secrets_in
+from edison_ci.documents.secrets import redacted, secrets_in
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
 from edison_ci.errors import ConfigError, Location, Problem
 from edison_ci.frozen import dataclass

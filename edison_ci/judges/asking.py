@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.time_limit import limited
-from edison_ci.config.model_rules import takes
+from edison_ci.config.model_entry import takes
 from edison_ci.contracts import CallError
 from edison_ci.frozen import dataclass
 from edison_ci.judges.replies import Failure, Missing, Outcome, failed_call

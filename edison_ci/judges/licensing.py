@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from edison_ci.judges.judging import Panel
 
 
+# It is written down with the run, so that whoever looks at it later sees what held then, and how
+# far its judges agreed with people.
 @dataclass(frozen=True, slots=True)
 class RunLicence:
     """The licence under which a run is judged."""

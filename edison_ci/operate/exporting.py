@@ -7,7 +7,7 @@ import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edison_ci.documents.known_secrets import hidden
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.operate.actors import Role
 from edison_ci.providers.recording import FIRST_LINE, Recorded

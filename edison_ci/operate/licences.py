@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.config.licences import LICENCES
-from edison_ci.documents.replacing import replace_file
+from edison_ci.documents.replace_file import replace_file
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:

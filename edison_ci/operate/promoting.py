@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.files import read
-from edison_ci.documents.replacing import replace_file
+from edison_ci.documents.replace_file import replace_file
 from edison_ci.documents.yaml_edit import scalar
 from edison_ci.errors import Location, UsageError
 from edison_ci.operate.actors import Role

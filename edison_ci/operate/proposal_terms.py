@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from edison_ci.config.prices import PriceTable
 
 
+# Only a run writes results, locks and copies: answers in a results file would be taken for answers
+# of models, and a link in the place of a lock would be written through. And only what is in the
+# commit is read: a link could lead to what earlier steps of the job left behind, such as
+# credentials. The rule is about names in the commit and about where links lead, so no other
+# spelling is let in.
 _OWN = ".edison"
 _MAY_COME = re.compile(
     r"\.edison/(?:trust\.yaml|prices\.json|\.gitignore|schemas/[a-z]+\.schema\.json)"

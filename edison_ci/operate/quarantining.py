@@ -9,7 +9,7 @@ from edison_ci.config.project_files import QUARANTINE
 from edison_ci.config.quarantine import QuarantinedCase
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.replacing import replace_file
+from edison_ci.documents.replace_file import replace_file
 from edison_ci.documents.yaml_edit import with_entry, without_entry
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import UsageError

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.documents.known_secrets import remember
+from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:

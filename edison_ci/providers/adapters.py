@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from edison_ci.config import needs
-from edison_ci.config.model_rules import OFFLINE
-from edison_ci.config.registry_rules import service_of
+from edison_ci.config.model_entry import OFFLINE
+from edison_ci.config.rules import service_of
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError

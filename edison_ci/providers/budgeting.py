@@ -9,9 +9,9 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from edison_ci.config.extra import tokens_booked, writes_cache
+from edison_ci.config.model_entry import tokens_booked, writes_cache
 from edison_ci.contracts import CallError, Provider
-from edison_ci.documents.known_secrets import hidden, hidden_in
+from edison_ci.documents.secrets import hidden, hidden_in
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.safety.redaction import Redact, redacted_completion, unchanged

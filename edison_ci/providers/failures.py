@@ -11,9 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.documents.known_secrets import MASK, forms_of, remember
 from edison_ci.documents.marks import shortened
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import MASK, forms_of, redacted, remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -4,9 +4,9 @@ The one home of litellm. It is imported with the first call, because that takes 
 does by itself is switched off first: it fetches no price map, reads no `.env`, retries nothing,
 follows no redirect and logs nothing. It finds no key by itself either: it is handed the ones that
 the model names, and while it is in use everything that looks like a credential, or like the address
-of a service, is out of the environment. What it is told comes from closed lists (`config/extra.py`,
-the options of a model, `VENDORS`), and whichever of its many ways it takes: a request to another
-host than the model's is refused before it is sent.
+of a service, is out of the environment. What it is told comes from closed lists
+(`config/model_entry.py`, the options of a model, `VENDORS`), and whichever of its many ways it
+takes: a request to another host than the model's is refused before it is sent.
 """
 
 from __future__ import annotations

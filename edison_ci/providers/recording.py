@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.known_secrets import hidden
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import Location, StoreError, UsageError
 from edison_ci.records import Completion, FinishReason, canonical_json
 from edison_ci.store.answers import answers_of_run, text_hash

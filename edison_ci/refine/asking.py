@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.config.model_rules import takes
+from edison_ci.config.model_entry import takes
 from edison_ci.config.models import DEFAULT_PARAMS
 from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Judge

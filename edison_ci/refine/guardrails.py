@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.documents.secret_text import brief, secrets_in
+from edison_ci.documents.secrets import brief, secrets_in
 from edison_ci.frozen import dataclass
 from edison_ci.refine.candidate import Candidate, change_of
 from edison_ci.refine.copying import copied, texts_of

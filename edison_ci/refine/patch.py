@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.documents.secret_text import brief
+from edison_ci.documents.secrets import brief
 from edison_ci.frozen import dataclass
 from edison_ci.matching import unified_diff
 

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from edison_ci.documents.known_secrets import hidden
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.programs import find_program
 from edison_ci.rounding import fixed

@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.documents.known_secrets import hidden
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.report.document import document_text

@@ -10,7 +10,7 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.frozen import dataclass
 from edison_ci.rounding import fixed, mean, mean_or_none
 from edison_ci.store.runs import COUNTED
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from edison_ci.results.run_result import RunResult
 
 
+# One result for a case with a prompt and a model, over all its draws: a case fails if one of its
+# answers does, and is in error only if nothing that was measured failed.
 class Graded(NamedTuple):
     """A part of the grade of one answer."""
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
+# Scores can be set against each other only if the same checks, rubric, judges, graders and screens
+# gave them. A run keeps what it was planned on; here the part of it is compared that makes grades.
+# What is measured, prompts and the models that generate, may differ: that is the question.
 _GRADING = ("checks", "judges", "safety")
 _OTHER = ("command line", "quarantine.yaml", "licences.yaml", "the price of ")
 """What a run depends on and its grades do not."""

@@ -107,6 +107,8 @@ def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | Non
     return mean_interval(scores)
 
 
+# A case passes if all its answers do, whatever the draw or the model; a case whose answers could
+# not be graded neither passes nor fails.
 Passed = tuple[bool | None, bool | None]
 """Whether A and B pass a case."""
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from edison_ci.store.questions import QuestionScore
 
 
+# Only what was said of a case as it is now counts. The judges of a case are averaged before cases
+# are.
 WEAK = 0.35
 """A question whose `overall` is at most this share of its scale is weak: 4 of 1 to 10."""
 """Judges who differ by this share of the scale disagree (STATS 3)."""
@@ -210,6 +212,9 @@ def count(cases: Iterable[Case], split: Split | None) -> Counts:
     return found
 
 
+# What is repeated is the same question: one case as it is now, one prompt version, one model. Its
+# answers are its draws and the takes that were bought again, in complete runs that were graded
+# alike. An answer that was graded both ways, by a judge who was asked twice, counts for both.
 FEWEST = 3
 """Answers to one question below which nothing is said."""
 SHARE = 0.2

@@ -119,9 +119,7 @@ def write_decisions(
     kept = tuple(rows)
 
     def operation(connection: sqlite3.Connection) -> None:
-        (number,) = connection.execute(
-            "select coalesce(max(round) + 1, 0) from decision where run_id = ?", (run_id,)
-        ).fetchone()
+        number = count_rounds(connection, run_id)
         places = ", ".join("?" * (len(SHOWN) + 6))
         connection.executemany(
             f"insert into decision (run_id, round, position, {_COLUMNS}, decided_at) "
@@ -141,6 +139,14 @@ def write_decisions(
         )
 
     return operation
+
+
+def count_rounds(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many times a run was decided."""
+    row = connection.execute(
+        "select coalesce(max(round) + 1, 0) from decision where run_id = ?", (run_id,)
+    ).fetchone()
+    return int(row[0])
 
 
 def decisions_of(

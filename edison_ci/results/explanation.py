@@ -11,8 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.checks.output import parse_output
-from edison_ci.config.case_lookup import can_be_looked_up, looked_up
-from edison_ci.config.cases import STATIC
+from edison_ci.config.cases import STATIC, can_be_looked_up, looked_up
 from edison_ci.config.facets import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError

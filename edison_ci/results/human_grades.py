@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.frozen import dataclass
+from edison_ci.results.judges import licence_of
 from edison_ci.results.run_document import interval_json
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.rounding import TOLERANCE, fixed, mean_or_none
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
+# A correction is either a number with its interval or the reason why there is none; both are
+# sentences that a summary shows.
 _FEWEST_FOR_SIDES = 5
 """A sign-flip test of fewer pairs can never stand out."""
 
@@ -382,11 +385,10 @@ def _who(connection: sqlite3.Connection, run_id: str) -> str:
 
 def licensed_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts | None:
     """Return how the judges of a run did on the labels; None if that was never measured."""
-    row = connection.execute(
-        "select true_passes, passes, true_fails, fails from licence where run_id = ? and n > 0",
-        (run_id,),
-    ).fetchone()
-    return None if row is None else LabelCounts(*row)
+    found = licence_of(connection, run_id)
+    if found is None or not found.n:
+        return None
+    return LabelCounts(found.true_passes, found.passes, found.true_fails, found.fails)
 
 
 def _rubric_passes(

@@ -1,7 +1,8 @@
-"""What is there to say of the judges of a run: whom they prefer, and whether they agree?"""
+"""The judges of a run: whom they prefer, whether they agree, and what they may decide."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from dataclasses import replace
@@ -18,12 +19,14 @@ from edison_ci.stats.panel import panel_score, severity_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.stats.agreement import Agreement
 
 
+# What is judged is an answer; the case is the unit of uncertainty. A judge's score of an answer is
+# the weighted mean of its scores of the criteria, where it scored at least half of the weights.
 _MIN_COVERAGE = 0.5
 _FAR = 0.5
 _LOOKED_AT = 20
@@ -288,6 +291,54 @@ class JudgesSaid:
             "head_to_head": [match.as_json() for match in self.matches],
             "judge_agreement": None if self.agreement is None else self.agreement.as_json(),
         }
+
+
+def cells_apart(
+    connection: sqlite3.Connection, run_id: str, apart: Iterable[Apart]
+) -> dict[tuple[str, str, str, int], str]:
+    """Return the cells of answers on which judges are far apart, by case, model, side and draw."""
+    found: dict[tuple[str, str, str, int], str] = {}
+    for each in apart:
+        key = (each.case, each.model, each.side, each.draw)
+        row = connection.execute(
+            "select id from cell where run_id = ? and case_id = ? and model = ? and side = ? "
+            "and draw = ? limit 1",
+            (run_id, *key),
+        ).fetchone()
+        if row is not None:
+            found[key] = str(row[0])
+    return found
+
+
+class StoredLicence(NamedTuple):
+    """What the judges of a run were allowed to decide, as it was written with the run."""
+
+    judges: tuple[str, ...]
+    licensed: bool
+    reason: str
+    """Why not, in words."""
+    kappa: float | None
+    """Agreement with people; None if it was never measured."""
+    n: int
+    """Labels that it rests on."""
+    floor: float
+    passes: int
+    """Labels: answers that people let pass."""
+    true_passes: int
+    """Of these, passed by the judges."""
+    fails: int
+    true_fails: int
+
+
+def licence_of(connection: sqlite3.Connection, run_id: str) -> StoredLicence | None:
+    """Return the licence under which a run was judged; None if it needed none."""
+    row = connection.execute(
+        f"select {', '.join(StoredLicence._fields)} from licence where run_id = ?", (run_id,)
+    ).fetchone()
+    if row is None:
+        return None
+    judges, licensed, *rest = row
+    return StoredLicence(tuple(json.loads(judges)), bool(licensed), *rest)
 
 
 def judges_said(connection: sqlite3.Connection, run_id: str) -> JudgesSaid:

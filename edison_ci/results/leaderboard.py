@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
+# Every comparison of two answers is two games, one in each order. The model is Davidson's, and the
+# case is the unit of its uncertainty (STATS 12).
 class Key(NamedTuple):
     """A prompt version with a model."""
 
@@ -162,6 +164,7 @@ def _outcome(winner: str, shown_first: str) -> Literal["first", "second", "tie"]
     return "first" if winner == shown_first else "second"
 
 
+# Each counts once, with its newest complete run, if that was graded as the newest run of all was.
 class Place(NamedTuple):
     """Where the answers of a prompt version with a model are stored."""
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
+# A comparison on changed material takes two runs, and a pull request may touch several
+# experiments.
 _LOOKED_THROUGH = 500
 """Runs among which others of the same change are looked for."""
 

@@ -67,6 +67,8 @@ def _measured(scored: Scored) -> Iterator[Measured]:
             )
 
 
+# There are several parts to each cell, so this is most of what is read when a run ends: once, in
+# the order of an index, and added up here, as SQLite would sort all of it to group it.
 FAILED = "failed"
 """The kind of mark that a failing case has."""
 _BATCH = 1000
@@ -284,6 +286,8 @@ def _by_model(rows: _Rows, who: list[tuple[str, str]]) -> dict[tuple[str, str], 
     return found
 
 
+# Sorting cells by prompt and model takes most of the time, so it is left out where a side has but
+# one of them: an index has its cells by case already.
 P95_FROM = 60
 """Answers below which a 95th percentile says nothing."""
 _Key = tuple[str, ...]

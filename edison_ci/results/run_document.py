@@ -13,6 +13,7 @@ from edison_ci.stats.slices import Moments
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from edison_ci.results.part_scores import PartSpread
     from edison_ci.results.run_result import RunResult
     from edison_ci.results.scores import Scored
     from edison_ci.results.slices import (
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         Breakdown,
         CellCounts,
         Facet,
-        PartSpread,
         Reliability,
     )
     from edison_ci.stats.scores import Interval

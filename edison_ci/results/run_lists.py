@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.results.comparable import MOST_RUNS, may_compare
+from edison_ci.results.comparable import MOST_RUNS, may_compare, measured_experiments
 from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
@@ -84,6 +84,39 @@ def cases_of(connection: sqlite3.Connection, run_id: str) -> int:
         row = connection.execute("select count(*) from run_case where run_id = ?", (run_id,))
         row = row.fetchone()
     return int(row[0])
+
+
+def runs_by_status(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
+    """Return experiment, status and number of the runs that are stored."""
+    rows = connection.execute("select experiment, status, count(*) from run group by 1, 2")
+    return rows.fetchall()
+
+
+def last_run_at(connection: sqlite3.Connection) -> str | None:
+    """Return when the newest run of all was started."""
+    row = connection.execute("select max(created_at) from run").fetchone()
+    return None if row[0] is None else str(row[0])
+
+
+def newest_measured(connection: sqlite3.Connection) -> str | None:
+    """Return the experiment of the newest complete run, trials of suggestions aside."""
+    row = connection.execute(
+        f"select experiment from run where complete = 1 and status = 'COMPLETED' and {NO_TRIAL} "
+        "order by created_at desc, rowid desc limit 1"
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def last_whole(connection: sqlite3.Connection, experiment: str) -> str:
+    """Return the newest whole run of an experiment that is complete, else its newest run."""
+    row = None
+    if experiment in measured_experiments(connection):
+        row = connection.execute(
+            "select id from run where experiment = ? and complete = 1 "
+            f"order by {NO_TRIAL} desc, partial, created_at desc, rowid desc limit 1",
+            (experiment,),
+        ).fetchone()
+    return last_of(connection, experiment) if row is None else str(row[0])
 
 
 def recent_ids(connection: sqlite3.Connection, most: int) -> list[str]:

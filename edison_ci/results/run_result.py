@@ -8,7 +8,6 @@ is added up from its cells.
 from __future__ import annotations
 
 import datetime as dt
-import math
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -25,6 +24,7 @@ from edison_ci.results.human_grades import people_of
 from edison_ci.results.judges import judges_said
 from edison_ci.results.leaderboard import variants_of
 from edison_ci.results.material_changes import companion_of, material_changes, replaced_in
+from edison_ci.results.part_scores import graded_spreads, live_spreads
 from edison_ci.results.rollups import part_totals, stored_part_totals, typical
 from edison_ci.results.scores import Scored, scores_of
 from edison_ci.results.slices import breakdown_of
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from edison_ci.results.judges import JudgesSaid
     from edison_ci.results.leaderboard import Standing as Measured
     from edison_ci.results.material_changes import MaterialChange
+    from edison_ci.results.part_scores import ScoreSpread
     from edison_ci.results.rollups import PartTotal
     from edison_ci.results.slices import Breakdown, Facet
     from edison_ci.results.spending import CallSums
@@ -103,17 +104,6 @@ class Files:
     models: str = ""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Paths by the ids of prompts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How the scores of a criterion, grader or check are spread."""
-
-    kind: str
-    name: str
-    counts: tuple[int, ...]
-    """Of scores in each tenth of the scale."""
-    mean: float
 
 
 class Cost(NamedTuple):
@@ -442,9 +432,10 @@ class RunResult:
     # --- for pages --------------------------------------------------------------------------------
 
     @cached_property
-    def spreads(self) -> tuple[Spread, ...]:
+    def spreads(self) -> tuple[ScoreSpread, ...]:
         """How scores are spread; a check that only says yes or no has nothing to spread."""
-        return tuple(_spreads(self.connection, self.run.id))
+        stored = tuple(graded_spreads(self.breakdown.parts)) if self.ended else ()
+        return stored or tuple(live_spreads(self.connection, self.run.id))
 
     @cached_property
     def grid(self) -> Grid:
@@ -533,26 +524,6 @@ def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
         (run_id,),
     ).fetchone()
     return None if row[0] is None else float(row[0])
-
-
-def _spreads(connection: sqlite3.Connection, run_id: str) -> Iterator[Spread]:
-    rows = connection.execute(
-        "select p.kind, p.name, min(cast(p.score * 10 + 1e-9 as integer), 9), count(*), "
-        "sum(p.score), sum(p.score not in (0, 1)) from cell c "
-        "join part p on p.cell_id = c.id where c.run_id = ?1 and c.side = 'head' "
-        "and p.score is not null and p.kind in ('criterion', 'grader', 'check', 'rubric') "
-        "group by 1, 2, 3 order by p.kind = 'check', p.kind, p.name",
-        (run_id,),
-    )
-    grouped: dict[tuple[str, str], list[tuple[int, int, float, int]]] = {}
-    for kind, name, at, count, total, between in rows:
-        grouped.setdefault((kind, name), []).append((at, count, total, between))
-    for (kind, name), bins in grouped.items():
-        if kind == "check" and not any(between for *_, between in bins):
-            continue
-        counts = {at: count for at, count, *_ in bins}
-        mean = math.fsum(total for _, _, total, _ in bins) / sum(counts.values())
-        yield Spread(kind, name, tuple(counts.get(i, 0) for i in range(10)), mean)
 
 
 # --- files and gates of then ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.config.facets import NONE, length_of, level_of
 from edison_ci.frozen import dataclass
+from edison_ci.results.part_scores import part_spreads
 from edison_ci.results.scores import group_of, read_cases, spread_of
 from edison_ci.rounding import mean
 from edison_ci.stats.correction import benjamini_hochberg
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
+    from edison_ci.results.part_scores import PartSpread
     from edison_ci.results.scores import CaseScore, Spread
     from edison_ci.stats.scores import Interval
 
@@ -102,6 +104,7 @@ def _row(key: _RepeatKey, every: Scores, some: Scores) -> list[Reliability]:
     ]
 
 
+# The cases are read one by one, and only sums are kept.
 MOST_TAGS = 100
 """Tags that are looked at: the most frequent ones."""
 _MOST_KNOWN = 5_000
@@ -322,21 +325,6 @@ class Bounds:
     pass_best: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartSpread:
-    """How the scores of a check, criterion or grader are spread, cell by cell."""
-
-    prompt: str
-    model: str
-    name: str
-    kind: str
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    sd: float | None
-
-
 class CellCounts(NamedTuple):
     """How the cells of a prompt with a model ended."""
 
@@ -463,14 +451,7 @@ def breakdown_of(connection: sqlite3.Connection, run_id: str) -> Breakdown:
                 {"run": run_id},
             )
         ),
-        tuple(
-            PartSpread(*row)
-            for row in connection.execute(
-                "select prompt, model, name, kind, n, mean, min, max, sd from rollup_part "
-                "where run_id = ? and side = 'head' order by prompt, model, kind, name",
-                (run_id,),
-            )
-        ),
+        part_spreads(connection, run_id),
         tuple(
             CellCounts(*row)
             for row in connection.execute(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 
+# Each call is one row among tens of thousands, so they are read once when a run ends: for what
+# each day, model and phase cost, for what was tried again, and for which prompt and model paid.
 _ANSWERING = frozenset({"generate", "replay"})
 """Phases in which cells get their answers."""
 _Row = tuple[Any, ...]
@@ -278,6 +280,51 @@ def _saved(connection: sqlite3.Connection, by: By, since: str) -> dict[str, int]
     return dict(rows.fetchall())
 
 
+class RunSpending(NamedTuple):
+    """What the calls of finished runs cost, by model, phase, experiment or day."""
+
+    key: str
+    calls: int
+    failed: int
+    unknown: int
+    cost_microusd: int
+    tokens_in: int
+    tokens_out: int
+    simulated: int
+    """Of the cost, what belongs to simulated runs."""
+
+
+_STORED_KEYS: dict[By, str] = {
+    "day": "s.day",
+    "experiment": "r.experiment",
+    "model": "s.model",
+    "phase": "s.phase",
+}
+
+
+def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[RunSpending]:
+    """Return what finished runs spent since a day, newest day or dearest first.
+
+    Read from the sums that were written when they ended, and so of any number of calls.
+    """
+    rows = connection.execute(
+        f"select {_STORED_KEYS[by]}, sum(s.calls), sum(s.released), sum(s.unknown), "
+        "sum(s.cost_microusd), sum(s.tokens_in), sum(s.tokens_out), "
+        "sum(s.cost_microusd * r.simulated) from rollup_spending s join run r on r.id = s.run_id "
+        "where s.day >= ? group by 1",
+        (since,),
+    )
+    found = [RunSpending(*row) for row in rows]
+    if by == "day":
+        return sorted(found, key=lambda row: row.key, reverse=True)
+    return sorted(found, key=lambda row: (-row.cost_microusd, row.key))
+
+
+def saved_since(connection: sqlite3.Connection, since: str) -> int:
+    """Return what runs since a day saved by using stored answers."""
+    return sum((_saved(connection, "experiment", since) or {}).values())
+
+
 def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, tuple[float, int]]:
     """Return by phase what a call for an experiment cost on average, and was booked at most."""
     rows = connection.execute(
@@ -338,9 +385,14 @@ def run_cost(connection: sqlite3.Connection, run_id: str) -> int:
     return booked(connection, f"run:{run_id}")
 
 
+def booked_by_day(connection: sqlite3.Connection, scope: str, since: str = "") -> dict[str, int]:
+    """Return what is booked in a scope on each day since one."""
+    rows = connection.execute(
+        "select day, microusd from booked where scope = ? and day >= ?", (scope, since)
+    )
+    return dict(rows.fetchall())
+
+
 def booked(connection: sqlite3.Connection, scope: str, since: str = "") -> int:
     """Return what is booked in a scope since a day."""
-    row = connection.execute(
-        "select coalesce(sum(microusd), 0) from booked where scope = ? and day >= ?", (scope, since)
-    ).fetchone()
-    return int(row[0])
+    return sum(booked_by_day(connection, scope, since).values())

@@ -1,4 +1,4 @@
-"""Which versions has a prompt had, and who wrote them?"""
+"""Versions of a prompt: who wrote them, where they were measured, and what they scored."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from edison_ci.results.leaderboard import (
     standing_of,
 )
 from edison_ci.results.samples import Sample, passing, together
+from edison_ci.results.slices import Shown
 from edison_ci.rounding import mean
 from edison_ci.stats.ab import moved
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import NO_TRIAL, find_run
 from edison_ci.store.suggestions import OPEN, Status, Suggestion, list_suggestions
 
 if TYPE_CHECKING:
@@ -246,6 +247,9 @@ def _add_twins(
                 results["", version.hash] = found[version.hash]
 
 
+# A score is comparable with another one if the experiment, the models, the cases and what grades
+# the answers are the same. Each version is told by a run that is like that of the newest version,
+# where there is one, and otherwise by its newest run, with what differs.
 _MOST_TRIED = 20
 """Runs of a version that are looked at for one that is like the newest version's."""
 
@@ -296,6 +300,61 @@ def results_by_version(
             continue
         found[version] = _result(connection, prompt, version, places[version], newest)
         newest = newest or found[version]
+    return found
+
+
+class MeasuredPrompt(NamedTuple):
+    """A prompt that was ever run."""
+
+    prompt: str
+    versions: int
+    last: str
+    """When it was run last."""
+    experiment: str
+
+
+def measured_prompts(connection: sqlite3.Connection) -> list[MeasuredPrompt]:
+    """Return every prompt that was run, trials of suggestions aside, the last one first."""
+    rows = connection.execute(
+        "select m.prompt, count(distinct m.version), max(r.created_at), max(r.experiment) "
+        f"from rollup_model m join run r on r.id = m.run_id where {NO_TRIAL} "
+        "group by m.prompt order by 3 desc"
+    )
+    return [MeasuredPrompt(*row) for row in rows]
+
+
+class ModelScore(NamedTuple):
+    """How a version did with a model, in its newest complete run."""
+
+    model: str
+    run_id: str
+    experiment: str
+    created_at: str
+    composite: Shown
+    simulated: bool
+    partial: bool
+
+
+def model_scores(connection: sqlite3.Connection, prompt: str) -> dict[str, list[ModelScore]]:
+    """Return the newest complete score of each version of a prompt with each model, by version.
+
+    Whole runs come first, and a version's own before those in which it was the base, which have no
+    intervals.
+    """
+    rows = connection.execute(
+        "select m.version, m.model, m.run_id, r.experiment, r.created_at, m.composite, "
+        "m.composite_low, m.composite_high, m.composite_n, m.composite_method, r.simulated, "
+        "r.partial from rollup_model m join run r on r.id = m.run_id "
+        f"where m.prompt = ? and r.complete = 1 and {NO_TRIAL} "
+        "order by r.partial, m.side desc, r.created_at desc, m.model",
+        (prompt,),
+    )
+    found: dict[str, list[ModelScore]] = {}
+    for version, model, run_id, experiment, created_at, *rest in rows:
+        known = found.setdefault(version, [])
+        if model not in {each.model for each in known}:
+            where = (model, run_id, experiment, created_at)
+            known.append(ModelScore(*where, Shown(*rest[:5]), *map(bool, rest[5:])))
     return found
 
 
@@ -405,6 +464,8 @@ def _told(result: Result, prompt: str, version: str) -> str:
     return label if label and short(version) in label else f"?+{short(version)}"
 
 
+# Git keeps no renames: it sees that a file went and a similar one came in the same commit. What it
+# sees there is what it shows people, so it is what we follow.
 MOST = 20
 """Names that are followed back."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.documents.files import read
-from edison_ci.documents.replacing import replace_file
+from edison_ci.documents.replace_file import replace_file
 from edison_ci.errors import Location, UsageError
 from edison_ci.forge.plain import PlainGit
 from edison_ci.git import run_git

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci.errors import BusyError, UsageError
+from edison_ci.forge.address import Hosting, hosting_of
 from edison_ci.forge.github import GitHub
-from edison_ci.forge.hosting import Hosting, hosting_of
 from edison_ci.frozen import dataclass
 from edison_ci.operate.site import Site
 from edison_ci.repository import Repository

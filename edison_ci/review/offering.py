@@ -11,7 +11,7 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING
 
-from edison_ci.documents.known_secrets import hidden
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.branches import prefix_of
 from edison_ci.frozen import dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from edison_ci.documents.secret_text import secrets_in
+from edison_ci.documents.secrets import secrets_in
 from edison_ci.frozen import dataclass
 from edison_ci.plugins import later
 

@@ -15,7 +15,7 @@ import socket
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.database import changing
@@ -114,13 +114,20 @@ def verify_audit(connection: sqlite3.Connection) -> Chain:
     return Chain(expected - 1, previous)
 
 
-def read_audit(connection: sqlite3.Connection, *, limit: int | None = None) -> list[AuditRow]:
-    """Return the newest rows, newest first."""
+def read_audit(
+    connection: sqlite3.Connection, *, limit: int | None = None, offset: int = 0
+) -> list[AuditRow]:
+    """Return rows, newest first."""
     rows = connection.execute(
-        f"select seq, sha256, {_COLUMNS} from audit order by seq desc limit ?",
-        (-1 if limit is None else limit,),
+        f"select seq, sha256, {_COLUMNS} from audit order by seq desc limit ? offset ?",
+        (-1 if limit is None else limit, offset),
     )
     return [_row(seq, sha256, values) for seq, sha256, *values in rows]
+
+
+def count_audit(connection: sqlite3.Connection) -> int:
+    """Return how many rows there are."""
+    return int(connection.execute("select count(*) from audit").fetchone()[0])
 
 
 def _row(seq: int, sha256: str, values: list[Any]) -> AuditRow:

@@ -120,6 +120,34 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma user_version").fetchone()[0])
 
 
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Whether a results file has the tables that this version knows."""
+    return version_of(connection) == len(migrations())
+
+
+def is_results_file(connection: sqlite3.Connection) -> bool:
+    """Whether a database that somebody else opened says that it is a results file."""
+    return bool(connection.execute("pragma application_id").fetchone()[0] == APPLICATION_ID)
+
+
+@contextlib.contextmanager
+def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Read one state of the file, whatever a run writes meanwhile, in plain tuples.
+
+    The connection may belong to somebody else: it gets its row factory back, but can write nothing
+    from then on.
+    """
+    factory = connection.row_factory
+    connection.row_factory = None
+    connection.execute("pragma query_only = 1")
+    connection.execute("begin")
+    try:
+        yield connection
+    finally:
+        connection.rollback()
+        connection.row_factory = factory
+
+
 def translated(error: sqlite3.Error, path: Path) -> StoreError:
     """Return what went wrong with the file in words."""
     text = str(error)

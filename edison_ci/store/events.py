@@ -1,11 +1,11 @@
-"""What happened to a run, for those who watch it?"""
+"""Events of a run: what happened to it, for those who follow it."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.documents.known_secrets import hidden_in
+from edison_ci.documents.secrets import hidden_in
 from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -30,7 +30,40 @@ def events(connection: sqlite3.Connection, run_id: str, *, after: int = 0) -> li
         "select seq, time, run_id, type, data from event where run_id = ? and seq > ? order by seq",
         (run_id, after),
     )
-    return [Event(seq, time, run, kind, json.loads(data)) for seq, time, run, kind, data in rows]
+    return [_event(row) for row in rows]
+
+
+def newest_events(
+    connection: sqlite3.Connection, run_id: str, *, limit: int, offset: int = 0
+) -> list[Event]:
+    """Return events of a run, newest first."""
+    rows = connection.execute(
+        "select seq, time, run_id, type, data from event where run_id = ? order by seq desc "
+        "limit ? offset ?",
+        (run_id, limit, offset),
+    )
+    return [_event(row) for row in rows]
+
+
+def last_event(connection: sqlite3.Connection, run_id: str, *types: str) -> Event | None:
+    """Return the newest event of a run that has one of some types."""
+    row = connection.execute(
+        "select seq, time, run_id, type, data from event where run_id = ? "
+        f"and type in ({', '.join('?' * len(types))}) order by seq desc limit 1",
+        (run_id, *types),
+    ).fetchone()
+    return None if row is None else _event(row)
+
+
+def count_events(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many events a run has."""
+    row = connection.execute("select count(*) from event where run_id = ?", (run_id,)).fetchone()
+    return int(row[0])
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, time, run_id, kind, data = row
+    return Event(seq, time, run_id, kind, json.loads(data))
 
 
 def note_event(

@@ -167,6 +167,21 @@ def find_loop(connection: sqlite3.Connection, wanted: str) -> Loop | None:
     return None if row is None else _loop(row)
 
 
+def loops_by_experiment(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many loops there were, by experiment."""
+    rows = connection.execute("select experiment, count(*) from loop group by 1")
+    return dict(rows.fetchall())
+
+
+def loops_waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[str]:
+    """Return the loops that wait for a decision about a suggestion, by id, oldest first."""
+    rows = connection.execute(
+        "select id from loop where suggestion = ? and point = ? order by started_at",
+        (suggestion, Point.REVIEWING),
+    )
+    return [loop for (loop,) in rows]
+
+
 def _loop(row: Sequence[Any]) -> Loop:
     told = dict(zip(_COLUMNS, row, strict=True))
     told |= {"point": Point(told["point"]), "evidence": json.loads(told["evidence"])}

@@ -297,6 +297,16 @@ def list_suggestions(
     )
 
 
+def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many suggestions wait for somebody, by experiment."""
+    rows = connection.execute(
+        "select experiment, count(*) from suggestion "
+        f"where status in ({', '.join('?' * len(OPEN))}) group by 1",
+        tuple(map(str, OPEN)),
+    )
+    return dict(rows.fetchall())
+
+
 def comments_of(connection: sqlite3.Connection, suggestion: Suggestion) -> list[SuggestionComment]:
     """Return what people said of a suggestion, oldest first."""
     rows = connection.execute(

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.language import _identifier
-from edison_ci.checks.prose import flesch
+from edison_ci.checks.limits import flesch
 from edison_ci.records import Completion, FinishReason
 from tests.checks.answers import graded, score
 from tests.timing import within

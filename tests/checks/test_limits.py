@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import EvaluationError
-from edison_ci.checks.prose import _BLOCK, count_sentences, count_words
+from edison_ci.checks.limits import _BLOCK, count_sentences, count_words
 from edison_ci.records import Completion, FinishReason
 from tests.checks.answers import graded, score
 from tests.timing import within

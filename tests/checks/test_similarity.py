@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.checks import embeddings, measures
+from edison_ci.checks import similarity
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.extras import install_command
 from tests.checks.answers import graded, score
@@ -70,10 +70,10 @@ def test_a_reference_that_is_no_text_is_compared_as_json() -> None:
 
 WORDS = st.text(alphabet="ab c.", max_size=30)
 MEASURES: dict[str, Any] = {
-    "edit": measures.edit_similarity,
-    "rouge_l": measures.rouge_l,
-    "rouge_2": lambda one, other: measures.rouge_n(one, other, 2),
-    "token_f1": measures.token_f1,
+    "edit": similarity.edit_similarity,
+    "rouge_l": similarity.rouge_l,
+    "rouge_2": lambda one, other: similarity.rouge_n(one, other, 2),
+    "token_f1": similarity.token_f1,
 }
 
 
@@ -82,17 +82,17 @@ def test_measures_are_from_0_to_1_and_symmetric(one: str, other: str) -> None:
     for measure in MEASURES.values():
         assert 0 <= measure(one, other) <= 1
         assert measure(one, other) == pytest.approx(measure(other, one))
-    assert 0 <= measures.overlap(one, other) <= 1
+    assert 0 <= similarity.overlap(one, other) <= 1
 
 
 @given(WORDS)
 def test_a_text_is_like_itself(text: str) -> None:
-    words = measures.words_of(text)
-    assert measures.edit_similarity(text, text) == 1
-    assert measures.token_f1(text, text) == 1
-    assert measures.rouge_l(text, text) == bool(words)
-    assert measures.rouge_n(text, text, 2) == (len(words) > 1)
-    assert measures.overlap(text, text) == bool(text.strip())
+    words = similarity.words_of(text)
+    assert similarity.edit_similarity(text, text) == 1
+    assert similarity.token_f1(text, text) == 1
+    assert similarity.rouge_l(text, text) == bool(words)
+    assert similarity.rouge_n(text, text, 2) == (len(words) > 1)
+    assert similarity.overlap(text, text) == bool(text.strip())
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
@@ -107,7 +107,7 @@ def test_the_longest_common_subsequence_is_that_of_the_textbook(
             )
     common = table[-1][-1]
     expected = 2 * common / (len(one) + len(other)) if common else 0
-    assert measures.rouge_l(" ".join(one), " ".join(other)) == pytest.approx(expected)
+    assert similarity.rouge_l(" ".join(one), " ".join(other)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("line", ["levenshtein:", "rouge_l:", "rouge_n: {n: 9}", "token_f1:"])
@@ -138,8 +138,8 @@ def test_a_missing_library_is_an_error_that_names_the_extra(
     for name in [name for name in sys.modules if name.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    measures._sacrebleu.cache_clear()
-    embeddings._model.cache_clear()
+    similarity._sacrebleu.cache_clear()
+    similarity._model.cache_clear()
     with pytest.raises(EvaluationError, match=re.escape(install_command(extra))):
         graded(line, "hello there", expected="hello")
 
@@ -173,11 +173,11 @@ def test_sacrebleu_is_asked_for_sentences_and_its_signature(
     module.BLEU = module.CHRF = Metric  # type: ignore[attr-defined]  # a stand-in
     for name in ("sacrebleu.metrics.bleu", "sacrebleu.metrics.chrf"):
         monkeypatch.setitem(sys.modules, name, module)
-    measures._sacrebleu.cache_clear()
+    similarity._sacrebleu.cache_clear()
     try:
         bleu, chrf = graded("bleu:", "a", expected="b"), graded("chrf:", "c", expected="d")
     finally:
-        measures._sacrebleu.cache_clear()
+        similarity._sacrebleu.cache_clear()
     assert (bleu.score, bleu.reason) == (1.0, "bleu is 1.000 (nrefs:1|version:test)")
     assert chrf.score == 1
     assert asked == [{"effective_order": True}, ("a", ["b"]), {}, ("c", ["d"])]
@@ -190,7 +190,7 @@ def test_similar_is_the_same_to_the_last_digit_on_every_machine() -> None:
 
 
 def test_similar_is_nothing_below_a_right_angle_and_for_an_empty_text() -> None:
-    assert embeddings.cosine("a", "b") == -0.12003381296482367
+    assert similarity.cosine("a", "b") == -0.12003381296482367
     assert score("similar:", "a", expected="b") == 0
     assert score("similar:", " ", expected="b") == 0
 
@@ -198,7 +198,7 @@ def test_similar_is_nothing_below_a_right_angle_and_for_an_empty_text() -> None:
 def test_similar_reads_the_weights_of_a_package_whose_code_is_not_run() -> None:
     code = (
         "import sys\n"
-        "from edison_ci.checks.embeddings import cosine\n"
+        "from edison_ci.checks.similarity import cosine\n"
         "cosine('a', 'b')\n"
         "assert 'tokenizers' in sys.modules\n"
         "assert 'wordllama' not in sys.modules\n"

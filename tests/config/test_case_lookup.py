@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.case_lookup import can_be_looked_up, looked_up
-from edison_ci.config.cases import CaseFeed
+from edison_ci.config.cases import CaseFeed, can_be_looked_up, looked_up
 from edison_ci.config.dataset_entry import DatasetEntry
 from edison_ci.documents.files import WorkingTree
 

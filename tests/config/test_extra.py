@@ -8,8 +8,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from edison_ci.config.extra import Extra, extra_taken, tokens_booked, writes_cache
-from edison_ci.config.model_entry import ProviderName
+from edison_ci.config.model_entry import (
+    Extra,
+    ProviderName,
+    extra_taken,
+    tokens_booked,
+    writes_cache,
+)
 from tests.providers.kitchen import model, refused
 
 WHERE_TO = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edison_ci.config.prompt_header import Input, PromptHeader, fits
+from edison_ci.config.prompt import Input, PromptHeader, fits
 from tests.config.said import said
 
 

@@ -27,7 +27,7 @@ from edison_ci.config.experiment import ExperimentFile, RubricUse
 from edison_ci.config.model_entry import GridParams, Limits, Params
 from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
 from edison_ci.config.project import Defaults, Notification, ProjectFile, Settings, slug
-from edison_ci.config.prompt_header import PromptHeader
+from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.rubric import SCALES, WEIGHT_TOLERANCE, Calibration, Criterion, RubricFile
 from edison_ci.config.trust import TrustedCode, TrustFile
 from edison_ci.shape import Margin

@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.documents.known_secrets import MASK, HidingStream, hidden, hidden_in, learn, remember
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import (
+    MASK,
+    HidingStream,
+    hidden,
+    hidden_in,
+    learn,
+    redacted,
+    remember,
+)
 from edison_ci.providers.failures import Scrubber
 
 if TYPE_CHECKING:

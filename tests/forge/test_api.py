@@ -11,9 +11,8 @@ import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.address import Address
-from edison_ci.forge.api import Api, Timing
+from edison_ci.forge.api import PERMISSIONS_HEADER, Api, Timing
 from edison_ci.forge.github import GitHub
-from edison_ci.forge.refusals import PERMISSIONS_HEADER
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
+from edison_ci.forge.address import Hosting, hosting_of
 from edison_ci.forge.branches import Whereabouts, find_in_git, find_on_github
-from edison_ci.forge.hosting import Hosting, hosting_of
 from edison_ci.forge.plain import PlainGit
 from edison_ci.hosted import Change
 from edison_ci.repository import Repository

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.github import GitHub
-from edison_ci.forge.reviews import suggestion_text
+from edison_ci.forge.github import GitHub, suggestion_text
 from edison_ci.hosted import Change, ChangedFile, Decision, SuggestedLines
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import FakeGitHub, Fault

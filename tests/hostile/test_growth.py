@@ -18,11 +18,11 @@ from edison_ci.checks.evaluation import EvaluationError, brief, plain, unfenced
 from edison_ci.checks.output import parse_output
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.config.rubric import Criterion, Scale
-from edison_ci.documents import known_secrets
+from edison_ci.documents import secrets
 from edison_ci.documents.decoding import place
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.secret_text import redacted, secrets_in
+from edison_ci.documents.secrets import redacted, secrets_in
 from edison_ci.forge.capping import capped
 from edison_ci.harmless import clean, json_text, line, lines, without_commands, without_pieces
 from edison_ci.judges import fencing
@@ -225,7 +225,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "jailbreaks": lambda text: list(jailbreaks(text)),
     "secrets": lambda text: list(secrets_in(text)),
     "redaction": redacted,
-    "known secrets": known_secrets.hidden,
+    "known secrets": secrets.hidden,
     "shortened secrets": without_pieces,
     "clean": clean,
     "line": line,
@@ -299,7 +299,7 @@ def took_s(reader: Callable[[str], object], text: str, most_s: float) -> float:
 
 @pytest.mark.parametrize("name", ALL)
 def test_reading_takes_time_in_proportion_to_the_text(name: str) -> None:
-    known_secrets.remember(["a-secret-value", "aaaaaaaaaaaaaaaaaaaaaaaa"])
+    secrets.remember(["a-secret-value", "aaaaaaaaaaaaaaaaaaaaaaaa"])
     allowed = ALLOWED_S * slowness()
     for number, mark in enumerate(MARKS[:: 10 if name in SLOW else 1]):
         start, end = AROUND[number % len(AROUND)]

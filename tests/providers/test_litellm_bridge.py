@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from edison_ci.config.model_rules import LITELLM_VENDORS
+from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.litellm_bridge import (
     KINDS,
@@ -41,7 +41,7 @@ CANARIES = {
 
 CALLS = """
 import asyncio, json, logging, os, socket, sys
-from edison_ci.config.model_rules import LITELLM_VENDORS
+from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.contracts import CallError
 from edison_ci.providers.addresses import Reach
 from edison_ci.providers.litellm_bridge import LitellmBridge, NO_KEY, Target

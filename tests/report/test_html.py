@@ -15,8 +15,9 @@ from edison_ci.records import Case, CaseId
 from edison_ci.report.html.page import Shown, html_page, policy, stylesheet
 from edison_ci.report.markdown import markdown
 from edison_ci.results.cells import CellResult, Cells, Failing, Graded, Grid, Square, Variant
+from edison_ci.results.part_scores import ScoreSpread
 from edison_ci.results.report import Report
-from edison_ci.results.run_result import Cost, Spread
+from edison_ci.results.run_result import Cost
 from tests.report.conftest import Half, Plot, Shelf, changed, everything, poisoned
 from tests.report.test_hostile import NASTY, TEXTS
 
@@ -186,7 +187,7 @@ def hostile(report: Report, text: str) -> str:
     )
     parts = {
         "grid": Grid((Variant(text, text),), ((text, (Square(text, 0.5, 2),)),), 1),
-        "spreads": (Spread("criterion", text, (0, 0, 0, 0, 0, 1, 0, 0, 0, 0), 0.5),),
+        "spreads": (ScoreSpread("criterion", text, (0, 0, 0, 0, 0, 1, 0, 0, 0, 0), 0.5),),
         "costs": (Cost(text, text, 1, 0, 5, 1, 1),),
         "history": (),
     }

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.store.audit import START, AuditEntry, add_audit, audited, read_audit, verify_audit
+from edison_ci.store.audit import (
+    START,
+    AuditEntry,
+    add_audit,
+    audited,
+    count_audit,
+    read_audit,
+    verify_audit,
+)
 from edison_ci.store.database import open_database
 from edison_ci.store.writer import Writer
 from tests.opened import opened
@@ -40,6 +48,8 @@ def test_rows_are_numbered_and_read_back_newest_first(five: sqlite3.Connection) 
     assert [row.seq for row in rows] == [5, 4, 3, 2, 1]
     assert rows[0].entry == ENTRY
     assert len(read_audit(five, limit=2)) == 2
+    assert [row.seq for row in read_audit(five, limit=2, offset=3)] == [2, 1]
+    assert count_audit(five) == 5
 
 
 def test_an_untouched_chain_is_whole(five: sqlite3.Connection) -> None:

@@ -14,7 +14,7 @@ from datasette import Forbidden, NotFound, Response
 
 from edison_ci import times
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.report.datasette_plugin.attached import attached_to, is_current, served_by
+from edison_ci.report.datasette_plugin.attached import attached_to, served_by
 from edison_ci.report.datasette_plugin.files import asset
 from edison_ci.report.datasette_plugin.guarding import KEEP, PAGE_HEADERS
 from edison_ci.report.datasette_plugin.looking import Args, Links, Look, Page
@@ -32,6 +32,7 @@ from edison_ci.report.datasette_plugin.routing import (
 )
 from edison_ci.report.datasette_plugin.signing import sign_in, sign_out, you
 from edison_ci.report.datasette_plugin.watching import send_stream, stream
+from edison_ci.store.database import is_current, one_state
 
 if TYPE_CHECKING:
     import sqlite3
@@ -147,6 +148,10 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
     actor, served = await who(datasette, request), served_by(datasette)
 
     def looked(connection: sqlite3.Connection) -> Any:
+        with one_state(connection):
+            return page_of(connection)
+
+    def page_of(connection: sqlite3.Connection) -> Any:
         if not route.any_version and not is_current(connection):
             return Page("other_version", "Results of another version")
         look = Look(
@@ -165,7 +170,7 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
 
     status = 200
     try:
-        page = await datasette.get_database(place.name).execute_fn(_one_state(looked))
+        page = await datasette.get_database(place.name).execute_fn(looked)
     except EdisonError as error:
         status = status_of(error, 404)
         page = problem_page(status, error.message, error.hint)
@@ -191,25 +196,6 @@ async def _place(
 
 def _pairs(request: Any) -> list[tuple[str, list[str]]]:
     return [(key, request.args.getlist(key)) for key in request.args]
-
-
-def _one_state(
-    looked: Callable[[sqlite3.Connection], Any],
-) -> Callable[[sqlite3.Connection], Any]:
-    """Return a function that sees one state of the file, in plain tuples, and cannot write."""
-
-    def inner(connection: sqlite3.Connection) -> Any:
-        factory = connection.row_factory
-        connection.row_factory = None
-        connection.execute("pragma query_only = 1")
-        connection.execute("begin")
-        try:
-            return looked(connection)
-        finally:
-            connection.rollback()
-            connection.row_factory = factory
-
-    return inner
 
 
 async def _refuse_strangers(datasette: Any, request: Any, place: Attached) -> None:

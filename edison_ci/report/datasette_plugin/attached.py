@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from edison_ci.frozen import dataclass
-from edison_ci.store.database import migrations, version_of
-from edison_ci.store.header import APPLICATION_ID
+from edison_ci.store.database import is_results_file
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.operate.actors import Identity
     from edison_ci.report.datasette_plugin.clerk import Clerk
 
@@ -84,21 +81,11 @@ async def attached_to(datasette: Any) -> list[Attached]:
     found = []
     for name, database in datasette.databases.items():
         new = name not in known and not database.is_memory and not name.startswith("_")
-        if new and await database.execute_fn(is_ours):
+        if new and await database.execute_fn(is_results_file):
             known[name] = _attached(datasette, name, database)
         if name in known:
             found.append(known[name])
     return found
-
-
-def is_ours(connection: sqlite3.Connection) -> bool:
-    """Whether a database says that it holds our results."""
-    return bool(connection.execute("pragma application_id").fetchone()[0] == APPLICATION_ID)
-
-
-def is_current(connection: sqlite3.Connection) -> bool:
-    """Whether a database has the tables that these pages know."""
-    return version_of(connection) == len(migrations())
 
 
 def _attached(datasette: Any, name: str, database: Any) -> Attached:

@@ -7,7 +7,7 @@ It knows nothing of Datasette, and reads one state of the file.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from edison_ci.errors import EdisonError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edison_ci.operate.actors import Actor
     from edison_ci.report.datasette_plugin.clerk import Clerk
 
+Choice = TypeVar("Choice", bound=str)
 PER_PAGE = 20
 _MOST_PAGES = 1_000_000
 _LONGEST = 500
@@ -50,10 +51,10 @@ class Args:
         """Return every value of a name that is given several times."""
         return [value.strip() for value in self._pairs.get(name, []) if value.strip()]
 
-    def choice(self, name: str, known: Sequence[str]) -> str:
+    def choice(self, name: str, known: Sequence[Choice]) -> Choice:
         """Return a value that is known; the first of them for anything else."""
         value = self.text(name)
-        return value if value in known else known[0]
+        return next((each for each in known if each == value), known[0])
 
     def flag(self, name: str) -> bool:
         """Whether a box is ticked."""

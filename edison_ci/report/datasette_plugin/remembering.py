@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from edison_ci.store.database import open_reader
+from edison_ci.store.database import one_state, open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -87,8 +87,7 @@ def _work(look: Look, file: Path, key: Hashable, work: Callable[[Look], Any]) ->
     found: Any
     with _turn:
         try:
-            with closing(open_reader(file)) as connection:
-                connection.execute("begin")
+            with closing(open_reader(file)) as connection, one_state(connection):
                 found = work(replace(look, connection=connection))
         except Exception as error:  # whoever asks for the page is told
             logger.warning("what a page shows could not be worked out", exc_info=error)

@@ -9,7 +9,7 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.harmless import lines
 from edison_ci.report.markup import Html, element, escape, joined
 from edison_ci.rounding import fixed, rounded, whole

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from datasette import NotFound
 
 from edison_ci.errors import EdisonError
-from edison_ci.report.datasette_plugin.attached import Attached, is_current
 from edison_ci.report.datasette_plugin.guarding import PAGE_HEADERS
-from edison_ci.report.datasette_plugin.progress import Progress, progress_of
+from edison_ci.results.progress import Progress, progress_of
+from edison_ci.store.database import is_current
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncIterator
+
+    from edison_ci.report.datasette_plugin.attached import Attached
 
 EVERY_S = 0.25
 _QUIET_S = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.formatting import NOTHING, counted, dollars, score
 from edison_ci.report.components import badge, empty_state, outcome, scrolled, section, text_box
 from edison_ci.report.markup import Html, element

@@ -11,12 +11,12 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 import pytest
 
 from edison_ci import times
-from edison_ci.report.datasette_plugin import finding
 from edison_ci.report.datasette_plugin.attached import Attached
 from edison_ci.report.datasette_plugin.looking import Args, Links, Look
 from edison_ci.report.datasette_plugin.pages import datasets, judges, leaderboard
 from edison_ci.report.datasette_plugin.routing import PAGES
 from edison_ci.report.datasette_plugin.watching import told_now
+from edison_ci.results import case_grid
 from tests import showcase
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the results count as too large for what is only worked out for small ones."""
     for page in (datasets, judges, leaderboard):
         monkeypatch.setattr(page, "MOST_CELLS", 0)
-    monkeypatch.setattr(finding, "MOST_ANSWERS", 10)
+    monkeypatch.setattr(case_grid, "MOST_ANSWERS", 10)
 
 
 @pytest.mark.usefixtures("large")

@@ -1,4 +1,4 @@
-"""The audit: who changed what?"""
+"""The page of the audit: who changed what."""
 
 from __future__ import annotations
 
@@ -6,35 +6,27 @@ import json
 from typing import Any
 
 from edison_ci.report.datasette_plugin.looking import Look, Page, Paging
+from edison_ci.store.audit import count_audit, read_audit
 
 
 def audit(look: Look) -> Page:
     """Return the rows of the audit, newest first."""
-    (total,) = look.connection.execute("select count(*) from audit").fetchone()
-    paging = Paging.of(look.args, total)
-    rows = look.connection.execute(
-        "select seq, time, actor, known_by, action, entity, before, after, host, sha256 "
-        "from audit order by seq desc limit ? offset ?",
-        (paging.per_page, paging.offset),
-    )
-    names = ("seq", "time", "actor", "known_by", "action", "entity", "before", "after", "host",
-             "sha256")  # fmt: skip
-    found = [dict(zip(names, row, strict=True)) for row in rows]
-    for row in found:
-        row["before"], row["after"] = (_told(row[name]) for name in ("before", "after"))
+    paging = Paging.of(look.args, count_audit(look.connection))
+    rows = read_audit(look.connection, limit=paging.per_page, offset=paging.offset)
 
     def again(**changes: Any) -> str:
         return look.links.to("audit", **changes)
 
-    return Page("audit", "Audit", {"rows": found, "paging": paging, "again": again}, area="audit")
+    return Page(
+        "audit",
+        "Audit",
+        {"rows": rows, "value": _value, "paging": paging, "again": again},
+        area="audit",
+    )
 
 
-def _told(stored: str | None) -> str:
-    """Return a value of a row as text."""
+def _value(stored: Any) -> str:
+    """Return what something was, before or after, as text."""
     if stored is None:
         return ""
-    try:
-        value = json.loads(stored)
-    except ValueError:
-        return stored
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return stored if isinstance(stored, str) else json.dumps(stored, ensure_ascii=False, indent=1)

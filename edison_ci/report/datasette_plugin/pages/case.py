@@ -1,26 +1,25 @@
-"""The page of a case: what did each model answer, side by side?"""
+"""The page of a case: what each model answered, side by side."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.documents.secret_text import redacted
+from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
 from edison_ci.frozen import dataclass
 from edison_ci.report.datasette_plugin.differences import word_diff
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.own import Own, own_of
-from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID, Sibling, facts_of
+from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of
 from edison_ci.report.datasette_plugin.runs import run_named
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
+from edison_ci.results.case_answers import CaseAnswer, answers_to, case_kind, neighbouring_cases
 from edison_ci.results.explanation import Explained, explain
 from edison_ci.results.run_result import labels_of
 from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.report.markup import Html
     from edison_ci.store.runs import Run
 
@@ -32,7 +31,7 @@ MOST = 4
 class Beside:
     """An answer that is shown beside others."""
 
-    about: Sibling
+    about: CaseAnswer
     known: Explained
     text: str
     changes: Html | None
@@ -50,10 +49,11 @@ def case(look: Look) -> Page:
     """Return up to four answers to a case beside each other."""
     run = run_named(look, look.path["run"])
     name = look.args.text("case")
-    siblings = _answers(look.connection, run, name)
+    siblings = answers_to(look.connection, run.id, name)
     if not siblings:
         raise UsageError(f"run {run.id} has no case {name!r}", hint="see the grid of the run")
     picked = _picked(siblings, look.args.texts("pick"))
+    near = neighbouring_cases(look.connection, run.id, name)
     differ = look.args.flag("diff")
     shown = _beside(look, run, picked, differ=differ)
 
@@ -73,28 +73,19 @@ def case(look: Look) -> Page:
             "picked": {each.id for each in picked},
             "beside": shown,
             "asked": next((each.known.case for each in shown if each.known.case), None),
-            "facts": facts_of(look.connection, run.id, name),
+            "facts": case_kind(look.connection, run.id, name),
             "differ": differ,
             "again": again,
             "most": MOST,
-            "before": _neighbour(look.connection, run, name, "<", "desc"),
-            "after": _neighbour(look.connection, run, name, ">", "asc"),
+            "before": near.before,
+            "after": near.after,
         },
         crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
         area="home",
     )
 
 
-def _answers(connection: sqlite3.Connection, run: Run, name: str) -> list[Sibling]:
-    rows = connection.execute(
-        "select id, side, prompt, version, model, draw, status, composite, passed from cell "
-        "where run_id = ? and case_id = ? order by side desc, prompt, model, draw",
-        (run.id, name),
-    )
-    return [Sibling(*row) for row in rows]
-
-
-def _picked(siblings: list[Sibling], wanted: list[str]) -> list[Sibling]:
+def _picked(siblings: list[CaseAnswer], wanted: list[str]) -> list[CaseAnswer]:
     """Return the answers that were picked; else the first draw of each prompt, model and side."""
     chosen = [each for each in siblings if each.id[:SHOWN_ID] in wanted]
     if not chosen:
@@ -104,7 +95,7 @@ def _picked(siblings: list[Sibling], wanted: list[str]) -> list[Sibling]:
     return chosen[:MOST]
 
 
-def _beside(look: Look, run: Run, picked: list[Sibling], *, differ: bool) -> list[Beside]:
+def _beside(look: Look, run: Run, picked: list[CaseAnswer], *, differ: bool) -> list[Beside]:
     project = project_of(look)
     usable = project if searchable(project, run.experiment) else None
     found: list[Beside] = []
@@ -118,14 +109,3 @@ def _beside(look: Look, run: Run, picked: list[Sibling], *, differ: bool) -> lis
         own = own_of(look, run, known.cell, known.people)
         found.append(Beside(each, known, text, changes, own))
     return found
-
-
-def _neighbour(
-    connection: sqlite3.Connection, run: Run, name: str, sign: str, order: str
-) -> str | None:
-    row = connection.execute(
-        f"select case_id from run_case where run_id = ? and case_id {sign} ? "
-        f"order by case_id {order} limit 1",
-        (run.id, name),
-    ).fetchone()
-    return None if row is None else str(row[0])

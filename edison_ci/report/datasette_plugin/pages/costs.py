@@ -1,4 +1,4 @@
-"""The costs: what was spent, on what, and how much of each limit is used?
+"""The page of costs: what was spent, on what, and how much of each limit is used.
 
 Days come from the totals that every budget is checked against, so they are exact while a run goes
 on; models and phases come from the sums of runs that have ended.
@@ -15,36 +15,21 @@ from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.scales import Unit
 from edison_ci.report.datasette_plugin.looking import Look, Page
 from edison_ci.report.datasette_plugin.workspace import project_of
-from edison_ci.results.spending import booked, last_run_of
+from edison_ci.results.spending import (
+    booked,
+    booked_by_day,
+    last_run_of,
+    run_spending_by,
+    saved_since,
+)
 from edison_ci.store.ledger import booked as booked_of
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.spending import By
 
-BY = ("model", "phase", "experiment", "day")
+BY: tuple[By, ...] = ("model", "phase", "experiment", "day")
 DAYS = (30, 7, 90, 365)
-_KEYS = {
-    "day": "s.day",
-    "experiment": "r.experiment",
-    "model": "s.model",
-    "phase": "s.phase",
-}
-
-
-class Spending(NamedTuple):
-    """What the calls of a model, a phase, an experiment or a day cost."""
-
-    key: str
-    calls: int
-    failed: int
-    unknown: int
-    cost_microusd: int
-    tokens_in: int
-    tokens_out: int
-    simulated: int
-    """Of the cost, what belongs to simulated runs."""
 
 
 class Limit(NamedTuple):
@@ -67,14 +52,9 @@ def costs(look: Look) -> Page:
     by = look.args.choice("by", BY)
     days = int(look.args.choice("days", [str(each) for each in DAYS]))
     since = times.stamp(look.now - dt.timedelta(days=days - 1))[:10]
-    rows = _spending(look.connection, by, since)
+    rows = run_spending_by(look.connection, by, since)
     total = booked(look.connection, "project", since)
     in_runs = sum(row.cost_microusd for row in rows)
-    saved = look.connection.execute(
-        "select coalesce(sum(s.saved_microusd), 0) from rollup_run s join run r on r.id = s.run_id "
-        "where r.created_at >= ?",
-        (since,),
-    ).fetchone()[0]
     return Page(
         "costs",
         f"Costs of the last {days} days",
@@ -86,7 +66,7 @@ def costs(look: Look) -> Page:
             "rows": rows,
             "total": total,
             "elsewhere": max(total - in_runs, 0),
-            "saved": saved,
+            "saved": saved_since(look.connection, since),
             "daily": _daily(look, since, days),
             "limits": _limits(look),
         },
@@ -94,25 +74,8 @@ def costs(look: Look) -> Page:
     )
 
 
-def _spending(connection: sqlite3.Connection, by: str, since: str) -> list[Spending]:
-    rows = connection.execute(
-        f"select {_KEYS[by]}, sum(s.calls), sum(s.released), sum(s.unknown), "
-        "sum(s.cost_microusd), sum(s.tokens_in), sum(s.tokens_out), "
-        "sum(s.cost_microusd * r.simulated) from rollup_spending s join run r on r.id = s.run_id "
-        "where s.day >= ? group by 1",
-        (since,),
-    )
-    found = [Spending(*row) for row in rows]
-    if by == "day":
-        return sorted(found, key=lambda row: row.key, reverse=True)
-    return sorted(found, key=lambda row: (-row.cost_microusd, row.key))
-
-
 def _daily(look: Look, since: str, days: int) -> Drawing | None:
-    rows = look.connection.execute(
-        "select day, microusd from booked where scope = 'project' and day >= ?", (since,)
-    )
-    spent = dict(rows.fetchall())
+    spent = booked_by_day(look.connection, "project", since)
     if not any(spent.values()):
         return None
     first = min(dt.date.fromisoformat(day) for day in spent)

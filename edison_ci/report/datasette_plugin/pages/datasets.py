@@ -1,4 +1,4 @@
-"""The datasets: which kinds of cases are there, how good are they, and what is wrong with them?"""
+"""The pages of datasets: kinds of cases, how good they are as questions, and their faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from edison_ci.report.datasette_plugin.pages.experiment import named
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
 from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS
 from edison_ci.report.datasette_plugin.workspace import project_of, searchable
-from edison_ci.results.comparable import measured_experiments
 from edison_ci.results.dataset_health import (
     Flakiness,
     Health,
@@ -23,13 +22,12 @@ from edison_ci.results.dataset_health import (
     quality_of,
     weigh,
 )
-from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_of
-from edison_ci.store.questions import scores_of
-from edison_ci.store.runs import NO_TRIAL
+from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole
+from edison_ci.results.run_result import RunResult
+from edison_ci.store.questions import count_judged, last_judged, scores_of
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.config.load import Project
 
 _AT_ONCE_BYTES = 200_000
@@ -50,10 +48,8 @@ def datasets(look: Look) -> Page:
     """Return the experiments with what is known of their cases."""
     found = []
     for name in experiments(look.connection):
-        total = cases_of(look.connection, _newest(look.connection, name))
-        (judged,) = look.connection.execute(
-            "select count(distinct case_id) from question_score where experiment = ?", (name,)
-        ).fetchone()
+        total = cases_of(look.connection, last_whole(look.connection, name))
+        judged = count_judged(look.connection, name)
         found.append({"name": name, "cases": total, "judged": judged})
     return Page("datasets", "Datasets", {"datasets": found}, area="datasets")
 
@@ -61,7 +57,7 @@ def datasets(look: Look) -> Page:
 def dataset(look: Look) -> Page:
     """Return the cases of an experiment: kinds, question quality and health."""
     name = named(look)
-    run_id = _newest(look.connection, name)
+    run_id = last_whole(look.connection, name)
     known = _diagnosis(look, name, run_id)
     found = known or Diagnosis(None, None, quality_of([], _any))
     paging = Paging.of(look.args, len(found.quality.questions))
@@ -75,7 +71,7 @@ def dataset(look: Look) -> Page:
         {
             "experiment": name,
             "run_id": run_id,
-            "kinds": _kinds(look.connection, run_id),
+            "kinds": _kinds(RunResult(look.connection, find_run(look.connection, run_id))),
             "waiting": known is None,
             "health": found.health,
             "flaky": found.flaky,
@@ -90,27 +86,12 @@ def dataset(look: Look) -> Page:
     )
 
 
-def _newest(connection: sqlite3.Connection, name: str) -> str:
-    """Return the newest whole run, else the newest."""
-    if name in measured_experiments(connection):
-        row = connection.execute(
-            "select id from run where experiment = ? and complete = 1 "
-            f"order by {NO_TRIAL} desc, partial, created_at desc, rowid desc limit 1",
-            (name,),
-        ).fetchone()
-        return str(row[0])
-    return last_of(connection, name)
-
-
-def _kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, list[tuple[str, int]]]:
-    rows = connection.execute(
-        "select facet, value, cases from rollup_facet where run_id = ? and side = 'head' "
-        "and prompt = '' and model = '' order by cases desc, value",
-        (run_id,),
-    )
+def _kinds(result: RunResult) -> dict[str, list[tuple[str, int]]]:
+    """Return the slices of all cases of a run, with their sizes, by what they are cut by."""
     found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in _KINDS}
-    for facet, value, cases in rows:
-        found.setdefault(facet, []).append((value, cases))
+    for each in result.breakdown.facets:
+        if not each.prompt and not each.model:
+            found.setdefault(each.facet, []).append((each.value, each.cases))
     return {kind: values for kind, values in found.items() if values}
 
 
@@ -119,9 +100,7 @@ def _diagnosis(look: Look, name: str, run_id: str) -> Diagnosis | None:
     project = project_of(look)
     if project is None or not searchable(project, name):
         return Diagnosis(None, None, quality_of(scores_of(look.connection, name), _any))
-    newest = look.connection.execute(
-        "select max(judged_at) from question_score where experiment = ?", (name,)
-    ).fetchone()[0]
+    newest = last_judged(look.connection, name)
     files = [(project.root / e.path).stat() for e in project.experiments[name].file.data]
     stamps = tuple(file.st_mtime_ns for file in files)
     cells = cells_of(look.connection, name)

@@ -1,4 +1,4 @@
-"""The decisions on a run: what did each gate see, and how sure is it?"""
+"""The page of the decisions on a run: what each gate saw, and how sure it is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from edison_ci.report.charts.scales import Unit
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.runs import run_named
-from edison_ci.results.decisions import decisions_of
+from edison_ci.results.decisions import count_rounds, decisions_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from edison_ci.report.charts.drawing import Drawing
@@ -25,7 +24,7 @@ _PARTS = ("criterion.", "check.", "grader.", "safety.")
 def decisions(look: Look) -> Page:
     """Return what the gates said of a run, with every round of it."""
     run = run_named(look, look.path["run"])
-    rounds = _rounds(look.connection, run.id)
+    rounds = count_rounds(look.connection, run.id)
     number = look.args.whole("round", rounds or 1, most=rounds or 1)
     chosen = None if number == rounds else number - 1
     gates = decisions_of(look.connection, run.id, round=chosen)
@@ -42,13 +41,6 @@ def decisions(look: Look) -> Page:
         crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
         area="home",
     )
-
-
-def _rounds(connection: sqlite3.Connection, run_id: str) -> int:
-    row = connection.execute(
-        "select coalesce(max(round) + 1, 0) from decision where run_id = ?", (run_id,)
-    )
-    return int(row.fetchone()[0])
 
 
 def _forests(gates: Sequence[GateRow]) -> list[Drawing]:

@@ -8,14 +8,14 @@ from edison_ci.errors import UsageError
 from edison_ci.names import did_you_mean
 from edison_ci.report.charts.trend import Moment, Series, Trend, trend
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
-from edison_ci.report.datasette_plugin.pages.loops import loops_by_experiment
-from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import run_results
 from edison_ci.results.run_lists import count_of, experiments, ids_of
 from edison_ci.results.snapshot import objective_of
 from edison_ci.results.totals import totals_by_model
 from edison_ci.results.trends import Point, points_of
+from edison_ci.store.loops import loops_by_experiment
 from edison_ci.store.runs import find_run
+from edison_ci.store.suggestions import open_suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

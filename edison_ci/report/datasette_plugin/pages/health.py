@@ -1,4 +1,4 @@
-"""For machines: is everything there, and how do the experiments stand?"""
+"""What machines ask for: the health check, and metrics of the newest runs for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import __version__
-from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.workspace import project_of
-from edison_ci.results.run_lists import experiments, last_of
+from edison_ci.results.run_lists import experiments, last_of, last_run_at, runs_by_status
 from edison_ci.results.spending import booked, run_cost
 from edison_ci.results.totals import totals_of_run
 from edison_ci.rounding import significant
 from edison_ci.store.database import migrations, version_of
 from edison_ci.store.runs import find_run
+from edison_ci.store.suggestions import open_suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,7 @@ def health(look: Look) -> dict[str, Any]:
         "schema": {"ok": version == known, "version": version, "known": known},
     }
     if version == known:
-        row = look.connection.execute("select max(created_at) from run").fetchone()
-        checks["database"]["last_run_at"] = row[0]
+        checks["database"]["last_run_at"] = last_run_at(look.connection)
     if look.file is not None:
         free = shutil.disk_usage(look.file.parent).free
         checks["disk"] = {"ok": free >= LEAST_FREE_BYTES, "free_bytes": free}
@@ -65,8 +64,7 @@ def metrics(look: Look) -> str:
 
 def _runs(look: Look) -> Iterator[str]:
     yield from _about("edison_runs", "gauge", "Runs that are stored, by status.")
-    rows = look.connection.execute("select experiment, status, count(*) from run group by 1, 2")
-    for experiment, status, count in rows:
+    for experiment, status, count in runs_by_status(look.connection):
         yield _line("edison_runs", count, experiment=experiment, status=status.lower())
     yield from _about("edison_open_suggestions", "gauge", "Suggestions that wait for somebody.")
     for experiment, count in sorted(open_suggestions(look.connection).items()):

@@ -9,7 +9,6 @@ from edison_ci import times
 from edison_ci.frozen import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.report.datasette_plugin.looking import Look, Page
-from edison_ci.report.datasette_plugin.pages.suggestions import open_suggestions
 from edison_ci.report.datasette_plugin.runs import run_results
 from edison_ci.results.run_lists import (
     experiments,
@@ -21,6 +20,7 @@ from edison_ci.results.run_lists import (
 from edison_ci.results.snapshot import objective_of
 from edison_ci.results.spending import booked
 from edison_ci.results.totals import Totals, totals_of_run
+from edison_ci.store.suggestions import open_suggestions
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,25 +1,21 @@
-"""The judges of a run: do they agree with each other and with people, and are they fair?"""
+"""The page of the judges of a run: agreement with each other and with people, and bias."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
+from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.remembering import AGAIN_S, aside, remembered
 from edison_ci.report.datasette_plugin.runs import AT_ONCE, MOST_CELLS, run_named
-from edison_ci.results.judges import JudgesSaid, judges_said
+from edison_ci.results.judges import JudgesSaid, cells_apart, judges_said, licence_of
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.store.runs import Run
 
-_LICENCE = (
-    *("judges", "licensed", "reason", "kappa", "n", "floor"),
-    *("passes", "true_passes", "fails", "true_fails"),
-)
+_MOST_APART = 20
+"""Answers on which judges are far apart that are linked."""
 
 
 def judges(look: Look) -> Page:
@@ -37,8 +33,8 @@ def judges(look: Look) -> Page:
             "said": said,
             "small": small,
             "waiting": waiting,
-            "licence": _licence(look.connection, run.id),
-            "cells": _cells(look.connection, run, said),
+            "licence": licence_of(look.connection, run.id),
+            "cells": _cells(look, run, said),
         },
         crumbs=crumbs_of(look, run, Crumb(f"run {run.id}", look.links.to("run", run.id))),
         area="home",
@@ -54,28 +50,8 @@ def _said(look: Look, run: Run) -> JudgesSaid | None:
     return aside(look, key, lambda own: judges_said(own.connection, run.id))
 
 
-def _licence(connection: sqlite3.Connection, run_id: str) -> dict[str, Any] | None:
-    row = connection.execute(
-        f"select {', '.join(_LICENCE)} from licence where run_id = ?", (run_id,)
-    ).fetchone()
-    if row is None:
-        return None
-    found = dict(zip(_LICENCE, row, strict=True))
-    return {**found, "judges": json.loads(found["judges"])}
-
-
-def _cells(
-    connection: sqlite3.Connection, run: Run, said: JudgesSaid | None
-) -> dict[tuple[str, str, str, int], str]:
-    """Return the cells of the answers on which judges are far apart."""
-    found: dict[tuple[str, str, str, int], str] = {}
+def _cells(look: Look, run: Run, said: JudgesSaid | None) -> dict[tuple[str, str, str, int], str]:
+    """Return the cells of the answers on which judges are far apart, as people see their ids."""
     apart = said.agreement.apart if said is not None and said.agreement is not None else ()
-    for each in apart[:20]:
-        row = connection.execute(
-            "select id from cell where run_id = ? and case_id = ? and model = ? and side = ? "
-            "and draw = ? limit 1",
-            (run.id, each.case, each.model, each.side, each.draw),
-        ).fetchone()
-        if row is not None:
-            found[each.case, each.model, each.side, each.draw] = str(row[0])[:12]
-    return found
+    found = cells_apart(look.connection, run.id, apart[:_MOST_APART])
+    return {key: cell[:SHOWN_ID] for key, cell in found.items()}

@@ -1,4 +1,4 @@
-"""The leaderboard: which model and prompt version does best, and is the difference shown?"""
+"""The page of the leaderboard: models and prompt versions, and the differences between them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from edison_ci.report.datasette_plugin.workspace import project_of, searchable
 from edison_ci.results.case_filter import Roll, roll_of
 from edison_ci.results.comparable import complete_runs, measured_experiments
 from edison_ci.results.leaderboard import Board, board_of
-from edison_ci.results.run_lists import ranked_cells
+from edison_ci.results.run_lists import newest_measured, ranked_cells
 from edison_ci.results.slices import Shown
 from edison_ci.results.totals import totals_by_model
 from edison_ci.rounding import snap
 from edison_ci.stats.sentences import chance, comparisons_sentence
-from edison_ci.store.runs import NO_TRIAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +63,7 @@ def leaderboard(look: Look) -> Page:
     """Return how everything measured in an experiment stands."""
     names = measured_experiments(look.connection)
     wanted = look.args.text("experiment")
-    name = wanted if wanted in names else (_newest(look) if names else "")
+    name = wanted if wanted in names else (newest_measured(look.connection) or "")
     shown: dict[str, Any] = {"experiments": names, "experiment": name}
     if name:
         (newest,) = complete_runs(look.connection, name, 1)
@@ -89,14 +88,6 @@ def leaderboard(look: Look) -> Page:
         area="leaderboard",
         refresh_s=AGAIN_S if shown.get("waiting") else None,
     )
-
-
-def _newest(look: Look) -> str:
-    row = look.connection.execute(
-        f"select experiment from run where complete = 1 and status = 'COMPLETED' and {NO_TRIAL} "
-        "order by created_at desc, rowid desc limit 1"
-    ).fetchone()
-    return str(row[0])
 
 
 def _board(look: Look, name: str, newest: Run, *, at_once: bool) -> Board | None:

@@ -1,14 +1,14 @@
-"""The log of a run: what happened, and when?"""
+"""The page of the log of a run: what happened to it, newest first."""
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 from edison_ci.report.datasette_plugin import shown
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
 from edison_ci.report.datasette_plugin.pages.run import crumbs_of, head_of
 from edison_ci.report.datasette_plugin.runs import run_named
+from edison_ci.store.events import count_events, newest_events
 
 
 class Line(NamedTuple):
@@ -23,16 +23,9 @@ class Line(NamedTuple):
 def log(look: Look) -> Page:
     """Return the events of a run, newest first."""
     run = run_named(look, look.path["run"])
-    (total,) = look.connection.execute(
-        "select count(*) from event where run_id = ?", (run.id,)
-    ).fetchone()
-    paging = Paging.of(look.args, total)
-    rows = look.connection.execute(
-        "select seq, time, type, data from event where run_id = ? order by seq desc "
-        "limit ? offset ?",
-        (run.id, paging.per_page, paging.offset),
-    )
-    lines = [Line(seq, time, kind, _said(kind, json.loads(data))) for seq, time, kind, data in rows]
+    paging = Paging.of(look.args, count_events(look.connection, run.id))
+    found = newest_events(look.connection, run.id, limit=paging.per_page, offset=paging.offset)
+    lines = [Line(each.seq, each.time, each.type, _said(each.type, each.data)) for each in found]
 
     def again(**changes: Any) -> str:
         return look.links.to("run", run.id, "log", **changes)

@@ -1,4 +1,4 @@
-"""The loops: what was gained by refining again and again, what did it cost, and why did it end?"""
+"""The pages of loops: what refining again and again gained, what it cost, and why it ended."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from edison_ci.store.loops import (
     iterations_of,
     list_loops,
     loop_spending,
+    loops_by_experiment,
 )
 
 if TYPE_CHECKING:
@@ -93,9 +94,8 @@ class LoopLine:
 def loops(look: Look) -> Page:
     """Return every loop, newest first."""
     experiment = look.args.text("experiment")
-    (total,) = look.connection.execute(
-        "select count(*) from loop where ? in ('', experiment)", (experiment,)
-    ).fetchone()
+    counts = loops_by_experiment(look.connection)
+    total = counts.get(experiment, 0) if experiment else sum(counts.values())
     paging = Paging.of(look.args, total)
     found = list_loops(look.connection, experiment, most=paging.per_page, offset=paging.offset)
 
@@ -144,12 +144,6 @@ def loop(look: Look) -> Page:
         crumbs=(Crumb("Loops", look.links.to("loops")),),
         area="loops",
     )
-
-
-def loops_by_experiment(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many loops there were, by experiment."""
-    rows = connection.execute("select experiment, count(*) from loop group by 1")
-    return dict(rows.fetchall())
 
 
 def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:

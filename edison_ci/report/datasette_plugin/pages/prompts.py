@@ -1,4 +1,4 @@
-"""The prompts: which versions has each had, and did changing it help?"""
+"""The pages of prompts: the versions of each, what they changed and what they scored."""
 
 from __future__ import annotations
 
@@ -10,38 +10,19 @@ from edison_ci.report.components import diff_view
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
 from edison_ci.report.datasette_plugin.remembering import remembered
 from edison_ci.report.datasette_plugin.workspace import git_state, project_of
-from edison_ci.results.slices import Shown
-from edison_ci.results.versions import History, Version
-from edison_ci.store.runs import NO_TRIAL
+from edison_ci.results.versions import (
+    History,
+    ModelScore,
+    Version,
+    measured_prompts,
+    model_scores,
+)
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.report.markup import Html
 
 _MOST_CHARS = 200_000
 """Of longer prompts no difference is shown."""
-
-
-class PromptLine(NamedTuple):
-    """A prompt as the list shows it."""
-
-    prompt: str
-    versions: int
-    last: str
-    experiment: str
-
-
-class Result(NamedTuple):
-    """How a version did with a model, in its newest complete run."""
-
-    model: str
-    run_id: str
-    experiment: str
-    created_at: str
-    composite: Shown
-    simulated: bool
-    partial: bool
 
 
 class VersionLine(NamedTuple):
@@ -53,32 +34,26 @@ class VersionLine(NamedTuple):
     date: str
     subject: str
     commit: str
-    results: tuple[Result, ...]
+    results: tuple[ModelScore, ...]
     text: str | None
 
 
 def prompts(look: Look) -> Page:
     """Return every prompt that was ever run."""
-    rows = look.connection.execute(
-        "select m.prompt, count(distinct m.version), max(r.created_at), max(r.experiment) "
-        f"from rollup_model m join run r on r.id = m.run_id where {NO_TRIAL} "
-        "group by m.prompt order by 3 desc"
-    )
-    return Page(
-        "prompts", "Prompts", {"prompts": [PromptLine(*row) for row in rows]}, area="prompts"
-    )
+    found = measured_prompts(look.connection)
+    return Page("prompts", "Prompts", {"prompts": found}, area="prompts")
 
 
 def prompt(look: Look) -> Page:
     """Return the versions of a prompt, newest first, and what one of them changed."""
     name = look.path["prompt"]
-    results = _results(look.connection, name)
+    results = model_scores(look.connection, name)
     if not results:
-        rows = look.connection.execute("select distinct prompt from rollup_model")
-        hint = did_you_mean(name, [each for (each,) in rows], label="prompts")
+        known = sorted(each.prompt for each in measured_prompts(look.connection))
+        hint = did_you_mean(name, known, label="prompts")
         raise UsageError(f"no version of a prompt {name!r} was measured", hint=hint)
-    known, cut_off, why = _lineage(look, name)
-    lines = _lines(known, results)
+    versions, cut_off, why = _lineage(look, name)
+    lines = _lines(versions, results)
     wanted = look.args.text("version")
     chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(wanted)), 0)
     before = next((line for line in lines[chosen + 1 :] if line.text is not None), None)
@@ -97,29 +72,6 @@ def prompt(look: Look) -> Page:
         crumbs=(Crumb("Prompts", look.links.to("prompts")),),
         area="prompts",
     )
-
-
-def _results(connection: sqlite3.Connection, prompt: str) -> dict[str, list[Result]]:
-    """Return the newest complete result of each version with each model.
-
-    Whole runs come first, and a version's own before those in which it was the base, which have no
-    intervals.
-    """
-    rows = connection.execute(
-        "select m.version, m.model, m.run_id, r.experiment, r.created_at, m.composite, "
-        "m.composite_low, m.composite_high, m.composite_n, m.composite_method, r.simulated, "
-        "r.partial from rollup_model m join run r on r.id = m.run_id "
-        f"where m.prompt = ? and r.complete = 1 and {NO_TRIAL} "
-        "order by r.partial, m.side desc, r.created_at desc, m.model",
-        (prompt,),
-    )
-    found: dict[str, list[Result]] = {}
-    for version, model, run_id, experiment, created_at, *rest in rows:
-        known = found.setdefault(version, [])
-        if model not in {each.model for each in known}:
-            shown = Shown(*rest[:5])
-            known.append(Result(model, run_id, experiment, created_at, shown, *map(bool, rest[5:])))
-    return found
 
 
 def _lineage(look: Look, name: str) -> tuple[list[Version], bool, str]:
@@ -143,7 +95,7 @@ def _lineage(look: Look, name: str) -> tuple[list[Version], bool, str]:
     return asked() if state is None else remembered(key, asked)
 
 
-def _lines(known: list[Version], results: dict[str, list[Result]]) -> list[VersionLine]:
+def _lines(known: list[Version], results: dict[str, list[ModelScore]]) -> list[VersionLine]:
     lines = [
         VersionLine(
             version.hash, version.label, version.author or "", version.date or "",

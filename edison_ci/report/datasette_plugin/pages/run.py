@@ -6,15 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.report.datasette_plugin import shown
-from edison_ci.report.datasette_plugin.grid import Box, grid_of
-from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page
-from edison_ci.report.datasette_plugin.progress import progress_of
+from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
+from edison_ci.report.datasette_plugin.remembering import remembered
 from edison_ci.report.datasette_plugin.runs import run_named
-from edison_ci.report.datasette_plugin.wishing import METRICS, SORTS, STATUSES, Wish
+from edison_ci.report.datasette_plugin.wishing import case_query
+from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
 from edison_ci.results.decisions import decisions_of
-from edison_ci.results.run_result import RunResult
+from edison_ci.results.progress import progress_of
+from edison_ci.results.run_result import STATUSES, RunResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     from edison_ci.results.totals import Totals
     from edison_ci.store.runs import Run
 
@@ -33,22 +36,22 @@ TABS = (
 def run(look: Look) -> Page:
     """Return a run: its numbers, what its gates said, and its cases in a grid."""
     found = run_named(look, look.path["run"])
-    state = (look.links.database, str(look.root), found.finished_at)
-    grid = grid_of(look.connection, found.id, look.args, None if found.moving else state)
-    wish = grid.wish
+    query = case_query(look.args)
+    remember = None if found.moving else partial(_remembered, look, found)
+    grid = case_grid(look.connection, found.id, query, remember)
     kept: dict[str, Any] = {
-        "side": "" if wish.side == "head" else wish.side,
-        "metric": "" if wish.metric == METRICS[0] else wish.metric,
-        "sort": "" if wish.sort == SORTS[0] else wish.sort,
-        "tag": wish.tag,
-        "prompt": wish.prompt,
-        "model": wish.model,
-        "status": wish.status,
-        "failed": wish.failed,
-        "flagged": wish.flagged,
-        "part": wish.part.key if wish.part else "",
-        "q": wish.text,
-        "deep": wish.deep,
+        "side": "" if query.side == "head" else query.side,
+        "metric": "" if query.metric == METRICS[0] else query.metric,
+        "sort": "" if query.sort == SORTS[0] else query.sort,
+        "tag": query.tag,
+        "prompt": query.prompt,
+        "model": query.model,
+        "status": query.status,
+        "failed": query.failed,
+        "flagged": query.flagged,
+        "part": query.part.key if query.part else "",
+        "q": query.text,
+        "deep": query.deep,
     }
 
     def again(**changes: Any) -> str:
@@ -60,8 +63,9 @@ def run(look: Look) -> Page:
         {
             **head_of(look, found, ""),
             "grid": grid,
-            "amount": partial(_amount, wish),
-            "total": partial(_total, wish),
+            "paging": Paging.of(look.args, grid.total),
+            "amount": partial(_amount, query),
+            "total": partial(_total, query),
             "again": again,
             "kept": kept,
             "metrics": METRICS,
@@ -74,30 +78,38 @@ def run(look: Look) -> Page:
     )
 
 
+def _remembered(look: Look, found: Run, key: Hashable, work: Callable[[], int]) -> int:
+    """Return a number that was counted before in what the run is by now, or count it."""
+    state = (look.links.database, str(look.root), found.finished_at)
+    return remembered((state, key), work)
+
+
 def _counts(result: RunResult) -> str:
-    """Return how many cells ended how."""
+    """Return how many cells ended how, once that was added up."""
+    if result.totals is None:
+        return ""
     counts = ((name, count) for name, count in result.cells.items() if name != "total" and count)
     return ", ".join(f"{count:,} {name}" for name, count in counts)
 
 
-def _amount(wish: Wish, box: Box) -> str:
+def _amount(query: CaseQuery, box: Box) -> str:
     """Return what stands in a box."""
-    if wish.metric == "tokens":
+    if query.metric == "tokens":
         return shown.tokens(box.mean("tokens"))
-    if wish.metric == "cost":
+    if query.metric == "cost":
         return shown.dollars(box.mean("cost_microusd"))
-    if wish.metric == "latency":
+    if query.metric == "latency":
         return shown.milliseconds(box.mean("latency_ms"))
-    return shown.points(box.mean("part" if wish.part else "composite"))
+    return shown.points(box.mean("part" if query.part else "composite"))
 
 
-def _total(wish: Wish, totals: Totals) -> str:
+def _total(query: CaseQuery, totals: Totals) -> str:
     """Return what stands below a column."""
-    if wish.metric == "tokens":
+    if query.metric == "tokens":
         return f"{shown.tokens(totals.answer_tokens)} mean"
-    if wish.metric == "cost":
+    if query.metric == "cost":
         return f"{shown.dollars(totals.answer_cost_microusd)} mean"
-    if wish.metric == "latency":
+    if query.metric == "latency":
         return f"{shown.milliseconds(totals.p50_ms)} median"
     score, rate = totals.composite, totals.pass_rate
     span = shown.span(score.low, score.high)

@@ -1,4 +1,4 @@
-"""The suggestions: which changes of prompts wait for a decision, and what speaks for each?"""
+"""The pages of suggestions: changes of prompts that wait for a decision, and their evidence."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import EdisonError
 from edison_ci.report.datasette_plugin.looking import Crumb, Look, Page, Paging
-from edison_ci.report.datasette_plugin.pages.cell import SHOWN_ID
 from edison_ci.report.datasette_plugin.remembering import kept_words
 from edison_ci.report.datasette_plugin.workspace import project_of
+from edison_ci.results.case_answers import answers_by_id
 from edison_ci.results.run_lists import experiments
+from edison_ci.store.loops import loops_waiting_for
 from edison_ci.store.suggestions import OPEN, Status, comments_of, find_suggestion, list_suggestions
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from edison_ci.report.datasette_plugin.clerk import Outlook
     from edison_ci.store.suggestions import Suggestion
 
+_MOST_EXAMPLES = 20
 _SHOWN = ("open", "all", *map(str, Status))
 
 
@@ -29,15 +30,6 @@ class DiffLine(NamedTuple):
     """added, removed, hunk or nothing."""
     sign: str
     text: str
-
-
-class Failing(NamedTuple):
-    """An answer that the refiner was shown."""
-
-    id: str
-    case: str
-    model: str
-    composite: float | None
 
 
 def suggestions(look: Look) -> Page:
@@ -80,10 +72,10 @@ def suggestion(look: Look) -> Page:
             "outlook": _outlook(look, found),
             "told": kept_words(look.args.text("told")),
             "open": found.status in OPEN,
-            "loops": waiting_for(look.connection, found.id),
+            "loops": loops_waiting_for(look.connection, found.id),
             "diff": list(diff_lines(found.diff)),
             "comments": comments_of(look.connection, found),
-            "examples": _examples(look.connection, found.evidence.get("examples") or ()),
+            "examples": answers_by_id(look.connection, _examples(found)),
             "sides": [
                 (name, found.evidence[name])
                 for name in ("train", "holdout")
@@ -95,6 +87,11 @@ def suggestion(look: Look) -> Page:
     )
 
 
+def _examples(found: Suggestion) -> list[str]:
+    """Return the cells that the refiner was shown."""
+    return [str(cell) for cell in found.evidence.get("examples") or ()][:_MOST_EXAMPLES]
+
+
 def _outlook(look: Look, found: Suggestion) -> Outlook | None:
     """Return what whoever looks can do; None where the commands are shown instead."""
     if look.clerk is None or look.actor is None:
@@ -104,25 +101,6 @@ def _outlook(look: Look, found: Suggestion) -> Outlook | None:
         return look.clerk.outlook(project, look.actor, found) if project is not None else None
     except (EdisonError, OSError):  # no Git, say: the page can be read all the same
         return None
-
-
-def waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[str]:
-    """Return the loops that wait for a decision about a suggestion."""
-    rows = connection.execute(
-        "select id from loop where suggestion = ? and point = 'reviewing' order by started_at",
-        (suggestion,),
-    )
-    return [loop for (loop,) in rows]
-
-
-def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many suggestions wait for somebody, by experiment."""
-    rows = connection.execute(
-        "select experiment, count(*) from suggestion "
-        f"where status in ({', '.join('?' * len(OPEN))}) group by 1",
-        tuple(map(str, OPEN)),
-    )
-    return dict(rows.fetchall())
 
 
 def diff_lines(text: str) -> list[DiffLine]:
@@ -139,16 +117,4 @@ def diff_lines(text: str) -> list[DiffLine]:
             found.append(DiffLine("removed", "-", line[1:]))
         else:
             found.append(DiffLine("", " ", line[1:]))
-    return found
-
-
-def _examples(connection: sqlite3.Connection, cells: Sequence[str]) -> list[Failing]:
-    found = []
-    for cell in list(cells)[:20]:
-        row = connection.execute(
-            "select id, case_id, model, composite from cell where id >= ? and id < ? limit 1",
-            (str(cell), f"{cell}g"),
-        ).fetchone()
-        if row is not None:
-            found.append(Failing(str(row[0])[:SHOWN_ID], *row[1:]))
     return found

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.report.datasette_plugin import finding
-from edison_ci.report.datasette_plugin.looking import Args
-from edison_ci.report.datasette_plugin.wishing import Wish
+from edison_ci.results import case_grid
+from edison_ci.results.case_grid import CaseQuery, FoundCases, find_cases
+from edison_ci.results.part_scores import PartName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import sqlite3
+    from collections.abc import Callable, Hashable
 
     from tests.report.datasette_plugin.conftest import Stored
 
@@ -23,25 +22,17 @@ COLUMNS = {"grade": ("lowest", "composite"), "tokens": ("tokens", "tokens"),
            "latency": ("latency_ms", "latency_ms")}  # fmt: skip
 
 
-@pytest.fixture
-def connection(stored: Stored) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(stored.project / ".edison" / "results.db")) as found:
-        yield found
-
-
-def found(
-    connection: sqlite3.Connection, run: str, *, page: int = 1, **asked: Any
-) -> finding.Found:
-    args = Args({key: [str(value)] for key, value in {**asked, "page": page}.items()})
-    return finding.settled(connection, run, Wish.of(args), args)
+def found(connection: sqlite3.Connection, run: str, **asked: Any) -> FoundCases:
+    return find_cases(connection, run, CaseQuery(**asked))
 
 
 def every_page(connection: sqlite3.Connection, run: str, **asked: Any) -> list[str]:
     first = found(connection, run, **asked)
     cases = list(first.cases)
-    for page in range(2, first.paging.pages + 1):
-        cases += found(connection, run, page=page, **asked).cases
-    assert len(cases) == first.paging.total
+    while len(cases) < first.total:
+        more = found(connection, run, offset=len(cases), **asked).cases
+        assert more
+        cases += more
     return cases
 
 
@@ -59,7 +50,7 @@ def brute(connection: sqlite3.Connection, run: str, asked: dict[str, Any]) -> se
     if "status" in asked:
         sql += within.format("", "x.status = :status")
     if "part" in asked and "failed" in asked:
-        values["kind"], _, values["name"] = asked["part"].partition(":")
+        values["kind"], values["name"] = values.pop("part")
         sql += within.format(
             "join part p on p.cell_id = x.id",
             "p.kind = :kind and p.name = :name and (p.passed = 0 or "
@@ -73,12 +64,12 @@ def brute(connection: sqlite3.Connection, run: str, asked: dict[str, Any]) -> se
             "h.case_id = x.case_id and h.address = x.address and h.take = x.take",
             "h.flagged = 1",
         )
-    if "q" in asked:
+    if "text" in asked:
         texts = within.format(
             "join answer_text a on a.address = x.address and a.take = x.take",
-            "x.status <> 'blocked' and instr(lower(a.text), lower(:q))",
+            "x.status <> 'blocked' and instr(lower(a.text), lower(:text))",
         ).removeprefix(" and ")
-        sql += f" and (instr(lower(c.case_id), lower(:q)) or {texts})"
+        sql += f" and (instr(lower(c.case_id), lower(:text)) or {texts})"
     return {case for (case,) in connection.execute(sql, values)}
 
 
@@ -87,16 +78,18 @@ def runs_and_sides(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> None:
+    names = ("tag", "failed", "status", "text")
+    every = (("", "hostile", "returns"), (False, True), ("", "ok", "error", "malformed"),
+             ("", "THANK", "return"))  # fmt: skip
     filters: list[dict[str, Any]] = [
-        {key: value for key, value in zip(("tag", "failed", "status", "q"), chosen, strict=True)
-         if value}
-        for chosen in product(("", "hostile", "returns"), ("", 1), ("", "ok", "error", "malformed"),
-                              ("", "THANK", "return"))
-    ]  # fmt: skip
+        {key: value for key, value in zip(names, chosen, strict=True) if value}
+        for chosen in product(*every)
+    ]
     parts = connection.execute("select distinct kind, name from rollup_part").fetchall()
-    filters += [{"failed": 1, "part": f"{kind}:{name}"} for kind, name in parts]
-    filters += [{"flagged": 1}, {"flagged": 1, "failed": 1}, {"flagged": 1, "q": "e"}]
-    filters += [{"failed": 1, "part": f"{k}:{n}", "tag": "returns"} for k, n in parts]
+    filters += [{"failed": True, "part": PartName(kind, name)} for kind, name in parts]
+    filters += [{"flagged": True}, {"flagged": True, "failed": True}]
+    filters += [{"flagged": True, "text": "e"}]
+    filters += [{"failed": True, "part": PartName(k, n), "tag": "returns"} for k, n in parts]
     some = 0
     for run, side in runs_and_sides(connection):
         for chosen in filters:
@@ -112,7 +105,7 @@ def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> No
         "select c.run_id, c.side, c.case_id from manual_grade g join cell c on c.id = g.cell_id "
         "where g.flagged = 1"
     )
-    assert brute(connection, run, {"flagged": 1, "side": side}) == {flagged}
+    assert brute(connection, run, {"flagged": True, "side": side}) == {flagged}
 
 
 @pytest.mark.parametrize("metric", COLUMNS)
@@ -127,7 +120,7 @@ def test_orders_hold_over_all_pages(connection: sqlite3.Connection, metric: str,
                 (run, side),
             ).fetchall()
         )
-        for chosen in ({}, {"failed": 1}, {"tag": "returns"}):
+        for chosen in ({}, {"failed": True}, {"tag": "returns"}):
             cases = every_page(connection, run, side=side, metric=metric, sort=sort, **chosen)
             got = [values[case] for case in cases]
             known = [value for value in got if value is not None]
@@ -139,16 +132,55 @@ def test_a_text_is_looked_for_in_as_many_answers_as_there_is_time_for(
     connection: sqlite3.Connection, stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     word = "thank"
-    whole = every_page(connection, stored.against, q=word)
-    assert found(connection, stored.against, q=word).searched is None
-    monkeypatch.setattr(finding, "MOST_ANSWERS", 20)
-    first = found(connection, stored.against, q=word)
+    whole = every_page(connection, stored.against, text=word)
+    assert found(connection, stored.against, text=word).searched is None
+    monkeypatch.setattr(case_grid, "MOST_ANSWERS", 20)
+    first = found(connection, stored.against, text=word)
     assert first.searched is not None
-    assert first.searched < found(connection, stored.against).paging.total
-    few = every_page(connection, stored.against, q=word)
+    assert first.searched < found(connection, stored.against).total
+    few = every_page(connection, stored.against, text=word)
     assert set(few) < set(whole), "the others are in answers that were not looked at"
-    assert every_page(connection, stored.against, q=word, deep=1) == whole
+    assert every_page(connection, stored.against, text=word, deep=True) == whole
     (last,) = connection.execute(
         "select max(case_id) from rollup_case where run_id = ?", (stored.against,)
     ).fetchone()
-    assert last in every_page(connection, stored.against, q=last), "names are all looked at"
+    assert last in every_page(connection, stored.against, text=last), "names are all looked at"
+
+
+def test_an_offset_beyond_the_end_gives_the_last_page(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    whole = every_page(connection, stored.against, limit=7)
+    last = found(connection, stored.against, offset=7_000, limit=7)
+    assert last.cases == whole[(len(whole) - 1) // 7 * 7 :]
+    assert last.total == len(whole)
+    nothing = found(connection, stored.against, tag="no such tag", offset=40)
+    assert nothing == FoundCases([], 0)
+
+
+def test_counts_of_several_filters_are_remembered(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    kept: dict[Hashable, int] = {}
+
+    def remember(key: Hashable, work: Callable[[], int]) -> int:
+        return kept[key] if key in kept else kept.setdefault(key, work())
+
+    query = CaseQuery(tag="returns", failed=True)
+    first = find_cases(connection, stored.against, query, remember)
+    assert list(kept.values()) == [first.total]
+    kept = dict.fromkeys(kept, 17)
+    assert find_cases(connection, stored.against, query, remember).total == 17
+    find_cases(connection, stored.against, CaseQuery(tag="returns"), remember)
+    assert len(kept) == 1, "of one filter the count is stored"
+
+
+def test_cases_of_a_run_that_has_not_ended_come_by_name(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    paused = stored.one("select id from run where status = 'PAUSED'")
+    grid = case_grid.case_grid(connection, paused, CaseQuery(sort="worst", limit=3))
+    names = [row.case for row in grid.rows]
+    assert not grid.settled
+    assert names == sorted(names)
+    assert grid.total == stored.one("select count(*) from run_case where run_id = ?", paused)

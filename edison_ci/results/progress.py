@@ -1,11 +1,11 @@
-"""How far is a run that goes on, or that stopped?"""
+"""Progress of a run that goes on or stopped, as its runner told it last."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.frozen import dataclass
+from edison_ci.store.events import last_event, newest_events
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,19 +49,12 @@ class Progress:
 
 def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
     """Return how far a run is, as it was told last."""
-    newest = connection.execute(
-        "select seq, time from event where run_id = ? order by seq desc limit 1", (run.id,)
-    ).fetchone()
-    row = connection.execute(
-        "select data from event where run_id = ? and type in ('run:progress', 'run:completed') "
-        "order by seq desc limit 1",
-        (run.id,),
-    ).fetchone()
-    data = json.loads(row[0]) if row else {}
-    seq, time = newest or (0, run.created_at)
+    newest = next(iter(newest_events(connection, run.id, limit=1)), None)
+    told = last_event(connection, run.id, "run:progress", "run:completed")
+    data = told.data if told is not None else {}
     return Progress(
-        seq=seq,
-        time=time,
+        seq=newest.seq if newest is not None else 0,
+        time=newest.time if newest is not None else run.created_at,
         done=int(data.get("done", 0)),
         total=int(data.get("total", run.cells_planned)),
         cells=data.get("cells", {}),

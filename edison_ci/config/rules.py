@@ -1,0 +1,680 @@
+"""Does everything an experiment names exist, and does it fit?"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from edison_ci.config.decisions import NAMED_METRICS
+from edison_ci.config.experiment import ExperimentFile, ModelUse
+from edison_ci.config.model_entry import LITELLM_VENDORS
+from edison_ci.config.models import (
+    MAX_CONFIGURATIONS,
+    Model,
+    configure,
+    grid,
+    params_refused,
+    retirement,
+)
+from edison_ci.config.project_files import PROJECT, QUARANTINE
+from edison_ci.config.schemas_of_users import schema_faults, tool_faults
+from edison_ci.config.trust import TrustFile, origin
+from edison_ci.documents.files import read
+from edison_ci.documents.json_text import read_json
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import Problem, Severity
+from edison_ci.frozen import dataclass
+from edison_ci.names import did_you_mean
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from edison_ci.checks.code import Python
+    from edison_ci.checks.options import Check
+    from edison_ci.config.prices import PriceTable
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.config.project_files import ProjectFiles
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.config.quarantine import QuarantineFile
+    from edison_ci.config.rubric import RubricFile
+    from edison_ci.config.schemas_of_users import SchemaFault
+    from edison_ci.documents.marks import Document
+
+
+def service_of(model: Model) -> str | None:
+    """Return the address that a model's keys are sent to; None when nobody can tell."""
+    if model.base_url is not None:
+        return model.base_url
+    if model.provider == "bedrock":
+        return f"https://bedrock-runtime.{model.options['region']}.amazonaws.com"
+    if model.provider == "vertex":
+        location = model.options["location"]
+        prefix = "" if location == "global" else f"{location}-"
+        return f"https://{prefix}aiplatform.googleapis.com"
+    return LITELLM_VENDORS.get(model.model.partition("/")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryRules:
+    """Checks that hold for the project, whatever its experiments are."""
+
+    _refs: References
+    _trust: TrustFile
+    _prices: PriceTable
+    _today: dt.date
+
+    def check_models(self) -> None:
+        """Check keys against trust, prices against the table, defaults against the registry."""
+        for model in self._refs.models.values():
+            self._check_trust(model)
+            self._check_price(model)
+            self._check_files(model)
+        document = self._refs.files.documents.get(PROJECT)
+        for role in ("model", "judge", "refiner"):
+            name = getattr(self._refs.header.defaults, role)
+            if name is not None and name not in self._refs.models and document is not None:
+                self._refs.unknown_model(document, ("defaults", role), name)
+
+    def _check_trust(self, model: Model) -> None:
+        if model.base_url_env is not None:
+            return  # where the keys go is known, and checked, before a run
+        address = service_of(model)
+        for env in model.keys.values():
+            if address is None:
+                said = f"model {model.name!r} would send {env} to a host that is not known"
+                hint = "add base_url, and allow its host in .edison/trust.yaml"
+                self._refs.files.problems.append(Problem(model.where, "trust", said, hint))
+            elif not self._trust.allows(env, address, model.provider):
+                host = origin(address)
+                self._refs.files.problems.append(
+                    Problem(
+                        model.where,
+                        "trust",
+                        f"model {model.name!r} would send {env} to {host}",
+                        f'allow it in .edison/trust.yaml: {{env: {env}, hosts: ["{host}"]}}',
+                    )
+                )
+
+    def _check_price(self, model: Model) -> None:
+        if self._prices.price_of(model) is None:
+            hint = f"add price: {{in: ..., out: ...}} or price: free; table of {self._prices.date}"
+            self._refs.files.problems.append(
+                Problem(
+                    model.where,
+                    "price",
+                    f"the price of model {model.name!r} is not known; "
+                    "a run with a budget will refuse it",
+                    hint,
+                    Severity.WARNING,
+                )
+            )
+        retires = self._prices.retires(model)
+        if retires:
+            warning = retirement(model.name, retires, self._today.isoformat(), model.where)
+            if warning:
+                self._refs.files.problems.append(warning)
+
+    def _check_files(self, model: Model) -> None:
+        """Check that the files a model answers from are there."""
+        document = self._refs.files.documents.get(self._refs.header.paths.models)
+        named = {("store",): model.store, ("options", "file"): model.options.get("file")}
+        for place, path in named.items():
+            if document is None or path is None or self._refs.files.tree.exists(path):
+                continue
+            hint = "make one with: edison run --record PATH"
+            self._refs.add(
+                document,
+                (model.name, *place),
+                "not-found",
+                f"{path} does not exist",
+                hint if place == ("store",) else "write it, or name another file",
+            )
+
+    def check_quarantine(self, file: QuarantineFile, experiments: set[str]) -> None:
+        """Check that entries name experiments and have not run out."""
+        document = self._refs.files.documents.get(QUARANTINE)
+        if document is None:
+            return
+        folder = self._refs.header.paths.experiments
+        for path in self._refs.files.in_folder(folder, (".yaml", ".yml")):
+            # one that is not valid has problems of its own
+            experiments = experiments | {path.rpartition("/")[2].rpartition(".")[0]}
+        for index, entry in enumerate(file.cases):
+            if entry.experiment not in experiments:
+                self._refs.add(
+                    document,
+                    ("cases", index, "experiment"),
+                    "unknown-experiment",
+                    f"there is no experiment {entry.experiment!r}",
+                    did_you_mean(entry.experiment, experiments, label="there are")
+                    or "remove the entry",
+                )
+            if entry.until < self._today.isoformat():
+                self._refs.add(
+                    document,
+                    ("cases", index, "until"),
+                    "expired",
+                    f"the quarantine of {entry.case!r} ended on {entry.until}",
+                    "mend the case and remove the entry, or set a new date",
+                )
+
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The files, their header and the models; problems go where all the others are."""
+
+    files: ProjectFiles
+    header: ProjectFile
+    models: Mapping[str, Model]
+
+    def add(self, document: Document, path: Path, code: str, message: str, hint: str = "") -> None:
+        """Report a problem at a place of a file."""
+        self.files.problems.append(document.problem(path, code, message, hint))
+
+    def warn(self, document: Document, path: Path, code: str, message: str, hint: str) -> None:
+        """Report something that is allowed but hardly meant."""
+        self.files.problems.append(document.warning(path, code, message, hint))
+
+    def unknown_model(self, document: Document, path: Path, name: str) -> None:
+        """Report a model that is not in the registry, with the nearest that is."""
+        registry = self.header.paths.models
+        entry = self.files.documents.get(registry)
+        entries = entry.value if entry is not None and isinstance(entry.value, dict) else {}
+        if name in entries and name != "version":
+            return  # it is there and has problems of its own
+        hint = did_you_mean(name, self.models, label=f"{registry} has")
+        hint = hint or f"add it to {registry}"
+        self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
+
+    def missing_file(
+        self, document: Document, path: Path, file: str, folder: str, suffix: str
+    ) -> None:
+        """Report a file that is not there, with the nearest that is."""
+        there = self.files.in_folder(folder, (suffix,))
+        hint = did_you_mean(file, there, label="there are") or f"write it, or see {folder}/"
+        self.add(document, path, "not-found", f"{file} does not exist", hint)
+
+    def in_json_file(self, path: str, faults: Iterable[SchemaFault]) -> None:
+        """Report what is wrong inside a JSON file that another file names."""
+        listed = list(faults)
+        if not listed:
+            return
+        try:
+            document = read_json(read(self.files.tree, path), path)
+        except Fault:
+            return  # reported where the file is named
+        for fault in listed:
+            self.add(document, fault.path, fault.code, fault.message, fault.hint)
+
+
+class Placed(NamedTuple):
+    """A check and where its argument stands in the file."""
+
+    check: Check
+    path: Path
+    outer: str = ""
+    """Name of the combinator it is inside of."""
+
+    def option(self, document: Document, name: str) -> Path:
+        """Return where an option stands, or the bare argument that stands for it."""
+        return (*self.path, name) if name in _map_at(document, self.path) else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class GradingRules:
+    """Checks on grading, gates, checks and data of an experiment."""
+
+    _refs: References
+
+    def check(self, file: ExperimentFile, document: Document, rubric: RubricFile | None) -> None:
+        """Report what does not fit together."""
+        self._grading(file, document)
+        self._gates(file, document, rubric)
+        for index, check in enumerate(file.checks):
+            for placed in placed_checks(check, document, ("checks", index)):
+                self._check(placed, document)
+        self._data(file, document)
+
+    def _grading(self, file: ExperimentFile, document: Document) -> None:
+        judged = file.judges.pointwise is not None or self._refs.header.defaults.judge is not None
+        if file.rubric is not None and not judged:
+            self._refs.add(
+                document,
+                ("rubric",),
+                "missing",
+                "nobody judges the rubric",
+                "add judges: {pointwise: [NAME]} here, or defaults: {judge: NAME} to edison.yaml",
+            )
+        if file.judges.pointwise is not None and file.rubric is None:
+            self._refs.add(
+                document,
+                ("judges", "pointwise"),
+                "missing",
+                "judges need a rubric to score",
+                "add rubric: rubrics/NAME.yaml, or remove them",
+            )
+        if not (_graded(file) or file.judges.pairwise):
+            self._refs.add(
+                document,
+                (),
+                "missing",
+                "nothing grades the answers",
+                "add checks, a rubric or a grader",
+            )
+
+    # --- gates ------------------------------------------------------------------------------------
+
+    def _gates(self, file: ExperimentFile, document: Document, rubric: RubricFile | None) -> None:
+        known: dict[str, list[str]] = {
+            "check": list(file.named_checks()),
+            "grader": [grader.known_as for grader in file.judges.graders],
+            "safety": sorted(file.safety.active()),
+        }
+        if rubric is not None:
+            known["criterion"] = [name for c in rubric.criteria for name in (c.name, c.slug)]
+        elif file.rubric is None:
+            known["criterion"] = []  # a rubric that cannot be read has problems of its own
+        for index, gate in enumerate(file.gates):
+            family, _, name = gate.metric.partition(".")
+            place: Path = ("gates", index, "metric")
+            if family in NAMED_METRICS and family in known and name not in known[family]:
+                message, hint = f"there is no {family} {name!r}", ""
+                if family == "safety":  # the name is right, or the file would not have been read
+                    message = f"safety does not look for {name}"
+                    hint = f"switch it on under safety: {{{name}: ...}}"
+                hint = hint or did_you_mean(name, known[family], label="there are") or _HOW[family]
+                self._refs.add(document, place, "metric", message, hint)
+            needed = _needed(file, gate.metric)
+            if needed is not None:
+                self._refs.add(document, place, "metric", *needed)
+            elif gate.metric == "pass_rate" and _cannot_fail(file, rubric):
+                self._refs.warn(
+                    document,
+                    place,
+                    "metric",
+                    "nothing can fail: there is no check, no grader and no pass_at",
+                    "set pass_at in the rubric, or gate on composite",
+                )
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _check(self, placed: Placed, document: Document) -> None:
+        check = placed.check
+        if check.check == "json_schema":
+            self._json_schema(placed, document)
+        elif check.check == "python":
+            fault = self._python(cast("Python", check))
+            if fault is not None:
+                place = placed.option(document, "value")
+                self._refs.add(document, place, fault.code, fault.message, fault.hint)
+        if placed.outer:
+            for name in ("name", "weight", "threshold"):
+                if getattr(check, name) is not None:
+                    self._refs.warn(
+                        document,
+                        (*placed.path, name),
+                        "no-effect",
+                        f"{name} has no effect inside {placed.outer}",
+                        f"write {placed.outer}: {{value: ..., {name}: ...}}",
+                    )
+
+    def _json_schema(self, placed: Placed, document: Document) -> None:
+        value: Any = getattr(placed.check, "value", None)
+        place = placed.option(document, "value")
+        if not isinstance(value, str):
+            for fault in schema_faults(value, "the schema"):
+                where = (*place, *fault.path)
+                self._refs.add(document, where, fault.code, fault.message, fault.hint)
+            return
+        try:
+            schema = self._refs.files.schema(value)
+        except Fault as fault:
+            self._refs.add(document, place, fault.code, fault.message, fault.hint)
+        else:
+            self._refs.in_json_file(value, schema_faults(schema, "the schema"))
+
+    def _python(self, check: Python) -> Fault | None:
+        """Return what is wrong with the code of a check, which is parsed and never run."""
+        try:
+            source = read(self._refs.files.tree, check.path)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # odd escapes are the author's business
+                names = _top_level_names(ast.parse(source))
+        except Fault as fault:
+            return fault
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            what = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+            line = getattr(error, "lineno", None)
+            at = f" in line {line}" if line else ""
+            return Fault("python", f"{check.path} is not valid Python{at}: {what}", "mend it")
+        if check.function in names or "*" in names:
+            return None
+        hint = did_you_mean(check.function, names)
+        if not hint.startswith("did"):
+            hint = f"add def {check.function}(output, expected, case)"
+        return Fault("python", f"{check.path} has no function {check.function!r}", hint)
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def _data(self, file: ExperimentFile, document: Document) -> None:
+        key = "dataset" if file.dataset is not None else "datasets"
+        for index, entry in enumerate(file.data):
+            place: Path = (key, index, "path") if key == "datasets" else (key,)
+            if not self._refs.files.tree.exists(entry.path):
+                suffix = entry.path[entry.path.rfind(".") :]
+                folder = self._refs.header.paths.datasets
+                self._refs.missing_file(document, place, entry.path, folder, suffix)
+            allowed = self._refs.header.settings.allow_synthetic_datasets
+            if entry.kind == "synthetic" and not allowed:
+                self._refs.add(
+                    document,
+                    (key, index, "kind"),
+                    "synthetic",
+                    "synthetic data is not allowed in this project",
+                    "leave it out, or set settings: {allow_synthetic_datasets: true}",
+                )
+
+
+_HOW = {
+    "criterion": "add a rubric",
+    "check": "add checks",
+    "grader": "add judges: {graders: [...]}",
+}
+
+
+def _graded(file: ExperimentFile) -> bool:
+    return bool(file.checks or file.rubric or file.judges.graders)
+
+
+def _needed(file: ExperimentFile, metric: str) -> tuple[str, str] | None:
+    """Return what an experiment lacks to compute a metric, and the hint."""
+    if metric == "win_rate" and file.judges.pairwise is None:
+        return "win_rate needs a pairwise judge", "add judges: {pairwise: {by: NAME}}"
+    if metric in ("composite", "pass_rate") and file.judges.pairwise and not _graded(file):
+        return f"{metric} needs a check, a rubric or a grader", "add one, or gate on win_rate"
+    return None
+
+
+def _cannot_fail(file: ExperimentFile, rubric: RubricFile | None) -> bool:
+    """Whether every draw passes, whatever it says."""
+    if rubric is None or file.checks or file.judges.graders:
+        return False
+    return rubric.pass_at is None and all(c.min is None for c in rubric.criteria)
+
+
+def placed_checks(
+    check: Check, document: Document, entry: Path, outer: str = ""
+) -> Iterator[Placed]:
+    """Yield a check and those inside it, each with the place of its argument."""
+    path = (*entry, check.check)
+    yield Placed(check, path, outer)
+    inner = (*path, "value") if "value" in _map_at(document, path) else path
+    for index, part in enumerate(check.parts()):
+        place = inner if check.check == "not" else (*inner, index)
+        yield from placed_checks(part, document, place, check.check)
+
+
+def _map_at(document: Document, path: Path) -> dict[str, Any]:
+    """Return the mapping at a place of a file; empty if there is none."""
+    value: Any = document.value
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _top_level_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module binds at its top level, inside if and try too."""
+    found: set[str] = set()
+    stack: list[ast.AST] = list(tree.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        else:
+            stack.extend(ast.iter_child_nodes(node))
+    return found
+
+
+Point = tuple[str, Model, "Mapping[str, object]"]
+
+
+class Parts(NamedTuple):
+    """What an experiment names, found."""
+
+    prompts: tuple[Prompt, ...]
+    graders: tuple[Prompt, ...]
+    rubric: RubricFile | None
+    models: tuple[Point, ...]
+    judges: tuple[Model, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentRules:
+    """Finds the parts of an experiment and reports those that are missing or do not fit."""
+
+    _refs: References
+
+    def check(self, file: ExperimentFile, document: Document) -> Parts | None:
+        """Return what the experiment names, or None when a part of it is missing."""
+        before = len(self._refs.files.problems)
+        self._twin(file, document)
+        prompts = self._prompts(file, document)
+        graders = self._graders(file, document)
+        rubric = self._rubric(file, document)
+        points = self._points(file, document)
+        for prompt in prompts:
+            if prompt is not None:
+                self._configurations(document, prompt, points)
+        judges = self._judges(file, document, rubric)
+        self._other_models(file, document)
+        GradingRules(self._refs).check(file, document, rubric)
+        new = self._refs.files.problems[before:]
+        if any(problem.severity is Severity.ERROR for problem in new) or None in (
+            *prompts,
+            *graders,
+        ):
+            return None
+        return Parts(
+            tuple(p for p in prompts if p),
+            tuple(g for g in graders if g),
+            rubric,
+            tuple(point for _, point in points),
+            judges,
+        )
+
+    def _twin(self, file: ExperimentFile, document: Document) -> None:
+        """Report an experiment that has both a .yaml and a .yml file, at the second."""
+        stem, _, suffix = document.file.rpartition(".")
+        if suffix == "yml" and self._refs.files.tree.exists(f"{stem}.yaml"):
+            self._refs.add(
+                document,
+                ("experiment",),
+                "duplicate",
+                f"{stem}.yaml is the experiment {file.experiment!r} too",
+                "remove or rename one of the two files",
+            )
+
+    # --- prompts and rubric -----------------------------------------------------------------------
+
+    def _prompts(self, file: ExperimentFile, document: Document) -> list[Prompt | None]:
+        found: list[Prompt | None] = []
+        first: dict[str, str] = {}
+        for index, path in enumerate(file.prompts):
+            prompt = self._prompt(path, ("prompts", index), document, "generator")
+            found.append(prompt)
+            if prompt is not None and first.setdefault(prompt.id, path) != path:
+                self._refs.add(
+                    document,
+                    ("prompts", index),
+                    "duplicate",
+                    f"{first[prompt.id]} and {path} are both called {prompt.id!r}",
+                    "results go by the id of a prompt: rename one of the files",
+                )
+        return found
+
+    def _graders(self, file: ExperimentFile, document: Document) -> list[Prompt | None]:
+        found: list[Prompt | None] = []
+        for index, grader in enumerate(file.judges.graders):
+            place: Path = ("judges", "graders", index)
+            found.append(self._prompt(grader.prompt, (*place, "prompt"), document, "grader"))
+            if grader.by is None and self._refs.header.defaults.judge is None:
+                self._refs.add(
+                    document,
+                    place,
+                    "missing",
+                    f"no model runs the grader {grader.known_as!r}",
+                    "add by: NAME here, or defaults: {judge: NAME} to edison.yaml",
+                )
+            elif grader.by is not None and grader.by not in self._refs.models:
+                self._refs.unknown_model(document, (*place, "by"), grader.by)
+        return found
+
+    def _prompt(self, path: str, place: Path, document: Document, kind: str) -> Prompt | None:
+        if not self._refs.files.tree.exists(path):
+            self._refs.missing_file(document, place, path, self._refs.header.paths.prompts, ".md")
+            return None
+        prompt = self._refs.files.prompt(path)
+        if prompt is not None and prompt.header.type != kind:
+            self._refs.add(
+                document,
+                place,
+                "prompt-type",
+                f"{path} is a {prompt.header.type}, not a {kind}",
+                f"set type: {kind} in its front matter, or list it under "
+                + ("judges.graders" if kind == "generator" else "prompts"),
+            )
+        if prompt is not None:
+            self._schema_files(prompt)
+        return prompt
+
+    def _schema_files(self, prompt: Prompt) -> None:
+        """Check the schemas a prompt names; those inside it were checked with its header."""
+        output, tools = prompt.header.output, prompt.header.tools
+        if isinstance(output, str):
+            self._refs.in_json_file(output, schema_faults(prompt.output, output))
+        if isinstance(tools, str):
+            self._refs.in_json_file(tools, tool_faults(prompt.tools))
+
+    def _rubric(self, file: ExperimentFile, document: Document) -> RubricFile | None:
+        if file.rubric is None:
+            return None
+        path, folder = file.rubric.path, self._refs.header.paths.rubrics
+        if not self._refs.files.tree.exists(path):
+            self._refs.missing_file(document, ("rubric", "path"), path, folder, ".yaml")
+            return None
+        rubric = self._refs.files.rubric(path)
+        if rubric is not None and rubric.calibration is not None:
+            labels = rubric.calibration.labels
+            if not self._refs.files.tree.exists(labels):
+                self._refs.warn(
+                    self._refs.files.documents[path],
+                    ("calibration", "labels"),
+                    "not-found",
+                    f"{labels} does not exist, so no judge may decide a gate yet",
+                    "grade some answers with: edison grade",
+                )
+        return rubric
+
+    # --- models -----------------------------------------------------------------------------------
+
+    def _points(self, file: ExperimentFile, document: Document) -> list[tuple[Path, Point]]:
+        default = self._refs.header.defaults.model
+        uses: list[tuple[Path, ModelUse]] = []
+        if file.models is not None:
+            uses = [(("models", index), use) for index, use in enumerate(file.models)]
+        elif default is not None:
+            uses = [((), ModelUse(use=default))]
+        else:
+            self._refs.add(
+                document,
+                (),
+                "missing",
+                "no model generates",
+                "add models: [NAME] here, or defaults: {model: NAME} to edison.yaml",
+            )
+        points: list[tuple[Path, Point]] = []
+        for place, use in uses:
+            model = self._refs.models.get(use.use)
+            if model is not None:
+                points += [(place, (name, model, params)) for name, params in grid(use)]
+            elif place:  # an unknown default is reported where it is set
+                self._refs.unknown_model(document, (*place, "use"), use.use)
+        if len(points) > MAX_CONFIGURATIONS:
+            self._refs.add(
+                document,
+                ("models",),
+                "grid",
+                f"{_many(len(points))} configurations; at most {MAX_CONFIGURATIONS}",
+                "leave out a model, or shorten a list in params",
+            )
+        return points[:MAX_CONFIGURATIONS]
+
+    def _configurations(
+        self, document: Document, prompt: Prompt, points: list[tuple[Path, Point]]
+    ) -> None:
+        seen: dict[str, str] = {}
+        for place, (name, model, params) in points:
+            for key, message in params_refused(prompt.header.params.written(), model.provider):
+                self._refs.add(
+                    document,
+                    place,
+                    "params",
+                    f"{prompt.path} sets {key}, but {message}",
+                    f"leave out {name}, or remove {key} from the prompt",
+                )
+            for key, message in params_refused(params, model.provider):
+                where = (*place, "params", key)
+                self._refs.add(document, where, "params", f"{name}: {message}", f"remove {key}")
+            sent = configure(name, model, prompt, params).params
+            identity = json.dumps([model.identity(), sent], sort_keys=True, default=str)
+            first = seen.setdefault(identity, name)
+            if first is not name:
+                self._refs.add(
+                    document,
+                    place,
+                    "duplicate",
+                    f"{first} and {name} are the same call",
+                    "for several answers per case, set draws",
+                )
+
+    def _judges(
+        self, file: ExperimentFile, document: Document, rubric: RubricFile | None
+    ) -> tuple[Model, ...]:
+        names = file.judges.pointwise
+        if names is None:
+            default = self._refs.header.defaults.judge
+            known = rubric is not None and default is not None and default in self._refs.models
+            return (self._refs.models[str(default)],) if known else ()
+        for index, name in enumerate(names):
+            if name not in self._refs.models:
+                self._refs.unknown_model(document, ("judges", "pointwise", index), name)
+        return tuple(self._refs.models[name] for name in names if name in self._refs.models)
+
+    def _other_models(self, file: ExperimentFile, document: Document) -> None:
+        named: list[tuple[Path, str | None]] = [(("refine", "by"), file.refine.by)]
+        if file.judges.pairwise is not None:
+            named.append((("judges", "pairwise", "by"), file.judges.pairwise.by))
+        for kind in ("moderation", "toxicity"):
+            screen = getattr(file.safety, kind)
+            if screen is not None:
+                named.append((("safety", kind, "by"), screen.by))
+        for place, name in named:
+            if name is not None and name not in self._refs.models:
+                self._refs.unknown_model(document, place, name)
+
+
+def _many(number: int) -> str:
+    return str(number) if number < 1_000 else "1,000 or more"

@@ -1,0 +1,540 @@
+"""The grid of a run: its cases by prompts with models, filtered, sorted and searched, page by page.
+
+A run may have a hundred thousand cases, so none of this goes through them all. Orders are indexes
+of the sums of cases; filters are marks, lists of cases that were written when the run ended. Of
+several lists the shortest is gone through and the others are looked up in. An order is followed
+until the page is full, or, where few cases fit, these few are sorted. Only the cells of the cases
+on the page are read.
+
+A text is searched in the names of all cases, and in as many answers as there is time for; the grid
+says how many, and a query can ask for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.frozen import dataclass
+from edison_ci.results.part_scores import PartName
+from edison_ci.results.totals import Totals, totals_by_model
+from edison_ci.rounding import mean_or_none
+from edison_ci.store.grades import flagged_cells
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    Remember = Callable[[Hashable, Callable[[], int]], int]
+    """A cache: returns the number kept under a key, or works it out and keeps it."""
+
+METRICS = ("grade", "tokens", "cost", "latency")
+SORTS = ("name", "worst", "best")
+MOST_ANSWERS = 500
+"""Answers in which a text is searched unless a query asks for all."""
+_LIVE_CELLS = 2_000
+"""Of a run that goes on, so many cells tell which prompts and models it has."""
+
+# --- the query ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaseQuery:
+    """Which cases of a run are wanted, in which order, and which of them at once."""
+
+    side: str = "head"
+    metric: str = "grade"
+    """One of METRICS: what cases are sorted by."""
+    sort: str = "name"
+    """One of SORTS."""
+    tag: str = ""
+    prompt: str = ""
+    """With `model`: the columns that are wanted; empty for all."""
+    model: str = ""
+    status: str = ""
+    """Cases with a cell that ended so."""
+    failed: bool = False
+    """Cases that fail in `part`, or as a whole without one."""
+    flagged: bool = False
+    part: PartName | None = None
+    """Whose scores are wanted beside the composite."""
+    text: str = ""
+    deep: bool = False
+    """Whether the text is searched in every answer, however long that takes."""
+    offset: int = 0
+    """Cases to pass over; one beyond the end stands for the last page."""
+    limit: int = 20
+
+    @property
+    def filtered(self) -> bool:
+        """Whether some cases may be left out."""
+        return bool(self.tag or self.status or self.failed or self.flagged or self.text)
+
+    def offset_in(self, total: int) -> int:
+        """Return how many of so many cases come before the page."""
+        return min(self.offset, max(total - 1, 0) // self.limit * self.limit)
+
+
+# --- the grid -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DrawResult:
+    """One answer to a case, with a prompt and a model."""
+
+    id: str
+    number: int
+    status: str
+    composite: float | None
+    passed: int | None
+    cost_microusd: int | None
+    tokens: int | None
+    latency_ms: int | None
+    part: float | None
+    """Score of the part that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A case with a prompt and a model, over its draws."""
+
+    draws: tuple[DrawResult, ...]
+
+    @property
+    def word(self) -> str:
+        """How it went, in a word: a failed draw says more than one that passed."""
+        statuses = [draw.status for draw in self.draws]
+        for status in ("error", "blocked", "malformed", "skipped"):
+            if status in statuses and (status != "skipped" or set(statuses) == {"skipped"}):
+                return status
+        if any(draw.passed == 0 for draw in self.draws):
+            return "fail"
+        return "pass" if any(draw.passed == 1 for draw in self.draws) else "ungraded"
+
+    @property
+    def passes(self) -> int:
+        """How many of its draws pass."""
+        return sum(draw.passed == 1 for draw in self.draws)
+
+    def mean(self, name: str) -> float | None:
+        """Return the mean of a number over the draws that have it."""
+        values = [getattr(draw, name) for draw in self.draws]
+        return mean_or_none([value for value in values if value is not None])
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """A case."""
+
+    case: str
+    tags: tuple[str, ...]
+    boxes: tuple[Box | None, ...]
+    """One for each column; None where nothing was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A prompt with a model."""
+
+    prompt: str
+    model: str
+    version: str
+    totals: Totals | None
+    """None while the run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the filters of a query can name."""
+
+    tags: tuple[str, ...]
+    prompts: tuple[str, ...]
+    models: tuple[str, ...]
+    parts: tuple[PartName, ...]
+    sides: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseGrid:
+    """One page of the cases of a run."""
+
+    query: CaseQuery
+    columns: tuple[Column, ...]
+    rows: tuple[CaseRow, ...]
+    total: int
+    """Cases that fit the query, on all pages."""
+    choices: Choices
+    settled: bool
+    """Whether the sums are there that filters and sorting need."""
+    searched: int | None
+    """In the answers to how many cases a text was searched; None for all of them."""
+    flagged: frozenset[str]
+    """Cells that somebody wants a second look at."""
+
+    def wants_look(self, box: Box) -> bool:
+        """Whether somebody wants a second look at an answer in a box."""
+        return any(draw.id in self.flagged for draw in box.draws)
+
+
+def case_grid(
+    connection: sqlite3.Connection,
+    run_id: str,
+    query: CaseQuery,
+    remember: Remember | None = None,
+) -> CaseGrid:
+    """Return the page of cases that a query asks for.
+
+    Counts of cases that fit several filters are kept by `remember`, which must forget them when the
+    run is added up anew.
+    """
+    every = _columns(connection, run_id, query.side)
+    settled = any(column.totals is not None for column in every)
+    columns = tuple(
+        column
+        for column in every
+        if query.prompt in ("", column.prompt) and query.model in ("", column.model)
+    )
+    if settled:
+        found = find_cases(connection, run_id, query, remember)
+    else:
+        found = find_live_cases(connection, run_id, query)
+    return CaseGrid(
+        query=query,
+        columns=columns,
+        rows=tuple(_rows(connection, run_id, query, columns, found.cases)),
+        total=found.total,
+        choices=_choices(connection, run_id, every),
+        settled=settled,
+        searched=found.searched,
+        flagged=frozenset(each.cell_id for each in flagged_cells(connection, run_id)),
+    )
+
+
+def _columns(connection: sqlite3.Connection, run_id: str, side: str) -> list[Column]:
+    found = [
+        Column(totals.prompt, totals.model, totals.version, totals)
+        for totals in totals_by_model(connection, run_id, side)
+    ]
+    if found:
+        return found
+    rows = connection.execute(
+        "select distinct prompt, model, version from (select prompt, model, version from cell "
+        "where run_id = ? and side = ? limit ?) order by 1, 2",
+        (run_id, side, _LIVE_CELLS),
+    )
+    return [Column(prompt, model, version, None) for prompt, model, version in rows]
+
+
+def _rows(
+    connection: sqlite3.Connection,
+    run_id: str,
+    query: CaseQuery,
+    columns: Sequence[Column],
+    cases: Sequence[str],
+) -> Iterator[CaseRow]:
+    places = {(column.prompt, column.model): index for index, column in enumerate(columns)}
+    part = query.part or PartName("", "")
+    for case in cases:
+        boxes: list[list[DrawResult]] = [[] for _ in columns]
+        cells = connection.execute(
+            "select c.prompt, c.model, c.id, c.draw, c.status, c.composite, c.passed, "
+            "a.cost_microusd, a.tokens_in + a.tokens_out, a.latency_ms, p.score "
+            "from cell c left join answer a on a.address = c.address and a.take = c.take "
+            "left join part p on p.cell_id = c.id and p.kind = ? and p.name = ? "
+            "where c.run_id = ? and c.case_id = ? and c.side = ? order by c.draw",
+            (part.kind, part.name, run_id, case, query.side),
+        )
+        for prompt, model, *draw in cells:
+            place = places.get((prompt, model))
+            if place is not None:
+                boxes[place].append(DrawResult(*draw))
+        tags = connection.execute(
+            "select tags from run_case where run_id = ? and case_id = ?", (run_id, case)
+        ).fetchone()
+        yield CaseRow(
+            case,
+            tuple(json.loads(tags[0])) if tags else (),
+            tuple(Box(tuple(box)) if box else None for box in boxes),
+        )
+
+
+def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Column]) -> Choices:
+    tags = connection.execute(
+        "select value from rollup_facet where run_id = ? and side = 'head' and prompt = '' "
+        "and model = '' and facet = 'tag' and value <> '(none)' order by value",
+        (run_id,),
+    )
+    parts = connection.execute(
+        "select distinct kind, name from rollup_part where run_id = ? "
+        "and kind in ('criterion', 'check', 'grader') order by kind desc, name",
+        (run_id,),
+    )
+    sides = connection.execute(
+        "select side from rollup_run where run_id = ? order by side desc", (run_id,)
+    )
+    return Choices(
+        tags=tuple(tag for (tag,) in tags),
+        prompts=tuple(sorted({column.prompt for column in columns})),
+        models=tuple(sorted({column.model for column in columns})),
+        parts=tuple(PartName(*part) for part in parts),
+        sides=tuple(side for (side,) in sides),
+    )
+
+
+# --- the cases that fit ---------------------------------------------------------------------------
+
+_ORDERS = {
+    ("grade", "worst"): ("worst", ("lowest", "composite", "case_id")),
+    ("grade", "best"): ("best", ("-composite", "-case_id")),
+    ("tokens", "worst"): ("tokens", ("-tokens", "-case_id")),
+    ("tokens", "best"): ("tokens", ("tokens", "case_id")),
+    ("cost", "worst"): ("cost", ("-cost_microusd", "-case_id")),
+    ("cost", "best"): ("cost", ("cost_microusd", "case_id")),
+    ("latency", "worst"): ("latency", ("-latency_ms", "-case_id")),
+    ("latency", "best"): ("latency", ("latency_ms", "case_id")),
+}
+"""The index of each order, and its columns; with a minus, from high to low. Where numbers are the
+same, names run in the same direction, so that an index can be read either way."""
+_MARK = "{0}.run_id = :run and {0}.side = :side and {0}.kind = :kind{1} and {0}.value = :value{1}"
+_NAMED = "{case} like :name escape '~'"
+_SAID = (
+    "exists (select 1 from cell c join answer_text x on x.address = c.address and x.take = c.take "
+    "where c.run_id = :run and c.case_id = {case} and c.side = :side and c.status <> 'blocked' "
+    "and instr(lower(x.text), lower(:text)))"
+)
+
+
+_FLAGGED = "{case} in (select value from json_each(:flagged))"
+
+
+class FoundCases(NamedTuple):
+    """The cases of a page, and how many there are in all."""
+
+    cases: list[str]
+    total: int
+    searched: int | None = None
+    """In the answers to how many cases a text was searched; None for all of them."""
+
+
+class _Mark(NamedTuple):
+    """A list of cases."""
+
+    kind: str
+    value: str
+
+
+def find_live_cases(connection: sqlite3.Connection, run_id: str, query: CaseQuery) -> FoundCases:
+    """Return cases of a run that goes on: by name, as there are no sums yet."""
+    where, about = "k.run_id = :run", {"run": run_id, "tag": query.tag, "name": _like(query.text)}
+    if query.text:
+        where += f" and {_NAMED.format(case='k.case_id')}"
+    if query.tag:
+        where += " and exists (select 1 from json_each(k.tags) j where j.value = :tag)"
+    if query.flagged:
+        where += f" and {_FLAGGED.format(case='k.case_id')}"
+        about["flagged"] = json.dumps(_flagged(connection, run_id, query))
+    (total,) = connection.execute(
+        f"select count(*) from run_case k where {where}", about
+    ).fetchone()
+    rows = connection.execute(
+        f"select k.case_id from run_case k where {where} order by k.case_id "
+        "limit :most offset :offset",
+        {**about, "most": query.limit, "offset": query.offset_in(total)},
+    )
+    return FoundCases([case for (case,) in rows], total)
+
+
+def find_cases(
+    connection: sqlite3.Connection,
+    run_id: str,
+    query: CaseQuery,
+    remember: Remember | None = None,
+) -> FoundCases:
+    """Return cases of a run that has ended."""
+    chosen = _Chosen(connection, run_id, query, remember)
+    if not query.text:
+        return FoundCases(chosen.page(), chosen.total)
+    most = chosen.total if query.deep else chosen.cases_with(MOST_ANSWERS)
+    fitting = chosen.with_text(most)
+    offset = query.offset_in(len(fitting))
+    shown = fitting[offset : offset + query.limit]
+    return FoundCases(shown, len(fitting), most if most < chosen.total else None)
+
+
+class _Chosen:
+    """The cases of a side of a run that have every mark that is asked for."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        run_id: str,
+        query: CaseQuery,
+        remember: Remember | None,
+    ) -> None:
+        self._connection, self._query = connection, query
+        self._about: dict[str, Any] = {"run": run_id, "side": query.side, "text": query.text}
+        self._about["name"] = _like(query.text)
+        self._every = self._marked(_Mark("all", ""))
+        self._listed = self._every
+        """How many cases have the rarest of the marks."""
+        self._marks = self._rarest_first(_marks(query))
+        self.total = self._listed
+        if query.flagged:  # these change after a run has ended, and are few
+            flagged = _flagged(connection, run_id, query)
+            self._about["flagged"] = json.dumps(flagged)
+            self._listed = min(self._listed, len(flagged))
+            self.total = self._count(self._from_marks())
+        elif len(self._marks) > 1 or query.status == "ok":
+            key = ("cases", run_id, query.side, query.status, *_marks(query))
+            count = partial(self._count, self._from_marks())
+            self.total = count() if remember is None else remember(key, count)
+
+    def cases_with(self, answers: int) -> int:
+        """Return how many cases have so many answers together."""
+        (cells,) = self._connection.execute(
+            "select coalesce(sum(cells), 0) from rollup_run where run_id = :run and side = :side",
+            self._about,
+        ).fetchone()
+        return self.total if not cells else min(self.total, answers * self._every // cells)
+
+    def page(self) -> list[str]:
+        """Return the cases of the page; in the second half they are counted from the end."""
+        limit, offset = self._query.limit, self._query.offset_in(self.total)
+        after = max(self.total - offset - limit, 0)
+        if offset <= after:
+            return self._ordered(limit, offset)
+        most = min(limit, self.total - offset)
+        return self._ordered(most, after, backwards=True)[::-1]
+
+    def with_text(self, searched: int) -> list[str]:
+        """Return the cases with a text in their name, or in an answer to one of the first."""
+        said = f"({_SAID} or {_NAMED})"
+        if searched >= self.total:
+            return self._ordered(-1, 0, also=said)
+        first = self._ordered(searched, 0)
+        about = dict(self._about)
+        sql = f"select {said.format(case=':case')}"
+        found = []
+        for case in first:
+            about["case"] = case
+            if self._connection.execute(sql, about).fetchone()[0]:
+                found.append(case)
+        known = set(first)
+        return found + [case for case in self._ordered(-1, 0, also=_NAMED) if case not in known]
+
+    def _rarest_first(self, marks: Sequence[_Mark]) -> list[int]:
+        """Name the marks in the values of queries; return their numbers, the rarest first."""
+        counts = []
+        for number, mark in enumerate(marks):
+            self._about |= {f"kind{number}": mark.kind, f"value{number}": mark.value}
+            counts.append(self._marked(mark))
+        self._listed = min(counts, default=self._every)
+        return sorted(range(len(marks)), key=counts.__getitem__)
+
+    def _marked(self, mark: _Mark) -> int:
+        """Return how many cases have a mark."""
+        row = self._connection.execute(
+            "select cases from rollup_marked where run_id = ? and side = ? and kind = ? "
+            "and value = ?",
+            (self._about["run"], self._about["side"], *mark),
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _count(self, source: str) -> int:
+        row = self._connection.execute(f"select count(*) from {source}", self._about).fetchone()
+        return int(row[0])
+
+    def _also(self, case: str, marks: Sequence[int]) -> str:
+        """Return the condition that a case has further marks."""
+        found = ""
+        for number in marks:
+            same = f"{_MARK.format('o', number)} and o.case_id = {case}"
+            found += f" and exists (select 1 from rollup_mark o where {same})"
+        if self._query.flagged:
+            found += f" and {_FLAGGED.format(case=case)}"
+        if self._query.status == "ok":
+            found += (
+                " and exists (select 1 from rollup_case o where o.run_id = :run "
+                f"and o.side = :side and o.case_id = {case} and o.ok > 0)"
+            )
+        return found
+
+    def _from_marks(self) -> str:
+        """Return where cases come from that have every mark, the rarest gone through."""
+        if not self._marks:
+            also = self._also("m.case_id", ())
+            return f"rollup_case m where m.run_id = :run and m.side = :side{also}"
+        mark = _MARK.format("m", self._marks[0])
+        return f"rollup_mark m where {mark}{self._also('m.case_id', self._marks[1:])}"
+
+    def _ordered(
+        self, most: int, offset: int, *, backwards: bool = False, also: str = ""
+    ) -> list[str]:
+        query, limit = self._query, " limit :most offset :offset"
+        more = f" and {also.format(case='{0}.case_id')}" if also else ""
+        if query.sort == "name":
+            order = "m.case_id desc" if backwards else "m.case_id"
+            sql = f"select m.case_id from {self._from_marks()}{more.format('m')} order by {order}"
+        else:
+            index, columns = _ORDERS[query.metric, query.sort]
+            order = ", ".join(_term(column, backwards=backwards) for column in columns)
+            # Followed, an order passes so many cases until the page is full.
+            passed = (offset + most) * self._every / max(self.total, 1)
+            if most >= 0 and passed > self._listed:
+                sql = (
+                    f"select k.case_id from {_joined(self._from_marks())}{more.format('k')} "
+                    f"order by {order}"
+                )
+            else:
+                sql = (
+                    f"select k.case_id from rollup_case k indexed by rollup_case_{index} "
+                    "where k.run_id = :run and k.side = :side"
+                    f"{more.format('k')}{self._also('k.case_id', self._marks)} order by {order}"
+                )
+        rows = self._connection.execute(
+            sql + limit, {**self._about, "most": most, "offset": offset}
+        )
+        return [case for (case,) in rows]
+
+
+def _marks(query: CaseQuery) -> list[_Mark]:
+    found = []
+    if query.tag:
+        found.append(_Mark("tag", query.tag))
+    if query.failed:
+        found.append(_Mark("failed", query.part.key if query.part else ""))
+    if query.status not in ("", "ok"):
+        found.append(_Mark("status", query.status))
+    return found
+
+
+def _flagged(connection: sqlite3.Connection, run_id: str, query: CaseQuery) -> list[str]:
+    """Return the cases with an answer that somebody wants a second look at."""
+    found = {each.case_id for each in flagged_cells(connection, run_id) if each.side == query.side}
+    return sorted(found)
+
+
+def _joined(source: str) -> str:
+    """Return the same cases with their sums, looked up one by one."""
+    table, _, rest = source.partition(" where ")
+    return (
+        f"{table} cross join rollup_case k where k.run_id = :run and k.side = :side "
+        f"and k.case_id = m.case_id and {rest}"
+    )
+
+
+def _term(column: str, *, backwards: bool) -> str:
+    """Return how to sort by a column; what has no number comes last, or backwards first."""
+    name = column.removeprefix("-")
+    down = column.startswith("-") is not backwards
+    said = ""
+    if name in ("lowest", "latency_ms") and down is backwards:  # else SQLite puts them there
+        said = " nulls first" if down else " nulls last"
+    return f"k.{name}{' desc' if down else ''}{said}"
+
+
+def _like(text: str) -> str:
+    """Return the pattern of names that have a text in them, in capitals or not."""
+    plain = text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
+    return f"%{plain}%"
