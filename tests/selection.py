@@ -23,7 +23,7 @@ _MODULES = {
     "tests.e2e.acting",  # act, and edison as the action installs it
     "tests.forge.emulator",  # npm packages
     "tests.forge.openapi",
-    "tests.report.datasette_plugin.conftest",  # the next Datasette
+    "tests.web.conftest",  # the next Datasette
 }
 _FILES = {"tests/forge/test_events.py"}  # examples from npm
 _SLOW = (

@@ -62,10 +62,10 @@ _find_browser = later("edison_ci.report.pdf:find_browser")
 _printed = later("edison_ci.report.pdf:printed")
 _write_bundle = later("edison_ci.operate.bundles:write_bundle")
 _extract = later("edison_ci.store.extracts:extract")
-_serving = later("edison_ci.report.datasette_plugin.serving:Serving")
-_static_pages = later("edison_ci.report.datasette_plugin.static_pages:static_pages")
+_serving = later("edison_ci.web.serving:Serving")
+_static_pages = later("edison_ci.web.static_pages:static_pages")
 _refuse_folder = later("edison_ci.report.folders:refuse_folder")
-_refuse_too_many = later("edison_ci.report.datasette_plugin.static_pages:refuse_too_many")
+_refuse_too_many = later("edison_ci.web.static_pages:refuse_too_many")
 _write_folder = later("edison_ci.report.folders:write_folder")
 
 

@@ -17,11 +17,11 @@ from edison_ci.errors import UsageError
 from edison_ci.git import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, names_of
 from edison_ci.operate.site import site_at
-from edison_ci.report.datasette_plugin.attached import Door
-from edison_ci.report.datasette_plugin.serving import Serving, is_this_machine
-from edison_ci.report.datasette_plugin.serving import serve as serve_pages
-from edison_ci.review.clerk import DeskClerk
+from edison_ci.review.actions import ReviewActions
 from edison_ci.store.database import open_reader
+from edison_ci.web.databases import Door
+from edison_ci.web.serving import Serving, is_this_machine
+from edison_ci.web.serving import serve as serve_pages
 
 if TYPE_CHECKING:
     from edison_ci.operate.site import Site
@@ -103,8 +103,10 @@ def serve(state: State, /, port: int, host: str, open_: bool, **options: Any) ->
     with closing(open_reader(site.results)):
         pass  # whatever is wrong with the file is said before a port is taken
     person = site.actor().identity
-    clerk = DeskClerk(offline=state.offline)
-    serving = Serving(site.results, site.root, site.file.project, host, port, person, clerk, entry)
+    actions = ReviewActions(offline=state.offline)
+    serving = Serving(
+        site.results, site.root, site.file.project, host, port, person, actions, entry
+    )
 
     def ready(address: str, port: int) -> None:
         if terminal.json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.report.datasette_plugin import static_pages
+from edison_ci.web import static_pages
 from tests.conftest import MINIMAL, Folder
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import times
-from edison_ci.report.datasette_plugin.looking import Args, Links, Look
-from edison_ci.report.datasette_plugin.pages.experiment import experiment, score_trend
 from edison_ci.results.decisions import GateRow, write_decisions
 from edison_ci.results.trends import points_of
 from edison_ci.store.database import open_database
+from edison_ci.web.page_context import Args, Links, Look
+from edison_ci.web.pages.experiment import experiment, score_trend
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:

@@ -36,7 +36,6 @@ from edison_ci.refine.copying import copied
 from edison_ci.refine.patch import PatchRefused, parse_patch
 from edison_ci.report import safe_markdown
 from edison_ci.report.components import diff_view
-from edison_ci.report.datasette_plugin.differences import word_diff
 from edison_ci.report.junit import legal
 from edison_ci.report.markup import escape
 from edison_ci.report.spreadsheet import harmless_cell
@@ -44,6 +43,7 @@ from edison_ci.report.workflow import unheard
 from edison_ci.safety.jailbreak import jailbreaks
 from edison_ci.safety.pii import redact_pii
 from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.web.pages.case import word_diff
 from tests.checks.answers import answered
 from tests.checks.entries import check
 from tests.timing import slowness

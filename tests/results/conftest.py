@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.report.datasette_plugin.conftest import Stored, project, stored, worker_id
+from tests.web.conftest import Stored, project, stored, worker_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

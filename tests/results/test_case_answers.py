@@ -20,7 +20,7 @@ from edison_ci.store.cells import find_cell
 if TYPE_CHECKING:
     import sqlite3
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 def test_every_answer_to_a_case_is_there_head_first(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Hashable
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 COLUMNS = {"grade": ("lowest", "composite"), "tokens": ("tokens", "tokens"),
            "cost": ("cost_microusd", "cost_microusd"),

@@ -10,7 +10,7 @@ from edison_ci.store.cells import find_cell
 if TYPE_CHECKING:
     import sqlite3
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 def test_the_licence_of_a_run_is_what_was_written_with_it(

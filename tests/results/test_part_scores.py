@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 def spread(scores: Sequence[float], *, kind: str = "check", model: str = "m") -> PartSpread:

@@ -10,7 +10,7 @@ from edison_ci.store.runs import find_run
 if TYPE_CHECKING:
     import sqlite3
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 def test_the_newest_event_and_the_last_numbers_are_told(

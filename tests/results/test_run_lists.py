@@ -16,7 +16,7 @@ from edison_ci.results.run_lists import (
 if TYPE_CHECKING:
     import sqlite3
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 def test_every_run_is_counted_once_by_status(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.results.spending import By
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 @pytest.mark.parametrize("by", ["model", "phase", "experiment", "day"])

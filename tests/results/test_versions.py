@@ -9,7 +9,7 @@ from edison_ci.results.versions import measured_prompts, model_scores
 if TYPE_CHECKING:
     import sqlite3
 
-    from tests.report.datasette_plugin.conftest import Stored
+    from tests.web.conftest import Stored
 
 
 def test_every_prompt_that_was_run_is_listed_once(

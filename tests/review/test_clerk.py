@@ -11,14 +11,14 @@ from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.operate.actors import Actor, Identity, Role
 from edison_ci.operate.site import site_at
-from edison_ci.review.clerk import DeskClerk
+from edison_ci.review.actions import ReviewActions
 from edison_ci.store.suggestions import Status
 from tests.cli.conftest import Edison, bare, edison, github, repo  # a repository, and its GitHub
 from tests.forge.fake_state import Grant
 from tests.suggested import PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:
-    from edison_ci.report.datasette_plugin.clerk import Outlook
+    from edison_ci.review.actions import Permissions
     from edison_ci.store.suggestions import Suggestion
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub
@@ -27,7 +27,7 @@ __all__ = ["bare", "edison", "github", "repo"]
 PERSON = "ghp_tokenOfBo0123456789abcdef"
 HERE = Actor(Identity("git", email="ada@example.org"), Role.OWNER)
 AWAY = Actor(Identity("web", email="cy@example.org"), Role.REVIEWER)
-CLERK = DeskClerk()
+CLERK = ReviewActions()
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def pull(
     return stored(repo, one)
 
 
-def outlook(folder: Folder, actor: Actor, one: Suggestion) -> Outlook:
-    return CLERK.outlook(load_project(folder.path), actor, stored(folder, one))
+def permissions(folder: Folder, actor: Actor, one: Suggestion) -> Permissions:
+    return CLERK.permissions(load_project(folder.path), actor, stored(folder, one))
 
 
 def test_a_pull_request_is_approved_as_whoever_serves(
     repo: Folder, pull: Suggestion, github: FakeGitHub
 ) -> None:
-    said = outlook(repo, HERE, pull)
+    said = permissions(repo, HERE, pull)
     assert said.approve == (True, "Pull request 1 gets an approving review of yours. "
                             "It is not merged.")  # fmt: skip
     assert said.reject.says.startswith("Pull request 1 is closed with your reason.")
@@ -63,7 +63,7 @@ def test_a_pull_request_is_approved_as_whoever_serves(
     again = CLERK.approve(site_at(repo.path), HERE, pull.id, "proposed")
     assert again.suggestion == done.suggestion
     assert len(github.state.reviews[1]) == 1
-    assert outlook(repo, HERE, pull).approve.says == (
+    assert permissions(repo, HERE, pull).approve.says == (
         "It is approved; merge pull request 1, then `edison review sync`."
     )
 
@@ -71,7 +71,7 @@ def test_a_pull_request_is_approved_as_whoever_serves(
 def test_nobody_decides_about_a_pull_request_with_the_token_of_somebody_else(
     repo: Folder, pull: Suggestion, github: FakeGitHub
 ) -> None:
-    site, said = site_at(repo.path), outlook(repo, AWAY, pull)
+    site, said = site_at(repo.path), permissions(repo, AWAY, pull)
     for way in (said.approve, said.reject):
         assert not way.open
         assert "the token of this server is not yours" in way.says
@@ -108,21 +108,21 @@ def test_somebody_away_approves_what_has_no_pull_request_as_themselves(repo: Fol
 )
 def test_what_stands_in_the_way_is_said(repo: Folder, status: Status, said: str) -> None:
     one = keep(repo, suggestion_for(repo, status=status))
-    assert outlook(repo, HERE, one).approve.says.startswith(said)
-    assert not outlook(repo, HERE, one).approve.open
+    assert permissions(repo, HERE, one).approve.says.startswith(said)
+    assert not permissions(repo, HERE, one).approve.open
 
 
 def test_where_a_commit_would_go_is_said_or_why_none_can_be_made(
     repo: Folder, mini: Folder
 ) -> None:
     one = keep(repo, suggestion_for(repo))
-    assert outlook(repo, HERE, one).approve == (
+    assert permissions(repo, HERE, one).approve == (
         True, f"One commit on the branch `main` here changes `{PATH}`.")  # fmt: skip
     repo.git("checkout", "--quiet", "--detach")
-    assert outlook(repo, HERE, one).approve == (
+    assert permissions(repo, HERE, one).approve == (
         False, "No branch is checked out, so the commit would be on none.")  # fmt: skip
     viewer = Actor(HERE.identity, Role.VIEWER)
-    refused = outlook(repo, viewer, one)
+    refused = permissions(repo, viewer, one)
     assert {way.open for way in (refused.approve, refused.reject, refused.edit, refused.comment)}\
         == {False}  # fmt: skip
     assert "review needs a reviewer; ada@example.org is a viewer" in refused.approve.says

@@ -1,0 +1,131 @@
+"""How do the pages of a run become a folder of files that any web server, or none, can show?
+
+The pages are asked of Datasette in this process, from the same templates as they are served from,
+on a copy of the results that has the run alone. Links lead from file to file; what needs a server
+(filters, orders, tables, scripts) is taken out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import deque
+from dataclasses import replace
+from html import unescape
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from edison_ci.errors import UsageError
+from edison_ci.report.markup import escape
+from edison_ci.web.routing import PREFIX
+from edison_ci.web.serving import application
+from edison_ci.web.static_files import asset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edison_ci.web.serving import Serving
+
+MOST_PAGES = 5_000
+STYLE = "edison.css"
+_KEPT = frozenset({"case", "metric", "page"})
+"""What may follow the question mark of a page that is written; other choices need a server."""
+_NO_PAGES = re.compile(
+    rf"{PREFIX}/(?:static|health|metrics|help|audit|loops?)\b|.*/(?:events|grade|edit)$"
+)
+_LINK = re.compile(r'\s(href|src)="([^"]*)"')
+_SERVER = re.compile(
+    r"<form\b.*?</form>|<script\b.*?</script>|<noscript\b.*?</noscript>"
+    r'|\sdata-(?:home|help|up|again)="[^"]*"',
+    re.S,
+)
+_CHARSET = '<meta charset="utf-8">'
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "style-src 'self' file:; img-src data:; base-uri 'none'; form-action 'none'\">"
+)
+
+
+def refuse_too_many(cells: int) -> None:
+    """Refuse runs that have more pages than anybody looks at: each cell has one."""
+    if cells > MOST_PAGES:
+        raise UsageError(
+            f"there are more than {MOST_PAGES:,} pages",
+            hint="write one file instead: --out report.html",
+        )
+
+
+async def static_pages(serving: Serving, write: Callable[[str, bytes], object]) -> None:
+    """Write the files of a folder: every page that can be reached from the first."""
+    datasette = application(replace(serving, patient=True))
+    await datasette.invoke_startup()
+    found = asset(STYLE)
+    assert found is not None, "it is in the package"
+    write(STYLE, found[0])
+    waiting, known = deque([PREFIX]), {PREFIX}
+
+    def reached(address: str) -> str | None:
+        """Return the file of an address that is to be written; None if there is none."""
+        wanted = _page(address)
+        if wanted is None:
+            return None
+        if wanted not in known:
+            known.add(wanted)
+            waiting.append(wanted)
+        return file_name(wanted)
+
+    while waiting:
+        refuse_too_many(len(known))
+        address = waiting.popleft()
+        write(file_name(address), _written(await _asked(datasette, address), reached))
+
+
+async def _asked(datasette: Any, address: str) -> str:
+    response = await datasette.client.get(address)
+    if response.status_code not in (200, 404):  # a case or cell that is not in the copy
+        raise UsageError(
+            f"the page {address} could not be made ({response.status_code})",
+            hint="look at it with edison serve",
+        )
+    return str(response.text)
+
+
+def _page(address: str) -> str | None:
+    """Return an address as it is asked for, without what changes nothing that is written."""
+    parts = urlsplit(address)
+    path = parts.path.rstrip("/")
+    ours = path == PREFIX or path.startswith(f"{PREFIX}/")
+    if parts.scheme or parts.netloc or not ours or _NO_PAGES.match(path):
+        return None
+    given = parse_qsl(parts.query)
+    if any(name not in _KEPT for name, _ in given):
+        return None
+    kept = sorted((name, value) for name, value in given if (name, value) != ("page", "1"))
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def file_name(address: str) -> str:
+    """Return the name of a page's file: readable, and different for every page."""
+    path, _, query = address.removeprefix(PREFIX).partition("?")
+    words = re.sub(r"[^A-Za-z0-9]+", "-", path).strip("-").lower()[:60]
+    if not words and not query:
+        return "index.html"
+    digest = hashlib.sha256(address.encode()).hexdigest()[:8]
+    return f"{words or 'index'}-{digest}.html"
+
+
+def _written(text: str, reached: Callable[[str], str | None]) -> bytes:
+    def link(found: re.Match[str]) -> str:
+        name, address = found[1], unescape(found[2])
+        if address.startswith(("#", "data:")):
+            return found[0]
+        path, _, mark = address.partition("#")
+        if urlsplit(path).path == f"{PREFIX}/static/{STYLE}":
+            return f' {name}="{STYLE}"'
+        file = reached(path)
+        if file is None:
+            return ""  # the words stay, and lead nowhere
+        return f' {name}="{escape(f"{file}#{mark}" if mark else file)}"'
+
+    kept = _LINK.sub(link, _SERVER.sub("", text))
+    return kept.replace(_CHARSET, f"{_CHARSET}\n{_POLICY}", 1).encode()

@@ -1,0 +1,189 @@
+"""Results with something of everything, and servers of both lines of Datasette on them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+
+from tests import showcase
+from tests.conftest import ROOT
+from tests.timing import PATIENCE_S
+from tests.web.desk import Desk, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LINES = ("0.65", "1.0")
+NEXT_LINE = ROOT / ".tools" / "datasette-1"
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A project with results, made once for all processes of the tests."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder if worker_id == "master" else folder.parent
+    target = shared / "showcase"
+    with (shared / "showcase.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            showcase.build(aside := shared / "showcase.part")
+            aside.rename(target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def worker_id(request: pytest.FixtureRequest) -> str:
+    """The process of the tests, also without xdist."""
+    return str(getattr(request.config, "workerinput", {}).get("workerid", "master"))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Asks the results of a project."""
+
+    project: Path
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.project / ".edison" / "results.db")) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def one(self, sql: str, *values: Any) -> Any:
+        return self.rows(sql, *values)[0][0]
+
+    @property
+    def against(self) -> str:
+        """The run that has a base."""
+        return str(self.one("select id from run where base_commit is not null"))
+
+    def cell(self, case: str = "return-how", where: str = "1") -> str:
+        """A cell of that run, as people see its id."""
+        found = self.one(
+            f"select id from cell where run_id = ? and case_id = ? and side = 'head' and {where} "
+            "order by prompt, model, draw",
+            self.against,
+            case,
+        )
+        return str(found)[:12]
+
+    def pages(self) -> list[str]:
+        """The address of every page, with something to see on each."""
+        run, prefix = self.against, "/-/edison"
+        unreliable, paused = (
+            self.one("select id from run where experiment = 'unreliable'"),
+            self.one("select id from run where status = 'PAUSED'"),
+        )
+        hostile = showcase.HOSTILE[0]["id"]
+        filters = urlencode({"tag": "hostile", "failed": "1", "sort": "worst", "metric": "cost"})
+        found = ["", "/help", f"/experiment/{showcase.EXPERIMENT}", "/experiment/unreliable"]
+        found += [f"/run/{run}", f"/run/{unreliable}", f"/run/{paused}", f"/run/{run}?{filters}"]
+        found += [f"/cell/{self.cell()}", f"/cell/{self.cell(hostile)}"]
+        found += [f"/run/{run}/case?{urlencode({'case': hostile, 'diff': '1'})}"]
+        found += [
+            f"/run/{run}/{tab}" for tab in ("decisions", "criteria", "facets", "judges", "log")
+        ]
+        found += [f"/run/{paused}/decisions", f"/run/{paused}/criteria", f"/run/{paused}/facets"]
+        found += ["/leaderboard", f"/leaderboard?experiment={showcase.EXPERIMENT}", "/costs"]
+        found += ["/prompts", "/prompt/support-reply", "/datasets"]
+        found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]
+        found += [f"/suggestion/{each}" for (each,) in self.rows("select id from suggestion")]
+        found += [f"/run/{run}/grade", f"/run/{run}/grade?scale=thumbs&only=flagged&agreement=1"]
+        found += [f"/run/{run}/grade?scale=0-1&only=all", "/loops"]
+        found += [f"/loop/{each}" for (each,) in self.rows("select id from loop")]
+        found += ["/audit"]
+        return [prefix + each for each in found]
+
+    def forms(self) -> list[str]:
+        """The address of every page that is only there for somebody who may act."""
+        proposed = self.one("select id from suggestion where status = 'proposed'")
+        return [f"/-/edison/suggestion/{proposed}/edit"]
+
+
+@pytest.fixture(scope="session")
+def stored(project: Path) -> Stored:
+    return Stored(project)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running `edison serve`."""
+
+    address: str
+    line: str
+    client: httpx.Client
+
+    def get(self, path: str, **kwargs: Any) -> httpx.Response:
+        return self.client.get(path, **kwargs)
+
+
+def environment(line: str) -> dict[str, str]:
+    """Return the environment in which Datasette is of a line."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("EDISON_", "GITHUB_"))}
+    return kept if line == LINES[0] else {**kept, "PYTHONPATH": str(NEXT_LINE)}
+
+
+def started(project: Path, line: str, *options: str) -> Iterator[Server]:
+    """Yield a server of this line, and end it."""
+    command = ("-P", "-m", "edison_ci", "serve", "--port", "0", "--json", *options)
+    yield from asked(project, line, *command)
+
+
+def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
+    """Yield the server that a command of Python starts; what it complains of goes to a file."""
+    with (project / "serve.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=project,
+            env=environment(line),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert process.stdout is not None
+    told = ""
+    for text in process.stdout:
+        told += text
+        if text.startswith("}"):
+            break
+    address = f"http://127.0.0.1:{json.loads(told)['port']}"
+    try:
+        with httpx.Client(base_url=address, timeout=PATIENCE_S, trust_env=False) as client:
+            yield Server(address, line, client)
+    finally:
+        process.terminate()
+        assert process.wait(timeout=PATIENCE_S) == 0
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session", params=LINES)
+def server(request: pytest.FixtureRequest, project: Path) -> Iterator[Server]:
+    """A server of each line."""
+    yield from started(project, request.param)
+
+
+@pytest.fixture(scope="module", params=LINES)
+def one_desk(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Desk]:
+    """A server of each line on a project of its own, in which people grade and decide."""
+    folder = build(tmp_path_factory.mktemp("desk"))
+    for server in started(folder.path, request.param, "--offline"):
+        yield Desk(folder, server)
+
+
+@pytest.fixture
+def desk(one_desk: Desk) -> Desk:
+    """That server, as if nothing had happened yet."""
+    one_desk.begin()
+    return one_desk

@@ -1,0 +1,134 @@
+"""Every page in a real browser: nothing runs that is not ours, and everybody can use it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.async_api import async_playwright
+
+from tests import showcase
+from tests.conftest import ROOT
+from tests.web.conftest import LINES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from playwright.async_api import Page
+
+    from tests.web.conftest import Server, Stored
+
+AXE = ROOT / ".tools" / "node" / "node_modules" / "axe-core" / "axe.min.js"
+WIDTHS = {"light": 1280, "dark": 768}
+THEMES = {"0.65": "light", "1.0": "dark"}
+"""Each page is looked at twice: as on a desk, and as on a narrow screen at night."""
+
+
+def chromium() -> str:
+    """Return Chromium as the machine has it."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    assert path is not None, "make browser installs Chromium"
+    return path
+
+
+class Watched:
+    """A page of the browser, and everything that went wrong on it."""
+
+    def __init__(self, server: Server, page: Page) -> None:
+        self.wrong: list[str] = []
+        self.server, self.page = server, page
+        page.on("console", lambda said: self._note(said.type, said.text))
+        page.on("pageerror", lambda error: self._note("error", str(error)))
+        page.on("dialog", lambda dialog: self._note("dialog", dialog.message))
+        page.on("request", self._asked)
+
+    def _note(self, kind: str, text: str) -> None:
+        self.wrong.append(f"{kind}: {text}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.server.address, "data:")):
+            self.wrong.append(f"asked for {request.url}")
+
+
+@pytest.fixture
+async def watched(server: Server) -> AsyncIterator[Watched]:
+    """A browser on the pages of a server, as on a desk or on a narrow screen at night."""
+    theme = THEMES[server.line]
+    async with async_playwright() as play:
+        browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        context = await browser.new_context(
+            base_url=server.address,
+            color_scheme=theme,  # type: ignore[arg-type]  # light or dark
+            viewport={"width": WIDTHS[theme], "height": 900},
+        )
+        context.set_default_timeout(120_000)
+        yield Watched(server, await context.new_page())
+        await browser.close()
+
+
+async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored: Stored) -> None:
+    page, found = watched.page, []
+    axe = AXE.read_text(encoding="utf-8")
+    for number, path in enumerate([*stored.forms(), *stored.pages()]):
+        await page.goto(path)
+        assert "PWNED" not in await page.title(), path
+        foreign = page.locator("main img, main iframe, main object, main script")
+        assert await foreign.count() == 0, path
+        wide = await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+        assert not wide, f"{path} is wider than its window"
+        assert watched.wrong == [], path
+        if watched.server.line != LINES[0] and number % 4:
+            continue  # the other line's markup is the same, and the look takes half a second
+        await page.evaluate(axe)
+        result = await page.evaluate(
+            "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})"
+        )
+        found += [
+            (path, rule["id"], rule["nodes"][0]["html"][:200])
+            for rule in result["violations"]
+            if rule["impact"] in ("serious", "critical")
+        ]
+    assert found == []
+
+
+async def test_a_run_can_be_read_by_keyboard(watched: Watched, stored: Stored) -> None:
+    page = watched.page
+    await page.goto("/-/edison")
+    await page.keyboard.press("j")
+    assert await page.evaluate("document.activeElement.textContent") == showcase.EXPERIMENT
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/experiment/*")
+    await page.goto(f"/-/edison/run/{stored.against}")
+    await page.keyboard.press("n")
+    await page.wait_for_url("**page=2*")
+    await page.keyboard.press("p")
+    await page.wait_for_url("**page=1*")
+    await page.keyboard.press("/")
+    await page.keyboard.type("huge")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**q=huge*")
+    await page.keyboard.press("u")
+    await page.wait_for_url("**/experiment/*")
+    await page.keyboard.press("g")
+    await page.keyboard.press("h")
+    await page.wait_for_url("**/-/edison")
+    await page.keyboard.press("?")
+    await page.wait_for_url("**/help")
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert watched.wrong == []
+
+
+async def test_filters_apply_at_once_and_addresses_stay_short(
+    watched: Watched, stored: Stored
+) -> None:
+    page = watched.page
+    await page.goto(f"/-/edison/run/{stored.against}")
+    await page.select_option("#tag", "hostile")
+    await page.wait_for_url("**tag=hostile*")
+    assert page.url.endswith(f"/run/{stored.against}?tag=hostile")
+    await page.check("#failed")
+    await page.wait_for_url("**failed=1*")
+    assert watched.wrong == []

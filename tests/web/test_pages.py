@@ -1,0 +1,321 @@
+"""Every page, over HTTP, on both lines of Datasette."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+import pytest
+
+from tests import showcase
+from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from tests.web.conftest import Server, Stored
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+VOID = {"br", "col", "hr", "img", "input", "link", "meta", "wbr"}
+
+
+class Read(HTMLParser):
+    """Reads a page as a browser does, as far as it must to find what is wrong with it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.title = ""
+        self.text = ""
+        self.feed(text)
+        self.close()
+        self.wrong += [f"{tag} is not closed" for tag in self.open]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        given = dict(attrs)
+        if tag == "script" and "/static/edison.js" not in str(given.get("src")):
+            self.wrong.append("a script that is not ours")
+        self.wrong += [
+            f"{tag} has {name}" for name in given if name.startswith("on") or name == "style"
+        ]
+        self.ids += [str(given["id"])] if "id" in given else []
+        if tag == "a":
+            self.links.append(str(given.get("href")))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open[-1] != tag:
+            self.wrong.append(f"</{tag}> closes {self.open[-1:]}")
+        else:
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-2:] == ["head", "title"]:
+            self.title += data
+        self.text += data
+
+
+def test_every_page_is_whole_titled_and_guarded(server: Server, stored: Stored) -> None:
+    titles = []
+    for path in [*stored.pages(), *stored.forms()]:
+        answer = server.get(path)
+        page = Read(answer.text)
+        assert (answer.status_code, page.wrong) == (200, []), path
+        assert len(page.ids) == len(set(page.ids)), path
+        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert page.title.endswith(" · edison")
+        titles.append((page.title, urlsplit(path).path))
+    assert len({title for title, _ in titles}) == len(set(titles)), "two pages have one title"
+
+
+def test_every_link_leads_somewhere(server: Server, stored: Stored) -> None:
+    links = {
+        urljoin(path, link).partition("#")[0]
+        for path in [*stored.pages(), *stored.forms()]
+        for link in Read(server.get(path).text).links
+    }
+    assert all(link.startswith(("/-/edison", "/results")) for link in links), links
+    kinds: dict[str, list[str]] = {}
+    for link in sorted(link for link in links if link.startswith("/-/edison")):
+        kinds.setdefault(re.sub(r"=[^&]*|\d{8}T\d{6}-\w{6}|/cell/.*", "", link), []).append(link)
+    few = [link for alike in kinds.values() for link in alike[:5]]
+    assert len(few) > 50
+    wrong = [link for link in few if server.get(link).status_code != 200]
+    assert not wrong
+
+
+def test_what_models_and_people_wrote_is_text(server: Server, stored: Stored) -> None:
+    hostile = showcase.HOSTILE[0]["id"]
+    body = server.get(f"/-/edison/cell/{stored.cell(hostile)}").text
+    assert "<script>document.title" not in body
+    assert "&lt;script&gt;document.title" in body
+    assert "49" not in Read(body).title
+    turned = showcase.HOSTILE[1]["id"]
+    assert "\u202e" not in server.get(f"/-/edison/cell/{stored.cell(turned)}").text
+
+
+def test_the_grid_filters_sorts_and_pages_by_its_address(server: Server, stored: Stored) -> None:
+    run = f"/-/edison/run/{stored.against}"
+
+    def cases(**args: str) -> list[str]:
+        body = server.get(f"{run}?{urlencode(args)}").text
+        return re.findall(r'run/[^/"]+/case\?case=([^"&]+)', body)
+
+    everything = stored.one("select count(distinct case_id) from cell where run_id = ?",
+                            stored.against)  # fmt: skip
+    assert len(cases()) == 20
+    assert len(cases(page="2")) == everything - 20
+    assert cases(page="999") == cases(page="2")
+    assert set(cases(tag="hostile")) == set(cases(q="script") + cases(q="javascript"))
+    worst = stored.rows(
+        "select case_id from rollup_case where run_id = ? and side = 'head' "
+        "order by lowest, composite, case_id limit 3", stored.against)  # fmt: skip
+    assert cases(sort="worst")[:3] == [quote(case, safe="") for (case,) in worst]
+    failed = stored.one("select count(*) from rollup_case where run_id = ? and side = 'head' "
+                        "and failed > 0", stored.against)  # fmt: skip
+    assert f" of {failed}<" in server.get(f"{run}?failed=1").text
+    assert "No case fits these filters" in server.get(f"{run}?q=nobody-wrote-this").text
+    assert cases(q="HUGE-message") == ["huge-message"]
+
+
+@pytest.mark.parametrize("metric", ["grade", "tokens", "cost", "latency"])
+def test_the_grid_shows_another_number(server: Server, stored: Stored, metric: str) -> None:
+    body = server.get(f"/-/edison/run/{stored.against}?metric={metric}").text
+    sign = {"grade": "passed", "tokens": " mean", "cost": "$", "latency": " ms median"}[metric]
+    assert sign in body[body.index("<tfoot>") :]
+
+
+def test_a_cell_says_what_was_asked_answered_and_why(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/cell/{stored.cell()}").text).text
+    assert "how do i send this back" in text  # from the dataset, which has not changed
+    assert "What judges said" in text
+    assert "Compared with other answers" in text
+    assert re.search(r"Score: \(0\.5 x", text)
+
+
+def test_what_is_not_there_is_said(server: Server) -> None:
+    for path, said in (
+        ("/-/edison/run/nope", "there is no run 'nope'"),
+        ("/-/edison/cell/0123456789ab", "there is no cell"),
+        ("/-/edison/cell/%3Cscript%3E", "there is no cell"),
+        ("/-/edison/experiment/suport-reply", "did you mean 'support-reply'?"),
+        ("/-/edison/nowhere", "there is no such page"),
+    ):
+        answer = server.get(path)
+        assert answer.status_code == 404
+        assert said in Read(answer.text).text
+
+
+def test_a_name_that_is_not_ours_is_refused(server: Server) -> None:
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example"):
+        assert server.get("/-/edison", headers={"host": host}).status_code == 421
+
+
+def test_raw_tables_are_there_and_guarded(server: Server) -> None:
+    answer = server.get("/results/run?_nocount=1&_nofacet=1")
+    assert answer.status_code == 200
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert server.get("/").headers["location"] == "/-/edison"
+    assert server.get("/results.db").status_code in (403, 404)
+
+
+def test_files_are_kept_by_browsers_until_they_change(server: Server) -> None:
+    body = server.get("/-/edison").text
+    address = re.search(r'href="(/-/edison/static/edison.css\?v=\w+)"', body)
+    assert address is not None
+    answer = server.get(address[1], headers={"cookie": "of=somebody"})
+    assert answer.content == (ROOT / "edison_ci/report/static/edison.css").read_bytes()
+    assert answer.headers.get_list("cache-control") == ["public, max-age=31536000, immutable"]
+    assert "x-edison-keep" not in answer.headers
+    assert server.get("/-/edison/static/base.html").status_code == 404
+
+
+def test_decisions_have_sentences_numbers_and_pictures(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/decisions").text).text
+    for sentence, *_ in stored.rows("select sentence from decision where run_id = ?",
+                                    stored.against):  # fmt: skip
+        assert sentence.replace("`", "") in text
+    assert "no worse than base by 10 points" in text
+    assert "Change against the base" in text
+
+
+def test_criteria_lead_to_the_answers_that_are_weak_in_them(server: Server, stored: Stored) -> None:
+    body = server.get(f"/-/edison/run/{stored.against}/criteria?part=criterion:Empathy").text
+    (worst,) = stored.rows(
+        "select c.id, c.case_id from cell c join part p on p.cell_id = c.id and p.name = 'Empathy' "
+        "where c.run_id = ? and c.side = 'head' order by p.score, c.case_id, c.model limit 1",
+        stored.against,
+    )
+    assert f"/-/edison/cell/{worst[0][:12]}" in body
+    assert "Empathy: how scores are spread" in body
+
+
+def test_kinds_of_cases_say_how_many_comparisons_were_made(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/facets").text).text
+    family = stored.one("select max(family) from rollup_facet where run_id = ?", stored.against)
+    assert f"{family} comparisons of kinds of cases were made" in text
+    assert "difficulty easy" in text
+
+
+def test_judges_are_held_against_each_other(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/judges").text).text
+    assert "Krippendorff's alpha" in text
+    assert "head preferred in" in text
+
+
+def test_the_leaderboard_says_which_differences_are_shown(server: Server) -> None:
+    text = Read(server.get("/-/edison/leaderboard?experiment=support-reply").text).text
+    assert "comparisons were made" in text
+    assert "By preference" in text
+    assert "Score against cost" in text
+
+
+def test_costs_add_up_to_what_is_booked(server: Server, stored: Stored) -> None:
+    total = stored.one("select sum(microusd) from booked where scope = 'project'")
+    for by in ("model", "phase", "experiment", "day"):
+        text = Read(server.get(f"/-/edison/costs?by={by}&days=365").text).text
+        assert f"${total / 1e6:,.4f}" in text
+    rows = stored.rows("select model, sum(cost_microusd) from rollup_spending group by 1")
+    text = Read(server.get("/-/edison/costs?by=model&days=365").text).text
+    for model, cost in rows:
+        assert model in text
+        assert f"${cost / 1e6:,.4f}" in text
+
+
+def test_a_prompt_has_its_versions_and_what_changed(server: Server) -> None:
+    body = server.get("/-/edison/prompt/support-reply").text
+    text = Read(body).text
+    assert "Ask for warmth and a next step" in text
+    assert "Ada Example" in text
+    assert '<tr class="added">' in body
+    assert "Name the customer's problem in your first sentence" in text
+    older = server.get("/-/edison/prompt/support-reply?version=da045f29").text
+    assert "the first version" in older
+
+
+def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored: Stored) -> None:
+    rejected = stored.one("select id from suggestion where status = 'rejected'")
+    text = Read(server.get(f"/-/edison/suggestion/{rejected}").text).text
+    assert f"Mention {showcase.PROBE}" in text
+    assert "8.0 points better on the training cases." in text
+    assert "optimize: best of 11 versions on the training cases, 3 generations" in text
+    assert "ada@example.com" in text
+    found, evidence = stored.rows("select id, evidence from suggestion where status = 'proposed'")[
+        0
+    ]
+    text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
+    assert json.loads(evidence)["sentence"] in text
+    assert "a loop waits" in text
+    assert "One commit on the branch better here changes prompts/support-reply.md." in text
+    listed = Read(server.get("/-/edison/suggestions").text).text
+    assert found in listed
+    assert "1 open" in Read(server.get("/-/edison").text).text
+
+
+def test_a_loop_has_its_iterations_gain_cost_and_end(server: Server, stored: Stored) -> None:
+    listed = Read(server.get("/-/edison/loops").text).text
+    assert "nothing new was suggested that is shown to help" in listed
+    assert "waiting" in listed
+    done, waits = stored.rows("select id, suggestion from loop order by started_at")
+    page = server.get(f"/-/edison/loop/{done[0]}").text
+    text = Read(page).text
+    for words in ("+8.0", "+2.0 to +14.0", "not verified: too few cases", "at most 5", "Cost by"):
+        assert words in text
+    for (run,) in stored.rows("select run_id from loop_iteration where loop = ?", done[0]):
+        assert f'/-/edison/run/{run}"' in page
+    waiting = server.get(f"/-/edison/loop/{waits[0]}").text
+    assert f'waits for a decision about <a class="mono" href="/-/edison/suggestion/{waits[1]}"' in (
+        waiting
+    )
+    assert server.get("/-/edison/loop/nope").status_code == 404
+    assert (
+        'href="/-/edison/loops?experiment=support-reply"'
+        in server.get("/-/edison/experiment/support-reply").text
+    )
+
+
+def test_a_dataset_has_kinds_health_and_questions(server: Server) -> None:
+    text = Read(server.get("/-/edison/dataset/support-reply").text).text
+    assert "Contradictions" in text
+    assert "Question, the weakest first" in text
+    empty = Read(server.get("/-/edison/dataset/unreliable").text).text
+    assert "edison dataset judge unreliable" in empty
+
+
+def test_the_audit_is_shown_newest_first(server: Server, stored: Stored) -> None:
+    text = Read(server.get("/-/edison/audit").text).text
+    last = stored.one("select action from audit order by seq desc")
+    first = stored.one("select action from audit order by seq")
+    assert text.index(last) < text.rindex(first)
+
+
+def test_machines_can_ask_for_health_and_numbers(server: Server, stored: Stored) -> None:
+    answer = server.get("/-/edison/health")
+    assert (answer.status_code, answer.json()["ok"]) == (200, True)
+    assert set(answer.json()["checks"]) == {"database", "schema", "disk", "keys"}
+    lines = server.get("/-/edison/metrics").text.splitlines()
+    runs = stored.one("select count(*) from run where experiment = 'unreliable'")
+    assert f'edison_runs{{experiment="unreliable",status="completed"}} {runs}' in lines
+    assert all(re.fullmatch(r"# .*|[a-z_]+(\{.*\})? [0-9.e+-]+", line) for line in lines)
+
+
+def test_a_run_is_followed_as_a_stream_of_events(server: Server, stored: Stored) -> None:
+    answer = server.get(f"/-/edison/run/{stored.against}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = json.loads(re.findall(r"data: (.*)", answer.text)[-1])
+    assert (told["status"], told["moving"], told["done"]) == ("COMPLETED", False, told["total"])
