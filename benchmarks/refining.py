@@ -35,10 +35,6 @@ from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import Tools
 from edison_ci.providers.adapters import provider_for
-from edison_ci.providers.sim.control import random_edit
-from edison_ci.providers.sim.diffs import unified_diff
-from edison_ci.providers.sim.refining import task_in
-from edison_ci.providers.sim.seeds import stream
 from edison_ci.records import Completion
 from edison_ci.refine.asking import refiner_of
 from edison_ci.refine.candidate import change_of, subject_of
@@ -48,6 +44,9 @@ from edison_ci.refine.optimizing import optimize
 from edison_ci.refine.refining import Orders, refine
 from edison_ci.refine.searching import Reach
 from edison_ci.refine.trying import Bench, Wallet
+from edison_ci.simulator.control import random_edit
+from edison_ci.simulator.pace import stream
+from edison_ci.simulator.refiner import task_in, unified_diff
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import Status
 

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import yaml
 
-from edison_ci.providers.sim.control import random_edit
-from edison_ci.providers.sim.exhibit import Exhibit
-from edison_ci.providers.sim.generator import generate
-from edison_ci.providers.sim.judge import Criterion, score, task_of
-from edison_ci.providers.sim.options import SimOptions
-from edison_ci.providers.sim.playbooks import PLAYBOOKS
-from edison_ci.providers.sim.refiner import improved
-from edison_ci.providers.sim.seeds import stream
 from edison_ci.records import Message, Request
+from edison_ci.simulator.control import random_edit
+from edison_ci.simulator.generator import generate
+from edison_ci.simulator.judge import Criterion, score, task_of
+from edison_ci.simulator.options import SimOptions
+from edison_ci.simulator.pace import stream
+from edison_ci.simulator.qualities import PLAYBOOKS
+from edison_ci.simulator.refiner import improved
+from edison_ci.simulator.writing import Exhibit
 from edison_ci.templating import Template, as_text, compile_template
 
 if TYPE_CHECKING:

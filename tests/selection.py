@@ -36,7 +36,7 @@ _SLOW = (
     "tests/hostile/",
     "tests/loop/",
     "tests/operate/",
-    "tests/providers/sim/",
+    "tests/simulator/",
     "tests/providers/test_litellm_bridge.py",
     "tests/refine/",
     "tests/report/",

@@ -53,7 +53,7 @@ LAYERS = [
     },
     {"checks", "safety", "formatting"},
     {"config"},
-    {"plan", "providers", "judges"},
+    {"plan", "providers", "judges", "simulator"},
     {"results"},
     {"decide"},
     {"execute", "forge", "importing"},

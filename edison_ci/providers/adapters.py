@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from edison_ci.contracts import Provider
     from edison_ci.documents.files import Tree
 
-_LATER = Registry("edison_ci.providers", {"sim": "edison_ci.providers.simulated:simulated"})
+_LATER = Registry("edison_ci.providers", {"sim": "edison_ci.simulator.provider:simulated"})
 _AWS = {
     "access_key_id": "aws_access_key_id",
     "secret_access_key": "aws_secret_access_key",

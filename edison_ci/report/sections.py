@@ -170,6 +170,8 @@ def _facts(view: RunResult) -> Iterator[str]:
     )
 
 
+# Nothing is measured or decided here: numbers come from the summary of the run, sentences from the
+# decisions that were stored, and comparisons from `decide`.
 def _gates(view: RunResult) -> Table | None:
     rows = tuple(
         (

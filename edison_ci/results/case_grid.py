@@ -33,6 +33,7 @@ METRICS = ("grade", "tokens", "cost", "latency")
 SORTS = ("name", "worst", "best")
 MOST_ANSWERS = 500
 """Answers in which a text is searched unless a query asks for all."""
+# Only the cells of the twenty cases on the page are read.
 _LIVE_CELLS = 2_000
 """Of a run that goes on, so many cells tell which prompts and models it has."""
 

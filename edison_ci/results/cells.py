@@ -202,6 +202,8 @@ class Failing(NamedTuple):
     total: int
 
 
+# Cases by models, how scores are spread, what it cost whom, and the answers that failed: as much
+# of it as a reader looks at, the worst first, and how much there is.
 MOST_FAILING = 40
 
 

@@ -25,6 +25,9 @@ OWN_MATERIAL = """coalesce(json_extract(snapshot, '$."command line".against.mate
 """SQL of whose material a run was measured with."""
 
 
+# As if they were the two sides of one run: they are copied into a temporary table that stands
+# before the stored one, one choice as base, the other as head, and everything that reads cells can
+# then compare them. The file itself is open for reading only, and stays as it is.
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Cells of a run: one side of it, and perhaps one prompt or one version of it."""

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from edison_ci.store.runs import Run
 
+# One picture of the results, made from what is stored; JUnit, SARIF, Markdown, JSON, the comment
+# of a pull request and its annotations are different ways to say it. It holds ids, scores and
+# sentences, and no text of an answer.
 _BEFORE_UNFINISHED = ("error", "fail")
 _AFTER_UNFINISHED = ("inconclusive", "pass", "skipped")
 

@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 LISTED = 5
+# Whoever ends a run writes its sums, so a run that has ended is not added up again. A run that
+# goes on has none, or those of an earlier end. Those that came in with a file from elsewhere are
+# not believed: they may say anything.
 STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
 _ENDED = frozenset({"COMPLETED", "FAILED", "REFINING", "REVIEWING"})
 """Statuses that a run gets to by way of its sums."""

@@ -65,6 +65,8 @@ class Permissions:
     comment: Option
 
 
+# Deciding is built on top of reporting, so pages cannot reach it: `edison serve` hands a clerk in.
+# Without one, pages show the commands instead.
 class Refused(UsageError):
     """A text that was not taken; whoever wrote it gets it back with the reason."""
 

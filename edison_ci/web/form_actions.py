@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from edison_ci.web.forms import Posted
     from edison_ci.web.page_context import Args
 
+# What is written in a form becomes a wish, the clerk carries it out, and the answer is the address
+# of the page to see next. Addresses are made here and never taken from the form.
 _THUMBS = {"up": 1.0, "down": 0.0}
 _CRITERION = "criterion."
 

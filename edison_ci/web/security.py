@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+# A page does work for every facet and writes a link for every parameter into every other, so that
+# an address with hundreds of them takes seconds and returns hundreds of megabytes. Rows, time and
+# the length of a value are bounded by the settings of Datasette and of SQLite (`serving`).
 MOST_QUERY = 8_000
 """Characters of a query, SQL included."""
 MOST_PARAMETERS = 100

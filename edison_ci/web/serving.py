@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from edison_ci.review.actions import ReviewActions
 
 
+# Whoever opens a page first would wait for what it imports, for its template and for the files of
+# the project.
 _HEAVY = ("numpy", "scipy.special")
 """What statistics import where they need it."""
 

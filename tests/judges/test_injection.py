@@ -19,7 +19,7 @@ from edison_ci.judges.briefing import brief
 from edison_ci.judges.canaries import CANARIES, Tried, try_canaries
 from edison_ci.judges.fencing import KEY_LINE
 from edison_ci.judges.pointwise import Pointwise
-from edison_ci.providers.sim.hearing import hear
+from edison_ci.simulator.judge import hear
 from tests.conftest import EXAMPLES, ROOT
 from tests.judges.bench import Answering, model, system_message, user_message
 

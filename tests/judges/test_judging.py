@@ -12,9 +12,9 @@ from edison_ci.checks.output import parse_output
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.judges.judging import Judged, Judging, comparing, moderating
-from edison_ci.providers.sim.generator import generate
-from edison_ci.providers.sim.hearing import hear
 from edison_ci.records import Case, CaseId, Completion, Request
+from edison_ci.simulator.generator import generate
+from edison_ci.simulator.judge import hear
 from tests.conftest import EXAMPLES, Folder
 from tests.judges.bench import Scripted, scores
 from tests.timing import PATIENCE_S

@@ -12,8 +12,8 @@ from edison_ci.judges.asking import Judge
 from edison_ci.judges.briefing import brief
 from edison_ci.judges.questions import CRITERIA, QuestionJudge
 from edison_ci.judges.replies import Missing
-from edison_ci.providers.sim.hearing import hear
 from edison_ci.records import Case, CaseId
+from edison_ci.simulator.judge import hear
 from tests.judges.bench import (
     CASE,
     Answering,

@@ -14,7 +14,7 @@ from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.anthropic import Anthropic
 from edison_ci.providers.litellm_bridge import NO_KEY, LitellmBridge
 from edison_ci.providers.openai_compatible import OpenAICompatible
-from edison_ci.providers.simulated import SimulatedProvider
+from edison_ci.simulator.provider import SimulatedProvider
 from tests.loopback.fixture import loopback
 from tests.providers.kitchen import KEY, ask, model
 

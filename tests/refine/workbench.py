@@ -17,8 +17,6 @@ from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import Tools
 from edison_ci.providers.adapters import provider_for
-from edison_ci.providers.sim.blocks import blocks_in
-from edison_ci.providers.sim.diffs import unified_diff
 from edison_ci.records import Completion
 from edison_ci.refine.asking import refiner_of
 from edison_ci.refine.candidate import subject_of
@@ -28,6 +26,8 @@ from edison_ci.refine.refining import Orders, Refined, refine
 from edison_ci.refine.searching import Generation, Reach
 from edison_ci.refine.trying import Bench, Wallet
 from edison_ci.refine.weaknesses import split_of
+from edison_ci.simulator.assignment import blocks_in
+from edison_ci.simulator.refiner import unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

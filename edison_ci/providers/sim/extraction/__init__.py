@@ -1,1 +1,0 @@
-"""How does the simulator read invoices, and how does it see a good reading?"""

@@ -1,1 +1,0 @@
-"""How does the simulator write very short stories, and how does it see a good one?"""

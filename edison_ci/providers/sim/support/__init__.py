@@ -1,1 +1,0 @@
-"""How does the simulator answer customers, and how does it see a good answer?"""

@@ -1,0 +1,413 @@
+"""What was a model asked to do, about which case, with which instructions?"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.frozen import dataclass
+from edison_ci.shipped import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from edison_ci.records import Json, Message
+
+
+# A message with material begins with the line `Key of this message: KEY`; each piece stands
+# between `<data:TAG "NAME" KEY>` and `</data:TAG KEY>`.
+_KEY = re.compile(r"\AKey of this message: ([0-9a-f]{16,64})\n")
+
+
+class Block(NamedTuple):
+    """A piece of material."""
+
+    tag: str
+    name: str
+    text: str
+    as_json: bool
+
+    @property
+    def value(self) -> Json:
+        """The piece as it was before it was written down."""
+        if not self.as_json:
+            return self.text
+        try:
+            value: Json = json.loads(self.text)
+        except ValueError:
+            return self.text
+        return value
+
+
+def blocks_in(said: str) -> list[Block] | None:
+    """Return the pieces of a message in their order; None if it is not of this form."""
+    found = _KEY.match(said)
+    if found is None:
+        return None
+    key = found[1]
+    block = re.compile(
+        rf'^<data:(\w+)(?: ("(?:[^"\\\n]|\\.)*"))?( json)? {key}>\n(.*?)\n</data:\1 {key}>$',
+        re.M | re.S,
+    )
+    return [
+        Block(tag, json.loads(name) if name else "", text, bool(as_json))
+        for tag, name, as_json, text in block.findall(said)
+    ]
+
+
+MAX_CHARS = 100_000
+"""The simulator reads no further into a text than this."""
+_DISTINCTIVE = 12
+_TEXTS = Path(__file__).parent / "texts"
+
+
+class Task(StrEnum):
+    """What the simulator can be asked to do."""
+
+    SUPPORT = "support"
+    STORY = "story"
+    EXTRACTION = "extraction"
+    CODE = "code"
+    OTHER = "other"
+
+
+_TEMPLATES = {
+    Task.SUPPORT: "customer-support",
+    Task.STORY: "creative-writing",
+    Task.EXTRACTION: "data-extraction",
+    Task.CODE: "code-generation",
+}
+KEY = {
+    Task.SUPPORT: "message",
+    Task.STORY: "brief",
+    Task.EXTRACTION: "document",
+    Task.CODE: "task",
+}
+"""The input by which a case of a task is recognised."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCase:
+    """A case of a shipped example, with its right answer where it has one."""
+
+    id: str
+    task: Task
+    inputs: Mapping[str, Json]
+    expected: Json
+    tags: frozenset[str]
+    difficulty: int
+    adversarial: bool
+
+    @property
+    def key(self) -> str:
+        """The input by which the case is recognised."""
+        return str(self.inputs[KEY[self.task]])
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a message is about this case."""
+        if self.key not in text:
+            return False
+        if self.task is Task.CODE:
+            return str(self.inputs["function"]) in text
+        if len(self.key) >= _DISTINCTIVE:
+            return True
+        return all(value in text for value in strings_in(self.inputs))
+
+
+def strings_in(value: Json | Mapping[str, Json]) -> Iterator[str]:
+    """Yield every text inside a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings_in(item)
+    elif value is not None and not isinstance(value, bool | int | float):
+        for item in value.values():
+            yield from strings_in(item)
+
+
+@cache
+def known_cases(task: Task) -> tuple[KnownCase, ...]:
+    """Return the known cases of a task, longest first; none if the examples are not installed."""
+    template = _TEMPLATES.get(task)
+    if template is None:
+        return ()
+    folder = shipped("examples") / template / "datasets"
+    cases = [
+        _case(task, json.loads(line), adversarial=path.stem == "adversarial")
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]
+    return tuple(sorted(cases, key=lambda case: -len(case.key)))
+
+
+def _case(task: Task, row: dict[str, Any], *, adversarial: bool) -> KnownCase:
+    return KnownCase(
+        id=row["id"],
+        task=task,
+        inputs=row["input"],
+        expected=row.get("expected"),
+        tags=frozenset(row.get("tags", ())),
+        difficulty=int(row.get("difficulty", 3)),
+        adversarial=adversarial,
+    )
+
+
+def find_case(text: str) -> KnownCase | None:
+    """Return the known case that a message is about."""
+    said = text[:MAX_CHARS]
+    for key, case in _by_key():
+        if key in said and case.is_in(said):
+            return case
+    return None
+
+
+@cache
+def _by_key() -> tuple[tuple[str, KnownCase], ...]:
+    return tuple((case.key, case) for task in _TEMPLATES for case in known_cases(task))
+
+
+def case_of(task: Task, inputs: Mapping[str, Json]) -> KnownCase | None:
+    """Return the known case that has these inputs."""
+    wanted, function = inputs.get(KEY.get(task, "")), inputs.get("function", "")
+    if not isinstance(wanted, str) or not isinstance(function, str):
+        return None
+    return _by_inputs(task).get((wanted, function))
+
+
+@cache
+def _by_inputs(task: Task) -> dict[tuple[str, str], KnownCase]:
+    return {(case.key, str(case.inputs.get("function", ""))): case for case in known_cases(task)}
+
+
+@cache
+def texts(name: str) -> Any:
+    """Return a collection of sentences that the simulator writes with."""
+    return json.loads((_TEXTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_JAPANESE = re.compile(r"[\u3040-\u30ff]")
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_STOP_WORDS = {
+    "en": "the and is are was were to of in it you your for with that this have has be not my on "
+    "at from will can do i we they he she a an no their who what which how but or so if by as",
+    "de": "der die das und ist sie ich nicht ein eine zu den mit auf für wie dem es im auch noch "
+    "wir ihr ihre sich dass bitte von wird",
+    "fr": "le la les et est vous je ne pas un une des que dans pour avec votre nous il elle du au "
+    "qui sur ce être cette à",
+    "es": "el la los las y es que de no un una por para con su tu en lo se del al mi más como "
+    "cuánto quiero gracias",
+    "pt": "o os as e é que de não um uma por para com seu sua em do da no na se mais os temos uns "
+    "esta boa obrigado",
+    "it": "il lo la gli e è che di non un una per con suo sua in del della si più come nel mi "
+    "ti quello",
+    "pl": "i w na nie się że jest to z do o jak po ale tak który która być jej jego mnie",
+}
+_SETS = {code: frozenset(words.split()) for code, words in _STOP_WORDS.items()}
+_READ_CHARS = 4_000
+
+
+@lru_cache(maxsize=2_048)
+def language_of(text: str) -> str:
+    """Return a two-letter code; English when nothing else is clear."""
+    sample = text[:_READ_CHARS]
+    if _JAPANESE.search(sample):
+        return "ja"
+    if len(_CHINESE.findall(sample)) > 3:
+        return "zh"
+    words = _WORD.findall(sample.lower())
+    counts = {code: sum(map(stop.__contains__, words)) for code, stop in _SETS.items()}
+    best = max(counts, key=lambda code: (counts[code], code == "en"))
+    return best if counts[best] > counts["en"] else "en"
+
+
+_SIGNS = {
+    Task.CODE: re.compile(r"\bdef \w+\(|\bpython\b"),
+    Task.EXTRACTION: re.compile(
+        r"\b(?:extract|invoice|receipt)\b.*\bjson\b|\bjson\b.*\binvoice", re.S
+    ),
+    Task.STORY: re.compile(r"\b(?:story|tale|fiction|cuento|histoire|geschichte)\b"),
+    Task.SUPPORT: re.compile(r"\b(?:customer|support agent|shop policy|complaint|helpdesk)\b"),
+}
+_LABELS = {
+    "customer": "customer_name",
+    "customer name": "customer_name",
+    "name": "customer_name",
+    "message": "message",
+    "customer message": "message",
+    "e-mail": "message",
+    "shop policy": "policy",
+    "policy": "policy",
+    "brief": "brief",
+    "genre": "genre",
+    "tone": "tone",
+    "words": "must_include",
+    "required words": "must_include",
+    "signature": "signature",
+    "function": "function",
+    "task": "task",
+    "examples": "examples",
+    "document": "document",
+    "invoice": "document",
+    "text": "document",
+}
+_LABEL = re.compile(r"^[ \t>*-]{0,4}\**([A-Za-z][A-Za-z -]{2,18})\**:\**[ \t]*", re.M)
+_ORDER = re.compile(
+    r"\b(?:extract|answer|return|use|give|write|report|ignore|treat|do not|don't|never|only|keep|"
+    r"must|should|json|null|you)\b"
+)
+_INJECTION = re.compile(
+    r"ignore (?:all|any|the|previous|above)|disregard|system (?:notice|override)|new task|"
+    r"you are now|override|forget (?:all|any|everything)|vergiss alle|oublie|dimentica|"
+    r"assistant[:,]|previous instructions|reveal your|repeat everything",
+    re.I,
+)
+_INSTRUCTION_CHARS = 20_000
+_SHORT_VALUE = 30
+_MAX_WORDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a message asks for."""
+
+    task: Task
+    inputs: Mapping[str, Json]
+    """What the message says about the case; an input that it does not show is not here."""
+    instructions: str
+    """The text without the case."""
+    said: str
+    """The last user message."""
+    case: KnownCase | None
+
+    @property
+    def key(self) -> str:
+        """What tells this case from others, whatever prompt it comes in."""
+        if self.case is not None:
+            return self.case.id
+        return str(self.inputs.get(KEY.get(self.task, ""), self.said))
+
+    @property
+    def difficulty(self) -> int:
+        """From 1 (easy) to 5 (hard)."""
+        return self.case.difficulty if self.case else 3
+
+    @property
+    def adversarial(self) -> bool:
+        """Whether the case is a nasty one."""
+        return self.case.adversarial if self.case else self.gives_orders
+
+    @property
+    def gives_orders(self) -> bool:
+        """Whether the case itself tries to instruct the model."""
+        data = str(self.inputs.get(KEY.get(self.task, ""), ""))
+        return _INJECTION.search(data[:MAX_CHARS]) is not None
+
+    @property
+    def language(self) -> str:
+        """The language of the case, as a two-letter code."""
+        return language_of(str(self.inputs.get(KEY.get(self.task, ""), "")))
+
+    def text(self, name: str) -> str:
+        """Return an input as text; empty if it is not shown."""
+        value = self.inputs.get(name, "")
+        return value if isinstance(value, str) else ""
+
+
+def read(messages: Sequence[Message]) -> Assignment:
+    """Return what the messages ask for; earlier turns are examples and do not count."""
+    system = "\n".join(message.content for message in messages if message.role == "system")
+    users = [message.content for message in messages if message.role == "user"]
+    said = (users[-1] if users else "")[:MAX_CHARS]
+    system = system[:_INSTRUCTION_CHARS]
+    case = find_case(said) or (find_case(system) if system else None)
+    if case is not None:
+        return _about(case, system, said)
+    task = _task(system, said)
+    inputs, rest = _labelled(said, task)
+    instructions = f"{system}\n{rest}"[:_INSTRUCTION_CHARS]
+    return Assignment(task, inputs, instructions, said, None)
+
+
+def _about(case: KnownCase, system: str, said: str) -> Assignment:
+    everything = f"{system}\n{said}"
+    shown = {
+        name: value
+        for name, value in case.inputs.items()
+        if all(text in everything for text in strings_in(value))
+    }
+    instructions = _without_values(everything, *_values(case.task, case.id))
+    return Assignment(case.task, shown, instructions[:_INSTRUCTION_CHARS], said, case)
+
+
+def _without_values(text: str, long: tuple[str, ...], short: re.Pattern[str]) -> str:
+    """Return a text without the values of a case, so that they count as no instructions."""
+    for value in long:
+        text = text.replace(value, " ")
+    return short.sub(" ", text)
+
+
+@lru_cache(maxsize=1_024)
+def _values(task: Task, case_id: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the long values of a case, and a pattern for the short ones, the longest first."""
+    case = next(case for case in known_cases(task) if case.id == case_id)
+    values = sorted(
+        {value.strip() for value in strings_in(case.inputs)}, key=lambda v: (-len(v), v)
+    )
+    long = tuple(value for value in values if len(value) > _SHORT_VALUE)
+    words = [value for value in values if _SHORT_VALUE >= len(value) > 2]
+    return long, any_word(words)
+
+
+def any_word(words: list[str]) -> re.Pattern[str]:
+    """Return a pattern that finds any of these, unless letters or digits go on beside it."""
+    found = "|".join(re.escape(word) for word in words)
+    return re.compile(rf"(?<!\w)(?:{found})(?!\w)" if found else r"(?!)")
+
+
+def _task(system: str, said: str) -> Task:
+    text = f"{system}\n{said[:_INSTRUCTION_CHARS]}".lower()
+    for task, sign in _SIGNS.items():
+        if sign.search(text):
+            return task
+    return Task.OTHER
+
+
+def _labelled(said: str, task: Task) -> tuple[dict[str, Json], str]:
+    """Return the inputs of an unknown case as their labels show them, and the text around."""
+    marks = [
+        (found, _LABELS[found[1].lower()])
+        for found in _LABEL.finditer(said)
+        if found[1].lower() in _LABELS
+    ]
+    inputs: dict[str, Json] = {}
+    rest = [said[: marks[0][0].start()] if marks else ""]
+    for index, (found, name) in enumerate(marks):
+        end = marks[index + 1][0].start() if index + 1 < len(marks) else len(said)
+        inputs.setdefault(name, said[found.end() : end].strip())
+    words = inputs.get("must_include")
+    if isinstance(words, str):
+        required: list[Json] = [word.strip() for word in words.split(",") if word.strip()]
+        inputs["must_include"] = required[:_MAX_WORDS]
+    key = KEY.get(task)
+    if key is None or key in inputs:
+        return inputs, "\n".join(rest) if marks else said
+    orders, data = _paragraphs(rest[0] if marks else said)
+    return {**inputs, key: data}, orders
+
+
+def _paragraphs(said: str) -> tuple[str, str]:
+    """Split a message without labels where the orders end and the material begins."""
+    parts = said.split("\n\n")
+    count = 1
+    while count < len(parts) and _ORDER.search(parts[count].lower()) and len(parts[count]) < 600:
+        count += 1
+    if count == len(parts) and count > 1:
+        count -= 1
+    return "\n\n".join(parts[:count]), "\n\n".join(parts[count:]).strip()

@@ -1,0 +1,72 @@
+"""What the tests of the simulator share: the examples, and a way to ask about their cases."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING
+
+from benchmarks.sim import NAMES, Case, Example, load, messages_of
+from edison_ci.records import Completion, Message, Request
+from edison_ci.simulator.assignment import Assignment, KnownCase, Task
+from edison_ci.simulator.generator import _WRITERS, generate
+from edison_ci.simulator.judge import observe, task_of
+from edison_ci.simulator.options import SimOptions
+from edison_ci.simulator.qualities import PLAYBOOKS
+from edison_ci.simulator.writing import Exhibit, Seen, Writing
+
+if TYPE_CHECKING:
+    from edison_ci.records import Json
+
+TASKS = {
+    "customer-support": Task.SUPPORT,
+    "creative-writing": Task.STORY,
+    "data-extraction": Task.EXTRACTION,
+    "code-generation": Task.CODE,
+}
+assert tuple(TASKS) == NAMES
+PARAMS: dict[str, Json] = {"temperature": 1.0, "max_tokens": 4096}
+
+example = cache(load)
+
+
+def request(
+    said: str, *, system: str = "", model: str = "small", draw: int = 0, **params: Json
+) -> Request:
+    """Return a request with one user message."""
+    messages = [Message("system", system)] if system else []
+    messages.append(Message("user", said))
+    return Request("sim", "", model, tuple(messages), params or PARAMS, draw=draw)
+
+
+def asked(prompt: str, case: Case, *, model: str = "small", draw: int = 0) -> Request:
+    """Return the request for a case of an example."""
+    return Request("sim", "", model, messages_of(prompt, case), PARAMS, draw=draw)
+
+
+def answer(prompt: str, case: Case, *, draw: int = 0) -> Completion:
+    """Return the answer to a case of an example."""
+    return generate(asked(prompt, case, draw=draw), SimOptions())
+
+
+def seen(case: Case, output: str) -> dict[str, Seen]:
+    """Return what a judge sees in an answer."""
+    return observe(Exhibit(task_of(case.inputs), case.inputs, output))
+
+
+def with_line(prompt: str, line: str) -> str:
+    """Return the prompt with one more line of instruction."""
+    return prompt.replace("# user\n", f"# user\n{line}\n", 1)
+
+
+def written(case: KnownCase, *, without: str = "", seed: int = 1) -> str:
+    """Return an answer to a known case that has every quality, or all but one."""
+    names = [feature.name for feature in PLAYBOOKS[case.task].features]
+    has = {name: name != without for name in names}
+    assignment = Assignment(case.task, case.inputs, "You write for Kettle & Crag.", "", case)
+    return _WRITERS[case.task](Writing(assignment, has, Random(seed), 0.0))
+
+
+def example_of(task: Task) -> Example:
+    """Return the example of a task."""
+    return example(next(name for name, its in TASKS.items() if its is task))
