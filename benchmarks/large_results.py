@@ -17,7 +17,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.config.facets import content_hash, facts_of
 from edison_ci.config.load import load_project
 from edison_ci.results.rollups import rollups_of
@@ -200,7 +200,7 @@ def _run(
         id=f"{day:%Y%m%dT%H%M%S}-{rng.getrandbits(24):06x}",
         shape=shape,
         version=versions[number * len(versions) // shape.runs],
-        started=times.stamp(day),
+        started=formatting.stamp(day),
         rng=rng,
     )
     connection.execute(
@@ -213,7 +213,7 @@ def _run(
                 '"experiment": "support-reply"', f'"experiment": "{shape.name}"'),
             json.dumps({PROMPT: f"v{1 + versions.index(run.version)}"}),
             shape.draws * len(shape.models) * len(cases), commit, run.started,
-            times.stamp(day + dt.timedelta(minutes=20)),
+            formatting.stamp(day + dt.timedelta(minutes=20)),
         ),
     )  # fmt: skip
     connection.executemany(

@@ -27,7 +27,7 @@ from edison_ci.simulator.pace import stream
 from edison_ci.simulator.qualities import PLAYBOOKS
 from edison_ci.simulator.refiner import improved
 from edison_ci.simulator.writing import Exhibit
-from edison_ci.templating import Template, as_text, compile_template
+from edison_ci.templating.templates import Template, as_text, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -26,7 +26,7 @@ from edison_ci.config.model_entry import OPTIONS
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES
-from edison_ci.shipped import KINDS
+from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -314,23 +314,23 @@ def _shown(value: Any) -> str:
 
 
 def layers() -> str:
-    """Return the floors of the package, highest first, with the question each module answers."""
+    """Return the floors of the package, highest first, with what is in each module."""
     floors = _literal("LAYERS")
     rows = []
     for number, names in reversed(list(enumerate(floors))):
-        for name in sorted(names):
+        for name in sorted(names - {"__init__", "__main__"}):
             rows.append((str(number), _place(name), _question(name)))
-    return table(("floor", "module", "answers"), rows)
+    return table(("floor", "module", "what is there"), rows)
 
 
 def homes() -> str:
     """Return the libraries that may be imported in one place only."""
-    rows = [
-        (code(library), ", ".join(code(home) for home in sorted(places)))
+    told = (
+        f"{code(library)} in {', '.join(code(home) for home in sorted(places))}"
         for library, places in sorted(_literal("ONLY_IN").items())
         if places
-    ]
-    return table(("library", "home"), rows)
+    )
+    return f"{'; '.join(told)}."
 
 
 def _literal(name: str) -> Any:

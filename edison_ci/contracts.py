@@ -1,16 +1,15 @@
-"""What must a plugin look like, and how does it say that it failed?"""
+"""What a plugin must look like, and how it says that it failed."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edison_ci.documents.secrets import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from edison_ci.hosted import Change, ChangedFile, Comment, Proposed, PullRequest
     from edison_ci.records import Completion, Request
 
 
@@ -75,54 +74,4 @@ class Provider(Protocol):
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
-        ...
-
-
-class Proposer(Protocol):
-    """Somewhere a change can be put so that people can look at it."""
-
-    async def propose(self, change: Change) -> Proposed:
-        """Put a change on its branch and offer it; the same change is never offered twice."""
-        ...
-
-
-class Forge(Proposer, Protocol):
-    """Where a repository is hosted. Each call raises ForgeError when it is refused."""
-
-    def is_ours(self, comment: Comment) -> bool:
-        """Whether we wrote a comment; decided by what was configured, without asking."""
-        ...
-
-    async def comments(self, number: int) -> Sequence[Comment]:
-        """Return the comments of a pull request, oldest first."""
-        ...
-
-    async def create_comment(self, number: int, body: str) -> Comment:
-        """Add a comment to a pull request."""
-        ...
-
-    async def update_comment(self, comment_id: int, body: str) -> Comment:
-        """Replace the text of a comment."""
-        ...
-
-    async def delete_comment(self, comment_id: int) -> None:
-        """Take a comment away; one that is gone already is no error."""
-        ...
-
-    async def pull_request(self, number: int) -> PullRequest:
-        """Return a pull request as it is now."""
-        ...
-
-    async def find_pull_request(
-        self, branch: str, *, owner: str = "", state: Literal["open", "all"] = "open"
-    ) -> PullRequest | None:
-        """Return the open pull request of a branch, else with `all` the newest closed one."""
-        ...
-
-    async def changed_files(self, number: int) -> Sequence[ChangedFile]:
-        """Return the files that a pull request changes."""
-        ...
-
-    async def read_file(self, path: str, *, ref: str) -> bytes | None:
-        """Return what a file says in a commit or branch; None if it is not there."""
         ...

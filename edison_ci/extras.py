@@ -6,13 +6,100 @@ code on import.
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shlex
+import shutil
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-from edison_ci.frozen import dataclass
-from edison_ci.known_bad import known_bad, release
+from edison_ci._dataclass import dataclass
+
+
+def search_path() -> str:
+    """Return PATH without relative entries, which would find programs in the repository."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if Path(entry).is_absolute())
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program, or None."""
+    return shutil.which(name, path=search_path())
+
+
+# `known_bad.json` lists them with the day it was made; a workflow makes it anew from the public
+# database of advisories (`requirements/known_bad.py`). `edison doctor` looks at what is installed,
+# and a test at what is locked. Nothing is asked over the network for it.
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+
+
+class Advisory(NamedTuple):
+    """Why some releases of a package are bad."""
+
+    package: str
+    id: str
+    why: str
+    ranges: tuple[tuple[str, str | None], ...] = ()
+    """From which version on, up to which one it is mended in; None if it is in none."""
+    versions: tuple[str, ...] = ()
+    """Single versions."""
+
+    def covers(self, version: str) -> bool:
+        """Whether a version is one of them."""
+        here = release(version)
+        if version in self.versions:
+            return True
+        return bool(here) and any(
+            release(first) <= here and (end is None or here < release(end))
+            for first, end in self.ranges
+        )
+
+
+class KnownBad(NamedTuple):
+    """The list, and the day it was made."""
+
+    date: str
+    advisories: tuple[Advisory, ...]
+
+    def about(self, package: str, version: str) -> list[Advisory]:
+        """Return what is known against a release."""
+        name = normal(package)
+        return [a for a in self.advisories if a.package == name and a.covers(version)]
+
+
+@cache
+def known_bad() -> KnownBad:
+    """Return the list that comes with the program."""
+    value = json.loads(Path(__file__).with_name("known_bad.json").read_text(encoding="utf-8"))
+    found = tuple(
+        Advisory(
+            row["package"],
+            row["id"],
+            row["why"],
+            tuple((first, end) for first, end in row.get("ranges", ())),
+            tuple(row.get("versions", ())),
+        )
+        for row in value["advisories"]
+    )
+    return KnownBad(value["date"], found)
+
+
+def normal(package: str) -> str:
+    """Return the name of a package in its one form."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the numbers at the front of a version, without zeros at the end: all that counts."""
+    found = _RELEASE.match(version)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,27 @@
-"""How do scores, shares, amounts and changes look, in reports and on a terminal?"""
+"""Scores, shares, money, latencies and times as people read them, in reports and on a terminal."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING
 
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.stats.scores import Interval
+
+
+def now() -> dt.datetime:
+    """Return the time of this machine."""
+    return dt.datetime.now(dt.UTC)
+
+
+def stamp(time: dt.datetime) -> str:
+    """Return a time as it is stored: texts of this form sort as the times do."""
+    if time.tzinfo is not dt.UTC:
+        time = time.astimezone(dt.UTC)
+    return f"{time.isoformat(timespec='milliseconds')[:-6]}Z"
+
 
 NOTHING = "-"
 

@@ -1,4 +1,4 @@
-"""Which classes answer to which names, built in and installed?"""
+"""Registries of plugins: classes by name, built in and installed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,10 +24,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import brief
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, odd_character
 
 if TYPE_CHECKING:

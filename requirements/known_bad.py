@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edison_ci.known_bad import known_bad, normal  # noqa: E402  # found by the line above
+from edison_ci.extras import known_bad, normal  # noqa: E402  # found by the line above
 
 LIST = ROOT / "edison_ci" / "known_bad.json"
 DATABASE = "https://api.osv.dev"

@@ -17,10 +17,11 @@ from edison_ci.extras import (
     EXTRAS,
     LIBRARIES,
     LITELLM,
+    Advisory,
+    KnownBad,
     Library,
     install_command,
 )
-from edison_ci.known_bad import Advisory, KnownBad
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:

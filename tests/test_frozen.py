@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from edison_ci import frozen
+from edison_ci import _dataclass
 
 
 def both(cls: type) -> list[Any]:
     """Return a class as the standard library makes it, and as we do."""
     own = {name: value for name, value in cls.__dict__.items() if name != "__dict__"}
-    makers: tuple[Any, ...] = (dataclasses.dataclass, frozen.dataclass)
+    makers: tuple[Any, ...] = (dataclasses.dataclass, _dataclass.dataclass)
     return [maker(frozen=True, slots=True)(type(cls.__name__, (), dict(own))) for maker in makers]
 
 
@@ -116,14 +116,14 @@ def test_nothing_can_be_changed() -> None:
         one.other = 1
 
 
-@frozen.dataclass(frozen=True, slots=True)
+@_dataclass.dataclass(frozen=True, slots=True)
 class Base:
     """A record."""
 
     name: str
 
 
-@frozen.dataclass(frozen=True, slots=True)
+@_dataclass.dataclass(frozen=True, slots=True)
 class Derived(Base):
     """A record with more."""
 
@@ -142,7 +142,7 @@ def test_records_travel_between_processes() -> None:
 
 
 def test_whatever_is_not_frozen_with_slots_is_made_by_the_standard_library() -> None:
-    @frozen.dataclass(slots=True)
+    @_dataclass.dataclass(slots=True)
     class Open:
         size: int = 1
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci import git
 from edison_ci.errors import UsageError
-from edison_ci.git import Answer, run_git
-from edison_ci.repository import Repository
+from edison_ci.git import command
+from edison_ci.git.command import Answer, run_git
+from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def test_a_program_named_git_in_the_repository_is_not_taken_for_git(
 def test_a_command_that_hangs_is_ended_with_its_helpers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git, "LOCAL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(command, "LOCAL_TIMEOUT_S", 0.5)
     os.mkfifo(tmp_path / "lifeline")
     lifeline = os.open(tmp_path / "lifeline", os.O_RDONLY | os.O_NONBLOCK)
     hang = "alias.hang=!exec > lifeline; echo alive; exec tail -f /dev/null"

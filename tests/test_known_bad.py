@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from edison_ci.known_bad import Advisory, known_bad, normal
+from edison_ci.extras import Advisory, known_bad, normal
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci import git, git_objects
 from edison_ci.errors import UsageError
-from edison_ci.repository import PastText, Repository
+from edison_ci.git import command, objects
+from edison_ci.git.repository import PastText, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -786,14 +786,14 @@ def test_a_file_above_the_limit_is_an_error_not_an_absence(tree: Tree) -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     """Keep every Git that is started from now on."""
     found: list[subprocess.Popen[bytes]] = []
-    start = git.start_git
+    start = command.start_git
 
     def kept(*args: str, **more: Any) -> subprocess.Popen[bytes]:
         found.append(start(*args, **more))
         return found[-1]
 
-    monkeypatch.setattr(git, "start_git", kept)
-    monkeypatch.setattr(git_objects, "start_git", kept)
+    monkeypatch.setattr(command, "start_git", kept)
+    monkeypatch.setattr(objects, "start_git", kept)
     return found
 
 
@@ -818,7 +818,7 @@ def test_many_files_are_read_with_one_git(tree: Tree, monkeypatch: pytest.Monkey
 def test_a_git_that_ended_is_started_again(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = tree.commit(a="12345", b="1")
     repository, every = tree.repository(), started(monkeypatch)
-    monkeypatch.setattr(git_objects, "MAX_SKIPPED_BYTES", 4)
+    monkeypatch.setattr(objects, "MAX_SKIPPED_BYTES", 4)
     with pytest.raises(UsageError, match="'a' has 5 bytes"):
         repository.read(commit, "a", max_bytes=4)
     assert every[0].returncode is not None, "what is too large is not read past"

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.harmless import json_text
 from edison_ci.rounding import (
     exceeds,
     fixed,
@@ -24,6 +23,7 @@ from edison_ci.rounding import (
     weighted_mean,
     whole,
 )
+from edison_ci.sanitize import json_text
 
 DECIMALS = st.decimals(min_value=-10_000, max_value=10_000, places=6)
 """Numbers as people meet them: those on the edge between two roundings are among them."""

@@ -27,12 +27,17 @@ from edison_ci.rounding import fixed
 from edison_ci.stats.agreement import krippendorff
 from edison_ci.stats.arrays import dot, grouped, variance_of
 from edison_ci.stats.gates import decide
-from edison_ci.stats.judge_sentences import agreement_sentence, judges_sentence, win_sentence
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.pairwise import BothOrders, win_rate
 from edison_ci.stats.panel import panel
 from edison_ci.stats.scores import mean_interval
-from edison_ci.stats.sentences import gate_sentence, score_sentence
+from edison_ci.stats.sentences import (
+    agreement_sentence,
+    gate_sentence,
+    judges_sentence,
+    score_sentence,
+    win_sentence,
+)
 from edison_ci.stats.slices import Moments
 from edison_ci.stats.value import Contender, recommend
 from edison_ci.store.database import open_database

@@ -17,7 +17,7 @@ from edison_ci.config.prompt import Input
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.shipped import KINDS
+from edison_ci.resources import KINDS
 from tests.bad_files import BAD, PLACES, BadFile, bad_files, minimal, problems_in
 from tests.config.shapes import all_shapes, property_entry, property_schema, validator_for
 from tests.conftest import EXAMPLES, MINIMAL, ROOT

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edison_ci.template_pieces import MAX_OUTPUT, only_variables
-from edison_ci.template_runtime import ENVIRONMENT, FILTERS, kind_of
-from edison_ci.template_syntax import FILTER_NAMES, understood
-from edison_ci.templating import (
+from edison_ci.templating.pieces import MAX_OUTPUT, only_variables
+from edison_ci.templating.runtime import ENVIRONMENT, FILTERS, kind_of
+from edison_ci.templating.syntax import FILTER_NAMES, understood
+from edison_ci.templating.templates import (
     MAX_SOURCE,
     MissingValueError,
     RenderError,
@@ -790,7 +790,7 @@ BOMBS: dict[str, tuple[str, str]] = {
 }
 RENDER_THEM = """
 import json, resource, sys, time
-from edison_ci.templating import *
+from edison_ci.templating.templates import *
 
 def nested(depth, width):
     value = [0] * width
@@ -914,7 +914,7 @@ def test_text_with_variables_is_read_without_the_engine() -> None:
     text = "{{ name }}, you said: {{ said }} {{ name }}"
     asked = f"""
 import sys
-from edison_ci.templating import compile_template
+from edison_ci.templating.templates import compile_template
 print(compile_template({text!r}).render({{"name": "Ann", "said": [1]}}))
 print("jinja2" in sys.modules, compile_template("{{{{ x|upper }}}}").render({{"x": "a"}}))
 """

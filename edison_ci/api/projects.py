@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.data_check import DataCheck, unclaimed_data
 from edison_ci.config.load import find_root, inspect_project, load_project
 from edison_ci.config.needs import missing_in
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import sorted_problems
-from edison_ci.frozen import dataclass
 from edison_ci.operate.own_results import set_aside_unknown
 
 if TYPE_CHECKING:

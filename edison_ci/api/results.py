@@ -6,10 +6,10 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.decide.conclusion import base_beside, decide_again
 from edison_ci.decide.verdict import Background, decide, doubted
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.judges.licensing import RunLicence
 from edison_ci.report.html.page import result_html
 from edison_ci.report.writing import Sources, rendered

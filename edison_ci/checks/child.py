@@ -1,4 +1,4 @@
-"""What does code of the repository say about an answer, when it may say nothing else?
+"""Code checks in a child process that may do nothing but say what it thinks of an answer.
 
 Each evaluation has a process of its own, in a session of its own, without the keys and settings of
 this one, with a home that is deleted afterwards. It ends with its whole session after five seconds.
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from edison_ci.checks.evaluation import EvaluationError, plain, quote
-from edison_ci.programs import search_path
+from edison_ci.extras import search_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What does the child process of a code check do before and after the code of the repository?
+"""The child process of a code check, before and after the code of the repository.
 
 This file runs on its own (`python -I child_entry.py ...`), so it imports nothing of the package. It
 takes away what the code does not need: the network, other processes, every folder to write to but

@@ -1,4 +1,4 @@
-"""What does a function or program of the repository say about the answer?"""
+"""Checks by a function or program of the repository."""
 
 from __future__ import annotations
 

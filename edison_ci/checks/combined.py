@@ -9,7 +9,7 @@ from pydantic import Field
 from edison_ci.checks.evaluation import Grade, brief
 from edison_ci.checks.options import Check, CheckEntry
 from edison_ci.shape import items
-from edison_ci.templating import MissingValueError
+from edison_ci.templating.templates import MissingValueError
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import Answered

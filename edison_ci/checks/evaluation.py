@@ -1,4 +1,4 @@
-"""What does a check see, and what does it say?"""
+"""What a check sees of an answer, and what it says."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.extras import install_command
-from edison_ci.frozen import dataclass
-from edison_ci.templating import MissingValueError, RenderError, as_text
+from edison_ci.templating.templates import MissingValueError, RenderError, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from edison_ci.extras import Library
     from edison_ci.records import Case, Completion, Json
-    from edison_ci.templating import Template
+    from edison_ci.templating.templates import Template
 
 LONGEST_REASON = 300
 _QUOTED = 80

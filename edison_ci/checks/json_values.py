@@ -1,4 +1,4 @@
-"""Does a JSON value equal another, lie at a path, or fit a schema?"""
+"""JSON values: equality, paths and schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of text is the answer?"""
+"""Checks of the kind of text: its language and how easily it reads."""
 
 from __future__ import annotations
 

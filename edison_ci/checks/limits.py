@@ -1,4 +1,4 @@
-"""Does the answer stay within these limits?"""
+"""Checks of limits: words, characters, sentences, tokens, cost and latency."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from edison_ci.errors import UsageError
 from edison_ci.extras import Library
 from edison_ci.names import did_you_mean
 from edison_ci.shape import Name, Shape, Written, details, report, short, wrong
-from edison_ci.templating import Template, TemplateFaults, as_text, compile_template
+from edison_ci.templating.templates import Template, TemplateFaults, as_text, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

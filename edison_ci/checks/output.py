@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.time_limit import limited
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

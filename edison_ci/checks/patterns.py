@@ -1,4 +1,4 @@
-r"""Does a regular expression match, in bounded time?
+r"""Regular expressions, matched in bounded time.
 
 Python's `re` backtracks: a pattern may take time that doubles with each character. Where the steps
 can be counted beforehand and are few, it runs here; else in a worker process that ends after a

@@ -1,4 +1,4 @@
-"""Which checks are there?"""
+"""The registry of checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near is the answer to a reference?"""
+"""Checks of similarity to a reference, and the measures behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the answer data of this shape?"""
+"""Checks of the shape of an answer: JSON, XML, HTML, YAML, SQL, numbers and tool calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.shape import PATH_PATTERN, Or, Shape, Written, checked_path, items, short, wrong
-from edison_ci.templating import Template, as_text
+from edison_ci.templating.templates import Template, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Does the answer say these words?"""
+"""Checks of what an answer says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edison_ci.shape import wrong
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import Answered
-    from edison_ci.templating import Template
+    from edison_ci.templating.templates import Template
 
 
 _SHOWN = 40

@@ -1,4 +1,4 @@
-"""Who does the work that could take for ever?
+"""The worker process, for work that could take for ever.
 
 A pattern, a schema or a statement can keep a parser busy for years, and a thread cannot be stopped.
 A process can: workers are started when first needed, kept for the next job, and end themselves

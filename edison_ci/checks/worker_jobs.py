@@ -1,4 +1,4 @@
-"""What does the worker process do? It searches, validates and parses, and dies when it takes long.
+"""Jobs of the worker process: it searches, validates and parses, and dies when it takes long.
 
 This file runs on its own (`python -I worker_jobs.py`), so it imports nothing of the package. It
 reads requests from standard input, each a line with a length and that many bytes of JSON, and

@@ -1,4 +1,4 @@
-"""Which commands are there, and how does a command end?
+"""The group of commands, and how a command ends.
 
 Commands live in modules of their own, imported only when asked for; this table carries their
 one-line descriptions so that `edison --help` imports none of them.

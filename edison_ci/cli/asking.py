@@ -1,4 +1,4 @@
-"""What is looked at before anything is sent: can it be done, and may it cost that much?"""
+"""Plans agreed to before anything is sent: can it be done, and may it cost that much."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.plan.estimate import Span

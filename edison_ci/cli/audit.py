@@ -1,4 +1,4 @@
-"""edison audit: who changed what, and is the record of it whole?"""
+"""edison audit: who changed what, and whether the record of it is whole."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from rich.style import Style
 from edison_ci.cli.meter import most
 from edison_ci.cli.progress import facts, span
 from edison_ci.cli.terminal import counted
-from edison_ci.harmless import line
 from edison_ci.rounding import fixed
+from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

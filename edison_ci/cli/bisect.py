@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.cli import spending
 from edison_ci.cli.choosing import case_named
 from edison_ci.cli.options import EdisonCommand, State
@@ -19,11 +19,11 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.bisect import Search, prompt_diff
+from edison_ci.git.repository import Repository
 from edison_ci.operate.sessions import require_editor, tools_for
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
 from edison_ci.providers.budgeting import BudgetExhausted
-from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
@@ -80,7 +80,7 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
     looking = search.run(
         given["good"],
         given["bad"],
-        newer_than=times.stamp(times.now() - reuse),
+        newer_than=formatting.stamp(formatting.now() - reuse),
         budget_microusd=spending.microusd(budget),
     )
     try:

@@ -1,4 +1,4 @@
-"""edison cache: which answers are stored, and what do they save?"""
+"""edison cache: stored answers, and what they save."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from edison_ci.errors import UsageError
 from edison_ci.operate.exporting import export_recording
 from edison_ci.operate.housekeeping import Clearing, clear, preview_clear
 from edison_ci.operate.site import Site, site_at
-from edison_ci.store.cached import ModelCache, cache_stats
+from edison_ci.store.answers import ModelCache, cache_stats
 from edison_ci.store.database import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.store.cached import Freed
+    from edison_ci.store.answers import Freed
 
 
 @click.group(cls=EdisonGroup)

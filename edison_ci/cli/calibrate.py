@@ -1,4 +1,4 @@
-"""edison calibrate: do the judges agree with people, and may they decide?"""
+"""edison calibrate: agreement of judges with people, and whether they may gate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
 from edison_ci.config import needs
@@ -16,11 +17,10 @@ from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.calibration import Calibrating, Checked, asked_now, stored_only
 from edison_ci.execute.standalone import NotAnswered
-from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import panel_of
 from edison_ci.judges.licensing import standing_of, terms_of
 from edison_ci.operate.actors import Role
-from edison_ci.operate.licences import write_licence
+from edison_ci.operate.quarantining import write_licence
 from edison_ci.operate.sessions import tools_for
 from edison_ci.operate.site import Site
 from edison_ci.results.human_grades import people_of

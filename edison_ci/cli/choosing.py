@@ -1,4 +1,4 @@
-"""Which prompt, case and model does a command line mean?"""
+"""The prompt, case and model that a command line means."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.api import results as library
-from edison_ci.cli.judges_said import show_preference
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import results_of
+from edison_ci.cli.summary import show_preference
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import ExitCode, UsageError

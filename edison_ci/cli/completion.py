@@ -1,4 +1,4 @@
-"""edison completion: what does a shell need to complete our commands?"""
+"""edison completion: completion of our commands for shells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edison costs: what was spent, on what, and how much of each limit is used?"""
+"""edison costs: what was spent, on what, and how much of each limit is used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import readable_at, results_of, simulated_mark, sparkline
@@ -78,7 +78,7 @@ def costs(state: State, since: int, by: By) -> None:
     """
     terminal = Terminal(state)
     project = readable_at(state, terminal)
-    today = times.now()
+    today = formatting.now()
     first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
     with results_of(project) as connection:
         rows = spending_by(connection, by, since=first)

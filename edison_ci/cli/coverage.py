@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.terminal import ODD, Ink
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.forge.changed import base_of
 from edison_ci.forge.events import read_event
-from edison_ci.frozen import dataclass
+from edison_ci.git.repository import Repository
 from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.plan.baseline import project_at
-from edison_ci.plan.counterparts import dropped_experiments
-from edison_ci.repository import Repository
+from edison_ci.plan.baseline import dropped_experiments, project_at
 
 if TYPE_CHECKING:
     from pathlib import Path

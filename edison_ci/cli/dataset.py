@@ -1,4 +1,4 @@
-"""edison dataset: which cases are there, what are they made of, and which of them tell nothing?"""
+"""edison dataset: cases, what they are made of, and which of them tell nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.dataset_cases import cases_of, meant
-from edison_ci.cli.dataset_health import health
+from edison_ci._dataclass import dataclass
+from edison_ci.cli.dataset_health import cases_of, health, meant
 from edison_ci.cli.dataset_judge import in_short, judge, question_json, tell_question
 from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
 from edison_ci.config.facets import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
-from edison_ci.frozen import dataclass
 from edison_ci.records import CaseKind, canonical_json
 from edison_ci.results.dataset_health import count, quality_of
 from edison_ci.rounding import fixed

@@ -1,4 +1,4 @@
-"""edison dataset health: which cases repeat, contradict, waver or tell nothing?"""
+"""edison dataset health: cases that repeat, contradict, are flaky or tell nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.dataset_cases import cases_of, meant
 from edison_ci.cli.dataset_judge import quality_json, tell_weak
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.quarantine import tell_flaky
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
 from edison_ci.config.facets import content_hash
+from edison_ci.errors import ConfigError
 from edison_ci.results.dataset_health import (
     SUBJECTS,
     Flakiness,
@@ -26,10 +26,27 @@ from edison_ci.rounding import fixed
 from edison_ci.store.questions import scores_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.records import Case
     from edison_ci.results.dataset_health import Group, Health, Listed
+
+
+def meant(project: Project, name: str | None) -> list[Experiment]:
+    """Return the experiment that was named, or all of them."""
+    return [project.experiment(name)] if name else list(project.experiments.values())
+
+
+def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:
+    """Yield the cases of an experiment; a row that cannot be read ends it with every problem."""
+    if not experiment.file.data:
+        return
+    feed = project.cases(experiment)
+    yield from feed
+    if feed.problems:
+        raise ConfigError(feed.problems)
+
 
 _LISTED = 10
 

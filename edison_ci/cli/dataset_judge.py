@@ -1,4 +1,4 @@
-"""edison dataset judge: how good are the questions?"""
+"""edison dataset judge: how good the questions of a dataset are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.cli import spending
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
@@ -82,7 +82,7 @@ def judge(state: State, /, experiment: str | None, **given: Any) -> None:
         chosen,
         judges,
         tools_for(project, offline=state.offline),
-        newer_than=times.stamp(times.now() - age),
+        newer_than=formatting.stamp(formatting.now() - age),
         budget_microusd=spending.microusd(budget),
     ).run(_picked(project, chosen, picked))
     _finish(terminal, project, chosen, picked, asked)

@@ -1,4 +1,4 @@
-"""edison db: is the results file whole, up to date and copied?"""
+"""edison db: the results file checked, upgraded, copied and signed."""
 
 from __future__ import annotations
 

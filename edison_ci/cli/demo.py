@@ -1,4 +1,4 @@
-"""edison demo: what does a first day look like, without a key?"""
+"""edison demo: a first day, without a key."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.init import TEMPLATES, init
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.plan import plan
@@ -21,8 +22,7 @@ from edison_ci.cli.try_one import try_one
 from edison_ci.cli.validate import validate
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import Status, list_suggestions
 

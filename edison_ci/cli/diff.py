@@ -1,4 +1,4 @@
-"""edison diff: what changed between two versions of a prompt, and did that help?"""
+"""edison diff: what changed between two versions of a prompt, and whether that helped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.choosing import prompt_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import (
@@ -19,11 +20,9 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.matching import unified_diff
-from edison_ci.names import did_you_mean
+from edison_ci.git.repository import MAX_TEXT_BYTES
+from edison_ci.names import did_you_mean, unified_diff
 from edison_ci.plan.versions import short
-from edison_ci.repository import MAX_TEXT_BYTES
 from edison_ci.results.case_filter import roll_of
 from edison_ci.results.versions import History, Version, Versus, named, versus
 from edison_ci.stats.sentences import chance, signed

@@ -1,4 +1,4 @@
-"""edison doctor: is this machine fit, and is this project?"""
+"""edison doctor: what this machine and this project lack."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from edison_ci import __version__
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import has_sandbox
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
@@ -25,13 +26,10 @@ from edison_ci.config.project_files import only_errors
 from edison_ci.config.schema import file_name, text_of
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
-from edison_ci.extras import EXTRAS, LITELLM, faults_of, install_command
-from edison_ci.frozen import dataclass
-from edison_ci.known_bad import known_bad
-from edison_ci.programs import find_program
+from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
 from edison_ci.report.pdf import find_browser
+from edison_ci.resources import KINDS
 from edison_ci.rounding import fixed
-from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

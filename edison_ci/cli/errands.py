@@ -1,4 +1,4 @@
-"""What is refined, by which model, at whose wish, and what may that cost?"""
+"""What refinement is announced with: its cases, and what it may cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edison gc: which old texts go?"""
+"""edison gc: old texts taken away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edison github comment: how does a report get onto a pull request?"""
+"""edison github comment: reports as the one comment of a pull request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import stamps
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import project_at
 from edison_ci.cli.reporting import report_on
@@ -28,11 +27,11 @@ from edison_ci.errors import (
     StoreError,
     UsageError,
 )
-from edison_ci.forge import permissions, sticky
+from edison_ci.forge import marker, permissions, sticky
 from edison_ci.forge.address import Address, address_from
 from edison_ci.forge.events import Event, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site, site_at
 from edison_ci.report.comment import Origin, comment_body
@@ -54,7 +53,7 @@ class Request(NamedTuple):
 
     body: str | None
     report: Report | None
-    state: stamps.State
+    state: marker.State
     verdict: str | None
     key: str
     number: int | None = None
@@ -94,8 +93,8 @@ class Shown(NamedTuple):
 @click.option(
     "--state",
     "progress",
-    type=click.Choice([state.value for state in stamps.State]),
-    default=stamps.State.FINAL.value,
+    type=click.Choice([state.value for state in marker.State]),
+    default=marker.State.FINAL.value,
     show_default=True,
     help="How far the run has come.",
 )
@@ -147,7 +146,7 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
     if state.offline:
         raise UsageError("--offline forbids to reach GitHub", hint="run without --offline")
     site = _site(state)
-    request = _request(state, stamps.State(progress), given)
+    request = _request(state, marker.State(progress), given)
     event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
     if request.number is None and event is None:
         raise UsageError("no pull request is named", hint="name one: --pr NUMBER")
@@ -169,7 +168,7 @@ def comment(state: State, /, author: str, progress: str, **given: Any) -> None:
 # --- what to say ----------------------------------------------------------------------------------
 
 
-def _request(state: State, progress: stamps.State, given: Mapping[str, Any]) -> Request:
+def _request(state: State, progress: marker.State, given: Mapping[str, Any]) -> Request:
     file, wanted, verdict = given["body_file"], given["wanted"], given["verdict"]
     body = report = None
     if sum(map(bool, (wanted, file, given["handed_in"]))) > 1:
@@ -191,23 +190,23 @@ def _request(state: State, progress: stamps.State, given: Mapping[str, Any]) -> 
     return Request(body, report, progress, verdict, given["key"], given["pr"])
 
 
-def _report(state: State, progress: stamps.State, wanted: tuple[str, ...]) -> Report | None:
+def _report(state: State, progress: marker.State, wanted: tuple[str, ...]) -> Report | None:
     try:
         project = project_at(state)
         if not wanted and not (project.root / project.file.results).exists():
-            if progress is stamps.State.RUNNING:
+            if progress is marker.State.RUNNING:
                 return Report()
-            if progress is stamps.State.CANCELLED:
+            if progress is marker.State.CANCELLED:
                 return None
         return report_on(project, wanted, state.folder)
     except ProjectNotFound:
-        if progress in {stamps.State.RUNNING, stamps.State.CANCELLED}:
+        if progress in {marker.State.RUNNING, marker.State.CANCELLED}:
             return None
         raise UsageError(
             "there is nothing to say", hint="run it in a project, or name a report: --body-file"
         ) from None
     except (ConfigError, StoreError) as error:
-        if progress is stamps.State.RUNNING:
+        if progress is marker.State.RUNNING:
             return None
         return Report(failure=str(error))  # what a reader of the pull request has to know
 
@@ -238,15 +237,15 @@ def _text(address: Address, request: Request, origin: Origin) -> str:
         return comment_body(
             request.report, key=request.key, state=request.state.value, origin=origin
         )
-    stamp = stamps.Stamp(origin.head, request.state, origin.run_id, origin.attempt, request.verdict)
+    stamp = marker.Stamp(origin.head, request.state, origin.run_id, origin.attempt, request.verdict)
     log_url = address.run_url(origin.run_id) if origin.run_id else None
     body = request.body or _default_body(request.state, origin.head, log_url)
     return sticky.Report(body, stamp, request.key).text
 
 
-def _default_body(state: stamps.State, head_sha: str, log_url: str | None) -> str:
+def _default_body(state: marker.State, head_sha: str, log_url: str | None) -> str:
     log = f" [Log]({log_url})" if log_url else ""
-    if state is stamps.State.RUNNING:
+    if state is marker.State.RUNNING:
         return f"**edison** is evaluating {head_sha[:8]}.{log}"
     return f"**edison** was cancelled while it evaluated {head_sha[:8]}. Nothing was decided.{log}"
 

@@ -1,4 +1,4 @@
-"""What does a job on GitHub leave behind: summary, outputs, annotations, reports, results?"""
+"""What a job on GitHub leaves behind: summary, outputs, annotations, reports, results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.annotations import folder_in_checkout
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.reporting import Asked, changed_in, run_as_seen, sources_of
+from edison_ci.cli.terminal import folder_in_checkout
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import EdisonError, StoreError, UsageError
-from edison_ci.frozen import dataclass
+from edison_ci.forge.marker import State as Stage
 from edison_ci.operate.own_results import is_trusted, note, set_aside
 from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.operate.signatures import is_signed, signature_beside
@@ -24,7 +25,6 @@ from edison_ci.report.workflow import outputs
 from edison_ci.report.writing import Sources
 from edison_ci.results.report import Report, report_of
 from edison_ci.rounding import fixed
-from edison_ci.stamps import State as Stage
 from edison_ci.store.copies import copy_whole
 
 if TYPE_CHECKING:

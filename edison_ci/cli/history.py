@@ -1,4 +1,4 @@
-"""edison history: how did a prompt become what it is, and did that help?"""
+"""edison history: the versions of a prompt, and how each did."""
 
 from __future__ import annotations
 

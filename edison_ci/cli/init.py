@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
+from edison_ci.git.repository import Repository
 from edison_ci.plugins import later
-from edison_ci.repository import Repository
-from edison_ci.shipped import shipped
+from edison_ci.resources import shipped
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
 _SCHEMAS = ".edison/schemas/"

@@ -29,10 +29,10 @@ from edison_ci.operate.site import Site
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.database import open_reader
+from edison_ci.store.extracts import publish, stage_beside
+from edison_ci.store.foreign import open_shard_file
 from edison_ci.store.owners import only_one
 from edison_ci.store.runs import find_run, run_ids
-from edison_ci.store.shard_files import open_shard_file
-from edison_ci.store.staging import publish, stage_beside
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""edison models: which models does the project have?"""
+"""edison models: the models of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edison plan: what would a run do and cost?"""
+"""edison plan: what a run would do and cost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from edison_ci.cli.terminal import ODD, Ink, Terminal, aligned, counted
 from edison_ci.config import needs
 from edison_ci.config.load import find_root, load_project
 from edison_ci.errors import UsageError
-from edison_ci.plan.document import as_json, matrix
 from edison_ci.plan.impact import Impact, impact_since
 from edison_ci.plan.looks import both_sides
-from edison_ci.plan.plan import Plan
+from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
-from edison_ci.plan.shards import MAX_SHARDS
+from edison_ci.plan.selection import MAX_SHARDS
 from edison_ci.plugins import later
 from edison_ci.rounding import fixed
 

@@ -1,4 +1,4 @@
-"""edison prices: what do models cost, and since when is that known?"""
+"""edison prices: what models cost, and since when that is known."""
 
 from __future__ import annotations
 

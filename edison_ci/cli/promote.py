@@ -1,4 +1,4 @@
-"""edison promote: which version of a prompt is in production?"""
+"""edison promote: the version of a prompt that is in production."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edison propose: how does a suggestion get before people?"""
+"""edison propose: a suggestion put before people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edison_ci.cli.reading import project_at
 from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge import permissions
-from edison_ci.hosted import Deed
+from edison_ci.forge.models import Deed
 from edison_ci.review.desk import Desk
 from edison_ci.review.offering import Wish, newest, offer
 from edison_ci.review.ways import event_at_hand

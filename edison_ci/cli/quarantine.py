@@ -1,4 +1,4 @@
-"""edison quarantine: which cases are set aside, and which should be?"""
+"""edison quarantine: cases that are set aside, and those that should be."""
 
 from __future__ import annotations
 

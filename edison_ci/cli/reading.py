@@ -1,4 +1,4 @@
-"""How do commands that only read get at the results, and how do numbers look in their tables?
+"""Results opened for commands that only read, and numbers in their tables.
 
 They open the file read-only and read one state of it, while runs go on writing.
 """

@@ -1,4 +1,4 @@
-"""edison recommend: which model should be used, and how sure is that?"""
+"""edison recommend: which model to use, and how sure that is."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from edison_ci.plan.versions import short
 from edison_ci.results.case_filter import roll_of
 from edison_ci.results.leaderboard import measurements_of
 from edison_ci.rounding import fixed
-from edison_ci.stats.search_sentences import value_sentence
-from edison_ci.stats.sentences import signed
+from edison_ci.stats.sentences import signed, value_sentence
 
 if TYPE_CHECKING:
     from edison_ci.decide.recommendation import Advice, Doubt

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.api.runs import grade_again
+from edison_ci.api.evaluation import grade_again
 from edison_ci.cli import spending
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.sessions import session_factory
-from edison_ci.cli.summary import show_run
+from edison_ci.cli.summary import document, show_run
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.cli.told import document
 from edison_ci.config.load import Project, find_root, load_project
 from edison_ci.execute.run_options import RunOptions
 from edison_ci.results.run_result import RunResult

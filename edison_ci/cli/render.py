@@ -1,4 +1,4 @@
-"""edison render: what exactly would a model be sent?"""
+"""edison render: exactly what a model would be sent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.choosing import (
     case_named,
     configuration_named,
@@ -18,10 +19,9 @@ from edison_ci.cli.terminal import Ink, Terminal
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.plan.versions import label_of, short
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Configuration

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import project_at, results_of
 from edison_ci.cli.reporting import run_as_seen, sources_of
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.harmless import clean
 from edison_ci.operate.actors import Role
 from edison_ci.operate.site import Site
 from edison_ci.plugins import later
@@ -32,6 +31,7 @@ from edison_ci.report.writing import (
 from edison_ci.results.cells import Cells, Failing
 from edison_ci.results.explanation import unchanged_cases
 from edison_ci.results.report import report_of
+from edison_ci.sanitize import clean
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""Which runs does a report tell of, and how does it get where it was asked for?"""
+"""Reports on runs, written where they were asked for."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.annotations import folder_in_checkout
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.coverage import coverage_of_job
 from edison_ci.cli.reading import results_of
+from edison_ci.cli.terminal import folder_in_checkout
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.harmless import in_actions
+from edison_ci.git.repository import Repository
 from edison_ci.report.changed_lines import changed_lines
 from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
-from edison_ci.repository import Repository
 from edison_ci.results.cells import cases_of
 from edison_ci.results.material_changes import runs_of_change
 from edison_ci.results.report import Report, report_of
+from edison_ci.sanitize import in_actions
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import find_run
 

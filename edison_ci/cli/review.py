@@ -1,4 +1,4 @@
-"""edison review: which suggestions wait for somebody, and what do people say of them?"""
+"""edison review: suggestions that wait for a decision, and what people say of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edison roles: who may sign in to the pages, and how?"""
+"""edison roles: who may sign in to the pages, and how."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal, counted
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
-from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.passwords import LONGEST, SHORTEST
+from edison_ci.operate.accounts import LONGEST, SHORTEST, Accounts
 from edison_ci.operate.site import site_at
 
 if TYPE_CHECKING:

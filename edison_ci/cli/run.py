@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.api.runs import RunRequest, chosen, evaluate, go_on
+from edison_ci._dataclass import dataclass
+from edison_ci.api.evaluation import RunRequest, chosen, evaluate, go_on
 from edison_ci.cli import spending
 from edison_ci.cli.asking import Asking
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import results_of
-from edison_ci.cli.rounds import stamps, wait_for_a_change
 from edison_ci.cli.sessions import session_factory, tell_comparison
-from edison_ci.cli.summary import show_run
+from edison_ci.cli.summary import document, show_run
 from edison_ci.cli.terminal import Terminal, counted
-from edison_ci.cli.told import document
 from edison_ci.config.load import Experiment, Project, find_root, load_project
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.run_options import Ended, RunOptions
-from edison_ci.frozen import dataclass
 from edison_ci.operate.provenance import doubted_recordings
 from edison_ci.operate.sessions import require_editor
-from edison_ci.plan.selection import Selection
-from edison_ci.plan.shards import Shard, parse_shard
+from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.plugins import later
 from edison_ci.providers.recording import refuse_unwritable, write_recording
 from edison_ci.providers.replay import open_recording
@@ -39,8 +37,44 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.cli.reporting import Asked
+    from edison_ci.config.project import ProjectFile
     from edison_ci.plan.baseline import Doubt
     from edison_ci.providers.replay import ReplayProvider
+
+    Stamps = dict[Path, tuple[int, int]]
+
+
+_POLL_S = 0.3
+
+
+def stamps(root: Path, file: ProjectFile) -> Stamps:
+    """Return time and size of every file that a run may depend on."""
+    paths = file.paths
+    folders = (paths.experiments, paths.prompts, paths.rubrics, paths.datasets, "judges", "checks")
+    files = [root / n for n in ("edison.yaml", paths.models, "quarantine.yaml")]
+    files.append(root / ".edison" / "trust.yaml")
+    for folder in folders:
+        files += (root / folder).rglob("*")
+    found: Stamps = {}
+    for path in files:
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def wait_for_a_change(root: Path, file: ProjectFile, seen: Stamps) -> None:
+    """Return when a file differs from what was seen, and has stayed so for a moment."""
+    while stamps(root, file) == seen:
+        time.sleep(_POLL_S)
+    last = stamps(root, file)
+    while True:
+        time.sleep(_POLL_S)
+        now = stamps(root, file)
+        if now == last:
+            return
+        last = now
+
 
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 # Loaded late: reports need more of the statistics than a run does.

@@ -1,4 +1,4 @@
-"""edison schema: what may stand in a kind of file?"""
+"""edison schema: the JSON Schema of a kind of file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import Terminal, write
-from edison_ci.shipped import KINDS, shipped
+from edison_ci.resources import KINDS, shipped
 
 
 @click.command(cls=EdisonCommand)

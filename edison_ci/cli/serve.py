@@ -14,7 +14,7 @@ from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import ODD, Ink, Terminal, flush
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, names_of
 from edison_ci.operate.site import site_at
 from edison_ci.review.actions import ReviewActions

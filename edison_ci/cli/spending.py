@@ -1,4 +1,4 @@
-"""With which options does a command that makes calls say how much it may spend, and run?"""
+"""Options of commands that make calls: budget, agreement and code."""
 
 from __future__ import annotations
 

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import times
-from edison_ci.cli.breakdown import show_facets
+from edison_ci import formatting
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
-from edison_ci.cli.summary import STATUS_COLORS, show_run, spent
+from edison_ci.cli.summary import STATUS_COLORS, document, show_facets, show_run, spent
 from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.cli.told import document
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.formatting import points
@@ -26,9 +24,8 @@ from edison_ci.results.snapshot import material_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim
-from edison_ci.store.owners import is_alive
+from edison_ci.store.owners import is_alive, want
 from edison_ci.store.runs import TRIAL, Run, find_run, move_run, recent_runs
-from edison_ci.store.wishes import want
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -269,7 +266,7 @@ def _wait(reader: sqlite3.Connection, run_id: str) -> None:
 
 def _settle(path: Path, project: Site, run: Run, aim: str, asked: str) -> None:
     """Stop a run that no process is at work on."""
-    locks, now = _locks(project), times.stamp(times.now())
+    locks, now = _locks(project), formatting.stamp(formatting.now())
     with Writer(path) as writer:
         writer.submit(reclaim(lambda owner: is_alive(locks, owner), now=now)).result()
         if run.status == "FAILED":  # nobody works on it, and CANCELLED is only reached on the way

@@ -1,4 +1,4 @@
-"""How does a suggestion look on a terminal: its diff, its evidence, and what it may not do?"""
+"""Suggestions on a terminal: diff, evidence and guardrails."""
 
 from __future__ import annotations
 

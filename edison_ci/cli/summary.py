@@ -1,31 +1,275 @@
-"""How does a finished run look on a terminal?"""
+"""A run on a terminal, and as the JSON document of commands."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.breakdown import show_breakdown, spread_of
-from edison_ci.cli.judges_said import show_judges
-from edison_ci.cli.people import show_people
 from edison_ci.cli.progress import dollars, span
 from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
+from edison_ci.config.facets import SIZES
 from edison_ci.formatting import milliseconds, points, rate, signed_span
 from edison_ci.names import commit_names
 from edison_ci.results.decisions import stopped_sentence
+from edison_ci.results.run_document import run_document
 from edison_ci.results.snapshot import UNDECIDED, is_redacted, kept_snapshot, material_of
 from edison_ci.rounding import fixed, snap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.execute.runner import Progress
     from edison_ci.results.decisions import GateRow
+    from edison_ci.results.human_grades import People
     from edison_ci.results.rollups import PartTotal
     from edison_ci.results.run_result import RunResult
     from edison_ci.results.scores import Scored
     from edison_ci.results.weak_prompts import Rival
+    from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
+
+    Said = Callable[[Interval | None], str]
+    from edison_ci.results.judges import JudgesSaid, PanelAgreement
+    from edison_ci.results.pairwise import HeadToHead
+    from edison_ci.results.part_scores import PartSpread
+    from edison_ci.results.slices import Facet, Reliability, Shown
+
+
+def document(
+    results: Sequence[RunResult],
+    code: int,
+    lanes: Sequence[Progress] = (),
+    dropped: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return runs as commands print them in JSON.
+
+    Whoever ran them knows which models were given up and which did not answer in the end, and what
+    was not run at all although the base gates it.
+    """
+    verdicts = {one.run.verdict for one in results} | ({"inconclusive"} if dropped else set())
+    order = ("error", "fail", "inconclusive", "pass", "skipped")
+    verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
+    runs = [run_document(one) for one in results]
+    for run, progress in zip(runs, lanes, strict=False):
+        run["lanes"] = {"stopped": progress.closed, "waiting": progress.waiting}
+    return {"verdict": verdict, "exit_code": code, "dropped": [*dropped], "runs": runs}
+
+
+_MOST_APART = 5
+
+
+def show_judges(terminal: Terminal, said: JudgesSaid | None) -> None:
+    """Print whom judges prefer and whether they agree, where anybody knows."""
+    if said is None:
+        return
+    prompts = len({found.match.prompt for found in said.matches}) > 1
+    models = len({found.match.a.model for found in said.matches}) > 1
+    for found in said.matches:
+        _show_match(terminal, found, prompts=prompts, models=models)
+    for prompt in dict.fromkeys(found.match.prompt for found in said.matches):
+        among = [f for f in said.matches if f.match.prompt == prompt and f.among_models]
+        if len(among) > 1:
+            _show_matrix(terminal, prompt if prompts else "", among)
+    if said.agreement is not None:
+        _show_agreement(terminal, said.agreement)
+
+
+def _show_match(
+    terminal: Terminal, found: HeadToHead, *, prompts: bool = False, models: bool = False
+) -> None:
+    match = found.match
+    about = match.prompt if prompts else ""
+    if models and match.a.side != match.b.side:
+        about = f"{about} with {match.a.model}".strip()
+    tally = f"won {found.won:,}, lost {found.lost:,}, tied {found.tied:,}"
+    lead = f"{about}: " if about else ""
+    terminal.result(f"  {lead}{found.sentence}")
+    names = " against ".join(found.names)
+    terminal.result(f"    {names}: {tally}; compared by {found.judge}")
+    for warning in found.warnings:
+        terminal.result("    ", Ink("careful: ", ODD), warning)
+
+
+def _show_matrix(terminal: Terminal, prompt: str, matches: Sequence[HeadToHead]) -> None:
+    """Print who won, lost and tied against whom."""
+    columns = list(dict.fromkeys(found.match.b.model for found in matches))
+    counts = {
+        (found.match.a.model, found.match.b.model): f"{found.won:,}-{found.lost:,}-{found.tied:,}"
+        for found in matches
+    }
+    table = [(f"{prompt} won-lost-tied".strip(), *(f"against {name}" for name in columns))]
+    for name in dict.fromkeys(found.match.a.model for found in matches):
+        table.append((name, *(counts.get((name, column), "") for column in columns)))
+    for line in aligned(table):
+        terminal.result(f"    {line}")
+
+
+def show_preference(terminal: Terminal, found: HeadToHead, a: str, b: str) -> None:
+    """Print which of two is preferred head to head, by these names."""
+    terminal.result(f"head to head: {found.said_of(a, b)}")
+    for warning in found.warnings:
+        terminal.result("  ", Ink("careful: ", ODD), warning)
+
+
+def _show_agreement(terminal: Terminal, found: PanelAgreement) -> None:
+    for sentence in found.sentences:
+        terminal.result(f"  {sentence}")
+    for apart in found.apart[:_MOST_APART]:
+        terminal.result(f"    apart: {apart.said}")
+    if len(found.apart) > _MOST_APART:
+        terminal.result(f"    and {len(found.apart) - _MOST_APART:,} more")
+
+
+_LISTED = 3
+_ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}
+_FACETS = ("kind", "difficulty", "length", "tag")
+FEWEST = 10
+"""Cases below which a part of them is shown without a word on it."""
+
+
+def show_breakdown(terminal: Terminal, summary: RunResult, *, facets: bool = True) -> None:
+    """Print what is missing, how draws agree, and the kinds of cases that stand out."""
+    found = summary.breakdown
+    several = len(summary.models) > 1
+    for sentence in summary.bounds:
+        terminal.result("  ", Ink(sentence, ODD))
+    most = max((each.k for each in found.reliability), default=0)
+    for each in found.reliability:
+        if each.k == most and each.model:
+            _reliability(terminal, each, several=several)
+    if facets:
+        _outstanding(terminal, summary, several=several)
+    aside = sorted(summary.quarantined)
+    if aside:
+        names = ", ".join(aside[:_LISTED]) + (" and more" if len(aside) > _LISTED else "")
+        verb = "counts" if len(aside) == 1 else "count"
+        terminal.result(f"  {counted(len(aside), 'case')} in quarantine {verb} in no gate: {names}")
+
+
+def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> None:
+    who = f"{found.model}: " if several else ""
+    draws = "both" if found.k == 2 else f"all {found.k}"
+    terminal.result(
+        f"  {who}{draws} draws pass in "
+        f"{_percent(found.pass_all, found.pass_all_low, found.pass_all_high)} of "
+        f"{counted(found.n, 'case')}, at least one in "
+        f"{_percent(found.pass_any, found.pass_any_low, found.pass_any_high)}"
+    )
+
+
+def _percent(estimate: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"{fixed(100 * estimate)}%"
+    return f"{fixed(100 * estimate)}% ({fixed(100 * low)} to {fixed(100 * high)})"
+
+
+def _outstanding(terminal: Terminal, summary: RunResult, *, several: bool) -> None:
+    """Print the weakest kinds of cases among those that stand out."""
+    out = summary.outstanding
+    weak = [facet for facet in out if (facet.difference or 0) < 0]
+    for facet in weak[:_LISTED]:
+        who = f" with {facet.model}" if several else ""
+        terminal.result(
+            "  weak",
+            Ink(f"  {facet.facet} {facet.value}", BAD),
+            f"{who}: {_points(facet.composite)}, {fixed(-100 * (facet.difference or 0), 1)} points "
+            f"below the other cases ({counted(facet.cases, 'case')})",
+        )
+    if out:
+        told = _allowed(len(out), out[0].family)
+        terminal.note(f"  {told}: edison status {summary.run.id} --facets")
+
+
+def _allowed(count: int, family: int) -> str:
+    """Return how many comparisons were made, and how many stand out in spite of that."""
+    made = f"{counted(family, 'comparison')} of kinds of cases {'was' if family == 1 else 'were'}"
+    verb = "stands" if count == 1 else "stand"
+    return f"{made} made; after allowing for that, {count:,} {verb} out"
+
+
+def _points(found: Shown) -> str:
+    return "-" if found.estimate is None else fixed(100 * found.estimate, 1)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def show_facets(terminal: Terminal, summary: RunResult) -> None:
+    """Print how every kind of case came out, by prompt and model."""
+    found = [facet for facet in summary.breakdown.facets if facet.model]
+    if not found:
+        terminal.note("nothing is known of the kinds of its cases")
+        return
+    several = len({(facet.prompt, facet.model) for facet in found}) > 1
+    for who in dict.fromkeys((facet.prompt, facet.model) for facet in found):
+        if several:
+            terminal.result("")
+            terminal.result(Ink(f"{who[0]} with {who[1]}", bold=True))
+        mine = [facet for facet in found if (facet.prompt, facet.model) == who]
+        titles = ("", "", "cases", "score", "passed", "against the rest", "")
+        terminal.table([titles, *map(_row, sorted(mine, key=_place))], right=(2, 5))
+    told = _allowed(len(summary.outstanding), found[0].family)
+    terminal.note(
+        f"{told} (Benjamini-Hochberg, 10%). Kinds of fewer than {FEWEST} "
+        "cases, or clusters of them, are not compared."
+    )
+
+
+def _place(facet: Facet) -> tuple[int, int, int, str]:
+    order = _FACETS.index(facet.facet) if facet.facet in _FACETS else len(_FACETS)
+    return order, _ORDER.get(facet.value, len(_ORDER)), -facet.cases, facet.value
+
+
+def _row(facet: Facet) -> tuple[str, ...]:
+    composite, rate = facet.composite, facet.pass_rate
+    score = _points(composite)
+    if composite.low is not None and composite.high is not None:
+        score += f" ({fixed(100 * composite.low, 1)} to {fixed(100 * composite.high, 1)})"
+    passed = "-" if rate.estimate is None else _percent(rate.estimate, rate.low, rate.high)
+    rest = "" if facet.difference is None else fixed(100 * facet.difference, 1, signed=True)
+    word = "stands out" if facet.stands_out else "" if facet.p is not None else "not compared"
+    return (facet.facet, facet.value, f"{facet.cases:,}", score, passed, rest, word)
+
+
+def spread_of(parts: Sequence[PartSpread], name: str, kind: str) -> str:
+    """Return between which scores a part lies, and how far they are from their mean."""
+    same = [part for part in parts if (part.name, part.kind) == (name, kind) and part.n]
+    lows = [part.low for part in same if part.low is not None]
+    highs = [part.high for part in same if part.high is not None]
+    if not lows or not highs:
+        return ""
+    sds = [part.sd for part in same]
+    sd = f", sd {fixed(100 * sds[0])}" if len(sds) == 1 and sds[0] is not None else ""
+    return f"from {fixed(100 * min(lows))} to {fixed(100 * max(highs))}{sd}"
+
+
+def show_people(terminal: Terminal, people: People | None, points: Said, rate: Said) -> None:
+    """Print what people said, beside the automatic grades, and what follows from it."""
+    if people is None:
+        return
+    if people.answers or people.flagged:
+        who = "1 person" if people.people == 1 else f"{people.people:,} people"
+        flagged = f"; {people.flagged:,} flagged for a second look" if people.flagged else ""
+        graded = f"{people.answers:,} of {people.of:,} answers graded"
+        by = f" by {who}" if people.people else ""
+        terminal.result(f"  {graded}{by}{flagged}")
+    rows = [
+        (f"{score.prompt} with {score.model}", points(score.composite), rate(score.pass_rate))
+        for score in people.scores
+        if score.graded
+    ]
+    if rows:
+        head = ("  with people's grades in place of automatic ones", "score", "passed")
+        for row in aligned([head, *(("    " + name, *rest) for name, *rest in rows)]):
+            terminal.result(row)
+    for score in people.scores:
+        about = f"{score.prompt} with {score.model}: " if len(people.scores) > 1 else ""
+        for found in score.corrections:
+            text = f"  {about}{found.sentence}"
+            terminal.result(text if found.applies else Ink(text, ODD))
+    for found in people.change:
+        terminal.result(Ink(f"  {found.sentence}", ODD if found.of == "side" else None))
+
 
 _BUDGET = "budget: "
 _CENT = 10_000

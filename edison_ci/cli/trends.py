@@ -1,4 +1,4 @@
-"""edison trends: how do score, cost and latency go from run to run?"""
+"""edison trends: score, cost and latency from run to run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
 from edison_ci.cli.reading import (
@@ -65,7 +65,9 @@ def trends(state: State, experiment: str | None, days: str) -> None:
     """
     terminal = Terminal(state)
     project = readable_at(state, terminal)
-    first = "" if days == "all" else times.stamp(times.now() - dt.timedelta(days=int(days)))
+    first = (
+        "" if days == "all" else formatting.stamp(formatting.now() - dt.timedelta(days=int(days)))
+    )
     found = []
     with results_of(project) as connection:
         for name in experiments_meant(connection, project, experiment):

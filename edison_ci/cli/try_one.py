@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.cli.choosing import case_named, configuration_named, home_of, prompt_named
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.progress import dollars
@@ -26,7 +26,7 @@ from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -65,7 +65,7 @@ def try_one(state: State, /, prompt: str, **options: Any) -> None:
     assert configuration is not None  # an experiment has at least one model
     task = Task(found, configuration, case_named(project, home, options["case_id"]), 0)
     age = dt.timedelta() if options["no_cache"] else _REUSE
-    tried = _tried(state, project, home, task, newer_than=times.stamp(times.now() - age))
+    tried = _tried(state, project, home, task, newer_than=formatting.stamp(formatting.now() - age))
     if terminal.json:
         terminal.document(_document(task, tried))
     else:
@@ -101,7 +101,7 @@ def rerun(state: State, wanted: str, cell: str) -> None:
             f"{row.case_id}@{row.model} is no longer what it was in {run.id}",
             hint="the prompt, case or model changed since; start a new run",
         )
-    tried = _tried(state, project, experiment, task, newer_than=times.stamp(times.now()))
+    tried = _tried(state, project, experiment, task, newer_than=formatting.stamp(formatting.now()))
     if terminal.json:
         old: dict[str, Any] = {"take": row.take, "composite": row.composite, "passed": row.passed}
         old["text"] = before.completion.text if before else None

@@ -1,4 +1,4 @@
-"""edison validate: is everything in the project's files right?"""
+"""edison validate: everything in the project's files, checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cases does an experiment have?"""
+"""Cases of an experiment, read from its datasets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import fits
 from edison_ci.documents.csv_text import CsvRow, CsvTable
 from edison_ci.documents.decoding import text_lines
@@ -21,7 +22,6 @@ from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, mixed_scripts, odd_character
 from edison_ci.records import Case, CaseId, canonical_json
 from edison_ci.shape import short

@@ -1,4 +1,4 @@
-"""Does the data of an experiment have what its prompts and checks need?"""
+"""The check of data: what prompts and checks of an experiment need of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
 from edison_ci.config.dataset_entry import DataLimits, DatasetEntry
 from edison_ci.config.project_files import QUARANTINE
@@ -14,9 +15,8 @@ from edison_ci.documents.files import read
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What may an experiment say about its data?"""
+"""What an experiment may say about its data."""
 
 from __future__ import annotations
 

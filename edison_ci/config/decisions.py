@@ -1,4 +1,4 @@
-"""What may an experiment say about judging, safety, gates and stopping?"""
+"""What an experiment may say about judging, safety, gates and stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in an experiment?"""
+"""What may stand in an experiment."""
 
 from __future__ import annotations
 

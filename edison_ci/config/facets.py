@@ -1,4 +1,4 @@
-"""What kind of case is it: how long, how difficult, with which tags?"""
+"""The slices that a case belongs to: length, difficulty and tags."""
 
 from __future__ import annotations
 

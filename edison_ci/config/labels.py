@@ -1,4 +1,4 @@
-"""What may stand in a file of labels, and what do its lines say?
+"""Files of labels: what may stand in them, and what their lines say.
 
 A line is what one person said of one answer. Lines are only ever added; of two lines of one person
 about one answer the later one counts.
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.problems import problems_of
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault
 from edison_ci.documents.secrets import secrets_in
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.records import canonical_json
 from edison_ci.rounding import reaches

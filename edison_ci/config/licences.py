@@ -1,4 +1,4 @@
-"""What may stand in licences.yaml: which judges have shown that they agree with people?"""
+"""What may stand in licences.yaml: judges that have shown that they agree with people."""
 
 from __future__ import annotations
 

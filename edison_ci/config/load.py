@@ -1,4 +1,4 @@
-"""Is this a whole project, and do its files agree with each other?"""
+"""Projects loaded whole: all files read, and held against each other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.licences import LicencesFile
 from edison_ci.config.models import Configuration, Model, configure
@@ -17,7 +18,6 @@ from edison_ci.config.rules import ExperimentRules, References, RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What may stand in models.yaml?"""
+"""What may stand in models.yaml, and whether it fits the provider."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Problem
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.records import canonical_json
 from edison_ci.shape import (

@@ -1,4 +1,4 @@
-"""Which models are there, and which configurations does an experiment make of them?"""
+"""The models of a project, and the configurations that an experiment makes of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import (
     OFFLINE,
     Limits,
@@ -23,7 +24,6 @@ from edison_ci.config.model_entry import (
 )
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.frozen import dataclass
 from edison_ci.names import odd_character
 from edison_ci.records import canonical_json
 from edison_ci.shape import NAME_PATTERN, short

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from edison_ci.config.rules import placed_checks
 from edison_ci.errors import ConfigError, Problem
-from edison_ci.extras import LITELLM, install_command
-from edison_ci.programs import find_program
+from edison_ci.extras import LITELLM, find_program, install_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

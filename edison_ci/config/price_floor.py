@@ -15,11 +15,11 @@ import os
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import LITELLM_VENDORS, OFFLINE, Price
 from edison_ci.config.prices import PriceTable, bundled
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What does a model cost, and where does that figure come from?"""
+"""Prices of models, and where each figure comes from."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import Price
 from edison_ci.config.models import OFFLINE, Model
 from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault, Json
-from edison_ci.frozen import dataclass
 from edison_ci.shape import short
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How does a failed validation become problems a person can act on?"""
+"""Failed validations as problems that a person can act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in edison.yaml?"""
+"""What may stand in edison.yaml."""
 
 from __future__ import annotations
 

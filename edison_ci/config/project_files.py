@@ -1,4 +1,4 @@
-"""Which files make up a project, and what does each of them say?
+"""The files that make up a project, and what each of them says.
 
 Reading one file never stops the reading of another: whatever is wrong is collected, and whoever
 asks decides whether a project with problems is still of use.

@@ -1,4 +1,4 @@
-"""What does a prompt file say: its messages, its variables and its version?
+"""Prompt files: front matter, messages, variables and version.
 
 A prompt is front matter between `---` lines and a body of role sections.
 """
@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import Params
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.project import Version
@@ -30,7 +31,6 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark, shortened
 from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean, odd_character
 from edison_ci.records import Message, PromptId, canonical_json
 from edison_ci.shape import (
@@ -44,7 +44,7 @@ from edison_ci.shape import (
     report,
     wrong,
 )
-from edison_ci.templating import Syntax, Template, TemplateFaults, compile_template
+from edison_ci.templating.templates import Syntax, Template, TemplateFaults, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What may stand in quarantine.yaml?"""
+"""What may stand in quarantine.yaml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in a rubric?"""
+"""What may stand in a rubric."""
 
 from __future__ import annotations
 

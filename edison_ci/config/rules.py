@@ -1,4 +1,4 @@
-"""Does everything an experiment names exist, and does it fit?"""
+"""Rules over several files: everything that is named exists, and fits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.decisions import NAMED_METRICS
 from edison_ci.config.experiment import ExperimentFile, ModelUse
 from edison_ci.config.model_entry import LITELLM_VENDORS
@@ -25,7 +26,6 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Problem, Severity
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 
 if TYPE_CHECKING:

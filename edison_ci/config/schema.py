@@ -1,4 +1,4 @@
-"""Which JSON Schema describes each kind of file?
+"""JSON Schemas of every kind of file.
 
 The schemas are generated from the models that read the files, in draft-07 because that is what
 editors speak, and written to `schemas/` with `python -m edison_ci.config.schema FOLDER`.
@@ -24,8 +24,8 @@ from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
 from edison_ci.config.trust import TrustFile
+from edison_ci.resources import KINDS
 from edison_ci.shape import NAME_PATTERN, Shape
-from edison_ci.shipped import KINDS
 
 # An entry may inherit what it lacks from the model it `use`s, so a schema can demand a key only of
 # an entry that has no `use`; the registry's reader decides.

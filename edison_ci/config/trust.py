@@ -1,4 +1,4 @@
-"""What may stand in .edison/trust.yaml, and which key may go to which host?"""
+"""What may stand in .edison/trust.yaml, and which key may go to which host."""
 
 from __future__ import annotations
 

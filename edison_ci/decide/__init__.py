@@ -1,1 +1,1 @@
-"""What do the numbers of a run decide?"""
+"""Gates: from the numbers of a run to a verdict."""

@@ -6,12 +6,12 @@ import json
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.decide.interim import goes_on, unclear_subjects
 from edison_ci.decide.verdict import Background, RunDecision, Stored, decide, doubted
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
+from edison_ci.git.repository import Repository
 from edison_ci.plan.looks import Look, batch_size, batches_of, draws_look
-from edison_ci.repository import Repository
 from edison_ci.results.comparable import differing_material, yardstick
 from edison_ci.results.comparison_sample import Choice, comparison_sample, runs_at_commit
 from edison_ci.results.decisions import decisions_of, stored_looks, write_decisions

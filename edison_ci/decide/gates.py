@@ -1,4 +1,4 @@
-"""What does one gate say about one prompt with one model?
+"""One gate on one prompt with one model: from the numbers to what it finds.
 
 A gate either keeps head inside a margin of base on the same cases, or above a floor or below a
 ceiling. Scores and amounts are decided by inference, shares and latencies as they are (STATS 7b).
@@ -10,8 +10,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
-from edison_ci.frozen import dataclass
 from edison_ci.results.human_grades import grading_seeds
 from edison_ci.results.samples import SIDES, Metric, TwoSidedSample
 from edison_ci.rounding import TOLERANCE, exceeds, mean_or_none

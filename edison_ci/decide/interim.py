@@ -1,4 +1,4 @@
-"""What does a gate find at one of several looks?
+"""What a gate finds at one of several interim analyses.
 
 Looking twice at a test costs, so at a planned look a gate must be surer than at the end, and cases
 that come one after another are weighed by evidence that is valid at any time (STATS 9).

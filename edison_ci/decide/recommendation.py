@@ -1,4 +1,4 @@
-"""Which model should be used: the most accurate, the fastest, or the best value?
+"""Which model to use: the most accurate, the fastest, or the best value.
 
 Best value is the cheapest model that is shown to be as good as the best one by the gate's rule
 (STATS 18). What cannot be shown with the cases there are is said to be so.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.leaderboard import Contrast, Scores, contrast_of
 from edison_ci.rounding import NOISE, exceeds, fixed, reaches
 from edison_ci.stats.power import cases_for_margin

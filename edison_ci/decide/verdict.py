@@ -1,21 +1,20 @@
-"""What do the gates of an experiment say about a run?"""
+"""The verdict of all gates of an experiment on a run."""
 
 from __future__ import annotations
 
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, Question
 from edison_ci.decide.interim import carried, goes_on, look_at, settles_later
 from edison_ci.decide.win_rate import not_held_against
 from edison_ci.errors import ExitCode
-from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import takes_part
 from edison_ci.results.decisions import GateRow, RowVerdict
 from edison_ci.results.samples import TwoSidedSample, metric_of
-from edison_ci.stats.families import decide_family
-from edison_ci.stats.verdicts import Verdict
+from edison_ci.stats.verdicts import Verdict, decide_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

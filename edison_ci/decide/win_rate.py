@@ -1,4 +1,4 @@
-"""What does a gate on the win rate say?
+"""Gates on the win rate.
 
 Against the base, each case is worth 1, 0.5 or 0 to the head, and is held against the 0.5 of two
 equal sides by the rule for scores (STATS 7, 7b and 11). Without a base a model's win rate is that
@@ -16,8 +16,8 @@ from edison_ci.results.pairwise import first_listed, games_in, rate_of
 from edison_ci.results.samples import Sample
 from edison_ci.stats.arrays import Range, generator_for, seed_of
 from edison_ci.stats.gates import identical_outputs
-from edison_ci.stats.judge_sentences import order_sentence
 from edison_ci.stats.other_metrics import decide_win_rate
+from edison_ci.stats.sentences import order_sentence
 from edison_ci.stats.verdicts import GateRule
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How is what a gate found said in one sentence?
+"""Sentences for what a gate found.
 
 Comparisons of scores and amounts are said as `edison_ci.stats.sentences` says them; here are the
 numbers that are compared as they are, and what there is to say when there is no number.
@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.rounding import exceeds, fixed
-from edison_ci.stats.judge_sentences import win_sentence
-from edison_ci.stats.sentences import cases, chance, gate_sentence, more_cases, signed
+from edison_ci.stats.sentences import cases, chance, gate_sentence, more_cases, signed, win_sentence
 from edison_ci.stats.verdicts import Verdict
 
 if TYPE_CHECKING:

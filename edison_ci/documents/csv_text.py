@@ -1,4 +1,4 @@
-"""What do the rows of this CSV text say, and on which line does each start?"""
+"""CSV texts as rows that know their line."""
 
 from __future__ import annotations
 

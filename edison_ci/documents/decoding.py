@@ -1,4 +1,4 @@
-"""Is this really UTF-8 text?"""
+"""Bytes decoded as UTF-8 text, or refused."""
 
 from __future__ import annotations
 

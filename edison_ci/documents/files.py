@@ -1,4 +1,4 @@
-"""Which bytes does a path in the project stand for?
+"""Files of a project by their path, and nothing outside of it.
 
 Everything in a repository may be hostile, so a path is followed only inside the project and only
 to a regular file: no absolute paths, no `..` out of the tree, no links that leave it, nothing of

@@ -1,4 +1,4 @@
-"""What does this JSON text say, and at which column?
+"""JSON texts as values that know their column.
 
 One strict reader for dataset rows, schemas and recordings: duplicate keys, NaN and Infinity,
 numbers out of range, lone surrogates and deep nesting are refused. Positions are worked out only

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

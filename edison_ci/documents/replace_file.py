@@ -1,4 +1,4 @@
-"""How is a file of a project replaced without anybody ever meeting half of it?"""
+"""Files of a project replaced whole or not at all."""
 
 from __future__ import annotations
 

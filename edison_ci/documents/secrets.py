@@ -1,4 +1,4 @@
-"""Does a text contain a secret, or something that looks like one?"""
+"""Secrets in texts: values in use, and what looks like one."""
 
 from __future__ import annotations
 

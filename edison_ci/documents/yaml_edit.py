@@ -1,4 +1,4 @@
-"""How is an entry added to a list in a YAML file, or taken out, without touching the rest of it?
+"""Edits of a list in a YAML file that leave the rest of it untouched.
 
 Comments, order and blanks are the author's. The text is changed by lines and positions, not
 written anew; whoever changes it reads the result again and compares before keeping it.

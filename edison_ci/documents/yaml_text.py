@@ -1,4 +1,4 @@
-"""What does this YAML text say, and on which line?
+"""YAML texts as values that know their line.
 
 YAML is read as if it were JSON with comments: scalars resolve as in JSON, so `no`, `010`, `1:30`
 and dates are strings; one document; no tags, no merge keys, no duplicate keys; anchors within a
@@ -25,10 +25,10 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.decoding import TextBlocks, decode, place, refused_character
 from edison_ci.documents.marks import Document, Fault, Json, Mark, twice
 from edison_ci.errors import Problem
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

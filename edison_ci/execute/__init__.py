@@ -1,1 +1,1 @@
-"""Running calls and grading what comes back."""
+"""Runs: calls made, answers stored and graded, from the plan to the verdict."""

@@ -1,4 +1,4 @@
-"""Which commit broke a case?
+"""The commit that broke a case, found with as few answers as it takes.
 
 Prompts and models are taken from each commit that is tried, everything they are measured with from
 today's files, so that only the subject changes on the way. The walk is the first-parent history: a
@@ -11,18 +11,18 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.execute.standalone import desk
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git, text
-from edison_ci.matching import unified_diff
+from edison_ci.git.command import run_git, text
+from edison_ci.names import unified_diff
 from edison_ci.plan.baseline import base_of
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.store.ledger import Cap
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from edison_ci.execute.clients import Lanes
     from edison_ci.execute.run_options import Tools
     from edison_ci.execute.runner import Grading
+    from edison_ci.git.repository import Repository
     from edison_ci.records import Case
-    from edison_ci.repository import Repository
 
 _MOST_COMMITS = 10_000
 _FIELDS = "%H%x1f%aI%x1f%an%x1f%s"

@@ -1,4 +1,4 @@
-"""Which budgets limit a run?"""
+"""Budgets that limit a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the judges of an experiment agree with people?
+"""Agreement of the judges of an experiment with people.
 
 Every labelled answer is put before the judges of today, exactly as a run would do it. What they
 said of it before is found by the address of the call; only what they were never asked has to be
@@ -11,13 +11,13 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.config.facets import content_hash
 from edison_ci.config.labels import answer_hash, criterion_shares
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.execute.standalone import NotAnswered, desk
-from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.judges.ensemble import grade
 from edison_ci.providers.budgeting import BudgetExhausted

@@ -1,4 +1,4 @@
-"""How do finished cells and comparisons reach the disk without anybody waiting for them?
+"""The buffer through which finished cells and comparisons reach the disk.
 
 The answers they rest on are there already: a cell that is lost is graded again, not bought again.
 So they are gathered and written many at a time, in the order in which they came.

@@ -1,11 +1,11 @@
-"""How does a run reach each of its models?"""
+"""The clients of a run: one for each of its models."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.providers.budgeting import Budgeted, Replayed
 from edison_ci.providers.lane import Lane, LaneLimits, Tally, build_lane
 from edison_ci.providers.replay import ReplayProvider

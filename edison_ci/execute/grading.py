@@ -1,4 +1,4 @@
-"""What is an answer worth?
+"""Grading of an answer: checks, screens, judges and graders.
 
 A malformed answer is worth nothing and is not judged; a blocked one is not judged or shown. For the
 others composite and pass follow one rule: the composite is the weighted mean of the parts, a
@@ -14,12 +14,12 @@ import logging
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import sandbox_fault
 from edison_ci.checks.evaluation import Answered, EvaluationError
 from edison_ci.checks.time_limit import limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import Judging, moderating
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.rounding import reaches, weighted_mean
@@ -27,7 +27,7 @@ from edison_ci.safety.redaction import Redact, redaction, unchanged
 from edison_ci.safety.screen import screen
 from edison_ci.store.opinions import OpinionRow
 from edison_ci.store.runs import COUNTED, Judgment, Part
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How is a run filled in rounds, with a look at it after each?
+"""Runs that are filled in rounds, with an interim analysis after each.
 
 A round is a number of draws of every case, or a batch of cases. After it the gates look, what they
 say is stored, and only if they are not clear the next round follows. What a stored look said is not
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.execute.work import Stage
-from edison_ci.frozen import dataclass
 from edison_ci.plan.looks import (
     DRAWS_LOOKS,
     Look,

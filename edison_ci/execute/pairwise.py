@@ -1,4 +1,4 @@
-"""How are two answers of a run compared, once both are there?
+"""Pairwise comparison of answers of a run, once both are there.
 
 Whichever cell of a pair is finished last finds the other one, in the outbox or on the disk, and has
 the two compared before its worker goes on. So nothing is held that grows with the number of cases,
@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.execute.grading import asking, hearing
 from edison_ci.execute.runner import Task, id_of_cell
 from edison_ci.execute.work import BASE, HEAD
-from edison_ci.frozen import dataclass
 from edison_ci.judges.judging import comparing
 from edison_ci.judges.pairwise import Comparison, Preference
 from edison_ci.judges.replies import Failure, Missing

@@ -1,4 +1,4 @@
-"""What are people told while a run goes on?
+"""Progress events of a run, for people and for other processes.
 
 Whoever started it sees every step; whoever watches from elsewhere reads the `event` table, which
 gets a line of progress at most twice a second.

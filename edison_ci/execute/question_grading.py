@@ -1,4 +1,4 @@
-"""How are the cases of an experiment judged as questions?
+"""Cases of an experiment judged as questions.
 
 Through the same layer as everything else: each call is booked before it is sent, and what was
 answered once is not asked again. What judges say of a case is stored before the next one is taken,
@@ -12,11 +12,11 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.config.facets import content_hash
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.execute.standalone import desk
-from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import side_by_side
 from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
@@ -136,7 +136,7 @@ class Questioning:
         opinion: Opinion,
         answer: tuple[str, int | None],
     ) -> Iterator[QuestionScore]:
-        now, content = times.stamp(self.tools.now()), content_hash(case)
+        now, content = formatting.stamp(self.tools.now()), content_hash(case)
         for criterion in judge.criteria:
             verdict = opinion.verdict
             scored = None if verdict is None else verdict.scores.get(criterion.name)

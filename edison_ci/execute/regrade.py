@@ -1,4 +1,4 @@
-"""How are the stored answers of a run graded again?
+"""Stored answers of a run graded again.
 
 Checks, rubric, judges and gates are those of today; the answers are those of the run, take by take,
 and no model that generates is asked. A cell whose prompt, model or input is no longer what it was
@@ -13,17 +13,17 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import options_of
 from edison_ci.execute.runner import id_of_cell, request_for
-from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import without_generating
 from edison_ci.providers.budgeting import Paid
 from edison_ci.providers.replay import Unrecorded
 from edison_ci.store.answers import answer_at
 from edison_ci.store.runs import CellState, cell_state, count_cells, count_draws, find_run
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""Which calls of a planned run are in store already?
+"""Calls of a planned run that are stored already.
 
 The plan is made without looking at results; here it is held against them. An answer counts if its
 address is the one the run would ask for; its judgments count if the judge would be asked the very
@@ -13,7 +13,7 @@ import datetime as dt
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.execute.pairwise import couples
@@ -21,7 +21,7 @@ from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judging import Judging, comparing
 from edison_ci.store.answers import newest_answer, newest_time
 from edison_ci.store.database import open_reader
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -82,7 +82,7 @@ class _Lookup:
     ) -> None:
         self._project, self._experiment, self._reader = project, experiment, reader
         age = dt.timedelta(days=project.file.settings.reuse_days)
-        self._since = times.stamp(times.now() - age)
+        self._since = formatting.stamp(formatting.now() - age)
         self._judging = Judging.of(project, experiment, _nobody)
         self._pairwise = comparing(project, experiment)
 

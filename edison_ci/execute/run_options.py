@@ -1,13 +1,13 @@
-"""What is a session told, what is it given to work with, and what does it say in the end?"""
+"""Options of a run, what it is compared with, what it works with, and how it ended."""
 
 from __future__ import annotations
 
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.execute.work import HEAD
-from edison_ci.frozen import dataclass
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 from edison_ci.results.snapshot import doubts_in, kept_snapshot
@@ -126,7 +126,7 @@ class Tools:
     """Hears which run is waited for before this one can start."""
     on_stop: Callable[[int], None] = lambda _in_flight: None
     """Hears that the run is asked to stop, and how many calls are finished first."""
-    now: Callable[[], dt.datetime] = times.now
+    now: Callable[[], dt.datetime] = formatting.now
     clock: Clock = field(default_factory=Clock.real)
     advice: str = ""
     """What whoever waits for a model that does not answer can do."""

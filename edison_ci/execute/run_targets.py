@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config import needs
 from edison_ci.execute.run_options import Against
 from edison_ci.execute.work import BASE, HEAD
-from edison_ci.frozen import dataclass
 from edison_ci.plan.baseline import Base, base_of, readable, with_material_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How does a run get from its plan to finished cells?
+"""The runner: from a plan to finished cells.
 
 Each lane (one model) has its own stream of cells and its own workers, so that no model waits for
 another, and nothing is held that grows with the number of cases. A cell is asked, parsed, graded
@@ -13,11 +13,11 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.facets import content_hash, facts_of
 from edison_ci.contracts import CallError
 from edison_ci.execute.cell_buffer import Outbox
-from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Drained
 from edison_ci.providers.lane import Tally
 from edison_ci.providers.replay import Unrecorded
@@ -26,7 +26,7 @@ from edison_ci.records import Request
 from edison_ci.store.answers import newest_time
 from edison_ci.store.naming import cell_id
 from edison_ci.store.runs import CellRow, is_done
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""How does a run start, go on after a crash, and end?
+"""Sessions: how a run starts, goes on after a crash, and ends.
 
 A session holds the experiment, so that no second run of it starts on the same database, and a lock
 of its own, by which others see that it lives. It opens the lanes, lets the runner fill the cells,
@@ -21,7 +21,8 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.decide.conclusion import Question, conclude
@@ -35,14 +36,13 @@ from edison_ci.execute.regrade import KeptAnswers
 from edison_ci.execute.run_options import Against, Ended, RunOptions, Tools, allowing_code
 from edison_ci.execute.runner import THE_RUN, Pairing, Runner
 from edison_ci.execute.work import BASE, HEAD, Work
-from edison_ci.frozen import dataclass
+from edison_ci.git.repository import Repository
 from edison_ci.judges.licensing import RunLicence
 from edison_ci.plan.fingerprint import describe
 from edison_ci.plan.looks import kind_of_looks
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budgeting import Purse
-from edison_ci.repository import Repository
 from edison_ci.results.judged import last_error_of_judges, no_judge_answered, why_nothing_is_graded
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import kept_snapshot
@@ -51,9 +51,8 @@ from edison_ci.rounding import exceeds, fixed
 from edison_ci.safety.redaction import redaction
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
-from edison_ci.store.owners import Owner, before_any_call, only_one
+from edison_ci.store.owners import Owner, before_any_call, only_one, wanted
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
-from edison_ci.store.wishes import wanted
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -513,10 +512,10 @@ class Session:
         if resumed is not None or options.regrade is not None:
             return ""
         reuse = dt.timedelta(days=self._project.file.settings.reuse_days)
-        return times.stamp(self._tools.now() - reuse)
+        return formatting.stamp(self._tools.now() - reuse)
 
     def _now(self) -> str:
-        return times.stamp(self._tools.now())
+        return formatting.stamp(self._tools.now())
 
     # --- inside the event loop --------------------------------------------------------------------
 
@@ -586,7 +585,7 @@ class Session:
 
     def _pairing(self, held: Held) -> Pairing:
         begun = held.resumed.created_at if held.resumed is not None else self._now()
-        day_ago = times.stamp(self._tools.now() - dt.timedelta(days=1))
+        day_ago = formatting.stamp(self._tools.now() - dt.timedelta(days=1))
         return Pairing(held.reader, begun, day_ago, held.newer_than)
 
     def _work(self, held: Held) -> Work:

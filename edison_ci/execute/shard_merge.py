@@ -1,4 +1,4 @@
-"""How do shards that were run on several machines become one run?
+"""Shards that were run on several machines, merged into one run.
 
 They must be all the shards of one plan, each of them finished, and the files here must be those
 that they were run on: then the gates are decided on all cells together, as if one machine had run
@@ -16,14 +16,14 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import IncompleteRun, UsageError
 from edison_ci.execute.progress_events import Bulletin
 from edison_ci.execute.run_options import Ended, RunOptions, allowing_code, options_of
 from edison_ci.execute.runner import Progress, id_of_cell
 from edison_ci.execute.session import Held, Session, changes
 from edison_ci.execute.work import Work
-from edison_ci.frozen import dataclass
-from edison_ci.plan.shards import Shard, parse_shard, shard_of
+from edison_ci.plan.selection import Shard, parse_shard, shard_of
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.store.absorbing import absorb
 from edison_ci.store.database import open_database, open_reader, transaction
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.plan.plan import Plan
+    from edison_ci.store.foreign import ShardFile
     from edison_ci.store.runs import NewRun, Run
-    from edison_ci.store.shard_files import ShardFile
 
 _LISTED = 5
 

@@ -1,4 +1,4 @@
-"""How is a single call made outside of a run?
+"""Single calls outside of a run.
 
 `try`, `rerun` and the like buy through the same layer as a run: booked before it is sent, stored
 with its price, counted against every budget of the project.
@@ -11,7 +11,8 @@ import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.needs import missing_for_models
 from edison_ci.contracts import CallError
@@ -19,7 +20,6 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of
 from edison_ci.execute.clients import Lanes, LaneSettings
 from edison_ci.execute.runner import request_for
-from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import BudgetExhausted, Purse
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.records import Message, Request
@@ -62,7 +62,7 @@ def probe(project: Project, models: Sequence[Model], tools: Tools) -> list[Trial
     """Send each model one short call, side by side, and return how it went."""
 
     async def ask() -> list[Trial]:
-        now = times.stamp(tools.now())
+        now = formatting.stamp(tools.now())
         async with desk(project, None, tools, purpose="test", newer_than=now) as lanes:
             return list(await asyncio.gather(*(_tried(lanes, model) for model in models)))
 
@@ -124,7 +124,7 @@ async def desk(
     path = project.root / project.file.results
 
     def now() -> str:
-        return times.stamp(tools.now())
+        return formatting.stamp(tools.now())
 
     owner = Owner(project.root / ".edison" / "locks")
     try:

@@ -1,4 +1,4 @@
-"""Which cells does a run have to fill?
+"""The cells that a run has to fill.
 
 One experiment, or two subjects on the same material: head and base. Each model has a stream of its
 own, in which a case comes with all its cells, both sides of a pair next to each other.
@@ -11,9 +11,9 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC
 from edison_ci.execute.runner import LaneWork, Task
-from edison_ci.frozen import dataclass
 from edison_ci.providers.throttling import AHEAD
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Where is this repository hosted, and with which token do we speak there?
+"""Where a repository is hosted, with which token, and who opens pull requests there.
 
 In GitHub Actions the runner says so, on GitHub Enterprise too. Elsewhere the remote `origin` does,
 but only for github.com: a token is never sent to a host that nothing but a clone names.
@@ -12,15 +12,15 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.fetching import remote_of
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
+from edison_ci.git.fetch import remote_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.repository import Repository
+    from edison_ci.git.repository import Repository
 
 
 # In GitHub Actions commits are made through GitHub, which signs them; elsewhere by Git, with

@@ -1,4 +1,4 @@
-"""How is GitHub's REST interface asked: patiently, page by page, one write at a time?
+"""GitHub's REST interface, asked patiently, page by page, one write at a time.
 
 Reads are repeated after failures. So are writes that can be: a limited request was not carried out,
 and asking twice for the same text of a comment or the same blob changes nothing. What would make a
@@ -17,10 +17,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from edison_ci import __version__, times
+from edison_ci import __version__, formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden_in
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.frozen import dataclass
 from edison_ci.providers.failures import Scrubber
 from edison_ci.providers.retry_after import retry_after_s
 from edison_ci.rounding import fixed
@@ -277,7 +277,7 @@ _NEXT = re.compile(r'<([^<>]*)>\s*;[^,<]*\brel="?next"?')
 class Timing:
     """Where time comes from."""
 
-    clock: Callable[[], dt.datetime] = times.now
+    clock: Callable[[], dt.datetime] = formatting.now
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     patience_s: float = PATIENCE_S
 

@@ -1,4 +1,4 @@
-"""On which branch is a change already, and which name is free for a new one?
+"""Branches: the one that a change is on already, and free names for new ones.
 
 A change is known by the trailer of its commit, so whoever looks at the same repository, on any
 machine, finds what was proposed before.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from edison_ci.fetching import fetch
+from edison_ci._dataclass import dataclass
 from edison_ci.forge.proposing import TRAILER, keys_in
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git, text
+from edison_ci.git.command import run_git, text
+from edison_ci.git.fetch import fetch
 
 if TYPE_CHECKING:
     from edison_ci.forge.git_data import GitData
-    from edison_ci.repository import Repository
+    from edison_ci.git.repository import Repository
 
 FOLDER = "edison/refine"
 _BACK = 5

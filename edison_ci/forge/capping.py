@@ -1,4 +1,4 @@
-"""How is a Markdown text made short enough for a forge, without leaving anything open?
+"""Markdown made short enough for a forge, with nothing left open.
 
 GitHub refuses more than 65,536 characters. Length is counted as JavaScript counts it, which is
 never less than what anybody else counts.

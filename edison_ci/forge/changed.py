@@ -1,4 +1,4 @@
-"""Which files did the change that started this job change?
+"""Files that the change changed which started this job.
 
 Checkouts in workflows are shallow. Of a pull request the runner checks out the commit that merges
 it into its base: its first parent is the base, exactly. Where the head itself is checked out,
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.fetching import fetched_branch
 from edison_ci.forge.events import Event, Situation
-from edison_ci.frozen import dataclass
+from edison_ci.git.fetch import fetched_branch
 
 if TYPE_CHECKING:
-    from edison_ci.contracts import Forge
-    from edison_ci.repository import Repository
+    from edison_ci.forge.models import Forge
+    from edison_ci.git.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What started this job, what may it do, and which commits is it about?
+"""The event that started this job, what the job may do, and its commits.
 
 Everything comes from the runner: `GITHUB_EVENT_NAME`, the file at `GITHUB_EVENT_PATH`, and a few
 variables beside them. Nothing in the repository has a say in whether a job is trusted.
@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

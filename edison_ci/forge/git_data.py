@@ -1,4 +1,4 @@
-"""How is a commit made on GitHub without a clone: blob, tree, commit, ref?
+"""Commits made on GitHub without a clone: blob, tree, commit, ref.
 
 Author and committer are left out, so GitHub signs the commit as the owner of the token. No hook and
 no filter runs. A ref only moves forward: a branch that has something we did not see is left alone.
@@ -10,10 +10,10 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.api import unreadable
 from edison_ci.forge.replies import take
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

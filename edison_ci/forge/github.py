@@ -1,4 +1,4 @@
-"""What can be asked of GitHub?
+"""GitHub as a forge.
 
 Who we are is configured, not asked: `GET /user` is refused to the token of a workflow, and what a
 comment says about itself proves nothing.
@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge import replies
 from edison_ci.forge.api import Api, Timing
 from edison_ci.forge.git_data import GitData, decoded
+from edison_ci.forge.models import Decision, LineComment, Review, SuggestedLines
 from edison_ci.forge.proposing import propose_on_github, put_branch, refuse_unfit
-from edison_ci.frozen import dataclass
-from edison_ci.hosted import Decision, LineComment, Review, SuggestedLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.forge.address import Address
+    from edison_ci.forge.models import Change, ChangedFile, Comment, Deed, Proposed, PullRequest
     from edison_ci.forge.proposing import Put
-    from edison_ci.hosted import Change, ChangedFile, Comment, Deed, Proposed, PullRequest
 
 
 BATCH = 20

@@ -1,4 +1,4 @@
-"""What does a workflow have to allow, and what does one do when GitHub refuses?"""
+"""Permissions that a workflow has to grant."""
 
 from __future__ import annotations
 

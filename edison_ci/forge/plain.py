@@ -1,4 +1,4 @@
-"""How is a change offered where there is no forge: a branch, a push and a patch?
+"""Changes offered where there is no forge: a branch, a push and a patch.
 
 The commit is made from objects, without touching the working tree or the index of whoever is at
 work there, and no hook runs. A push is never forced.
@@ -11,15 +11,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
+from edison_ci.forge.models import Deed, Proposed
 from edison_ci.forge.proposing import is_there, message_of, refuse_foreign, refuse_unfit
-from edison_ci.frozen import dataclass
-from edison_ci.git import Answer, run_git
-from edison_ci.hosted import Deed, Proposed
+from edison_ci.git.command import Answer, run_git
 
 if TYPE_CHECKING:
-    from edison_ci.hosted import Change
-    from edison_ci.repository import Repository
+    from edison_ci.forge.models import Change
+    from edison_ci.git.repository import Repository
 
 _ZEROS = "0" * 40
 

@@ -1,4 +1,4 @@
-"""How does a change become a branch with one commit and a pull request, once and not twice?
+"""Changes as a branch with one commit and a pull request, once and not twice.
 
 The commit carries a trailer with the change's key, by which it is found again. A branch whose tip
 is not ours is left alone: somebody else's commit is never overwritten. Where nobody may open pull
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped
-from edison_ci.hosted import Deed, Proposed
+from edison_ci.forge.models import Deed, Proposed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from edison_ci.forge.address import Address
     from edison_ci.forge.git_data import GitData
-    from edison_ci.hosted import Change, PullRequest
+    from edison_ci.forge.models import Change, PullRequest
 
 TRAILER = "Edison-Suggestion"
 MAX_TITLE_CHARS = 250

@@ -1,11 +1,11 @@
-"""How does what GitHub says become our values? Whatever is not as promised is an error."""
+"""Replies of GitHub as our values; what is not as promised is an error."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, TypeVar
 
 from edison_ci.forge.api import unreadable
-from edison_ci.hosted import Account, ChangedFile, Comment, LineComment, PullRequest, Review
+from edison_ci.forge.models import Account, ChangedFile, Comment, LineComment, PullRequest, Review
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""How is there one comment per pull request, always the newest, and never anybody else's?
+"""The one comment of a pull request: always the newest, and never anybody else's.
 
 The first line of the comment is a marker, the second holds data for us; both are invisible. Ours is
 a comment that we wrote and that STARTS with the marker: a quote of it is not. Of two (two jobs may
@@ -11,17 +11,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import MAX_BODY_CHARS, capped
-from edison_ci.frozen import dataclass
-from edison_ci.stamps import hidden_lines, marker_of, stamp_of
+from edison_ci.forge.marker import hidden_lines, marker_of, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.contracts import Forge
-    from edison_ci.hosted import Comment
-    from edison_ci.stamps import Stamp
+    from edison_ci.forge.marker import Stamp
+    from edison_ci.forge.models import Comment, Forge
 
 _ROUNDS = 3
 

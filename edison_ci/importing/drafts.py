@@ -6,8 +6,8 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.project import slug
-from edison_ci.frozen import dataclass
 from edison_ci.importing.templates import filled_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What stands in the experiment, the dataset and the graders of a group of cases?"""
+"""Experiments, datasets and graders of imported groups of cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.grader_texts import HOLE

@@ -1,4 +1,4 @@
-"""What became of each key of an imported configuration?
+"""The report of an import: what became of each key.
 
 Nothing is dropped in silence: whatever no rule has looked at when the walk is over is reported as
 unsupported, with its line.
@@ -10,8 +10,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Document, Json, shortened
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

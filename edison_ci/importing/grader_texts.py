@@ -1,4 +1,4 @@
-"""What do graders ask that stand in for another tool's model-graded assertions?
+"""Texts of graders that stand in for another tool's model-graded assertions.
 
 The wording is ours; the scale is 0 to 1. What the other tool asks its model is not copied, so that
 each of these is an approximation.

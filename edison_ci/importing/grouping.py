@@ -1,4 +1,4 @@
-"""Which cases can be one experiment?
+"""Groups of cases that can be one experiment.
 
 A test of promptfoo brings its own assertions; checks of an experiment hold for all of its cases. An
 assertion with a value becomes a check that takes the value from the case, and is skipped for cases
@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.importing.fidelity import Status
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How is a part of the grade put together from what an assertion says?"""
+"""Components of a grade, put together from what an assertion says."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.patterns import analysed
-from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import Part, Told, Wanted, file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.prompts import Refusal
 from edison_ci.importing.templates import convert
 from edison_ci.records import canonical_json
-from edison_ci.templating import as_text
+from edison_ci.templating.templates import as_text
 
 if TYPE_CHECKING:
     from edison_ci.documents.marks import Json

@@ -1,12 +1,12 @@
-"""What is a configuration of promptfoo as a project of ours?"""
+"""The importer of promptfoo configurations."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.importing.asserts import Asserts
 from edison_ci.importing.drafts import Draft, Message, ModelDraft, Names, file_name
 from edison_ci.importing.experiments import Builder, Frame, Graders

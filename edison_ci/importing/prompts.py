@@ -1,4 +1,4 @@
-"""Which of our prompts is a prompt of promptfoo?
+"""Prompts of promptfoo as ours.
 
 A prompt is a text, a file, a list of messages, or a map that names one of these. What our template
 language cannot say keeps a prompt out, with the line that does it.
@@ -11,14 +11,14 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import MAX_FEW_SHOTS, MAX_MAIN, MAX_SYSTEM
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.frozen import dataclass
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.prompt_files import reads_back
+from edison_ci.importing.imported import reads_back
 from edison_ci.importing.source import CODE_NOTE, Refused, line_of_text
 from edison_ci.importing.templates import convert
 

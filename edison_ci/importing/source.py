@@ -1,4 +1,4 @@
-"""What do the files of an imported configuration say?
+"""Files of an imported configuration, read.
 
 They may be hostile: they are read below the folder of the configuration only, through the same
 strict readers as our own files, and nothing that looks like a secret gets past this module.
@@ -11,6 +11,7 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.csv_text import CsvTable
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import WorkingTree, read
@@ -19,7 +20,6 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.secrets import redacted, secrets_in
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
 from edison_ci.errors import ConfigError, Location, Problem
-from edison_ci.frozen import dataclass
 from edison_ci.importing.fidelity import Node, Status
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What is a Nunjucks template in the template language of our prompts?
+"""Nunjucks templates in the template language of our prompts.
 
 Both descend from Jinja2, so most of a template stays as it is. What differs is rewritten where the
 meaning is the same; the rest is a fault with its line, found by our own compiler.
@@ -10,10 +10,10 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault
-from edison_ci.frozen import dataclass
-from edison_ci.templating import (
+from edison_ci.templating.templates import (
     MissingValueError,
     RenderError,
     TemplateFaults,

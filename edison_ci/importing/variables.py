@@ -1,12 +1,12 @@
-"""Which values do the variables of a test have, and how many cases do they make?"""
+"""Variables of a test, and the cases that their values make."""
 
 from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Fault
-from edison_ci.frozen import dataclass
 from edison_ci.importing.fidelity import Node
 from edison_ci.importing.source import Refused
 from edison_ci.importing.templates import convert, filled_text, safe_name

@@ -1,4 +1,4 @@
-"""Who serves a provider of promptfoo, and as which provider of ours?"""
+"""Vendors behind the providers of promptfoo, and our providers for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a value written as YAML that people like to read and our own loader reads back?"""
+"""Values written as YAML that people like to read and our own loader reads back."""
 
 from __future__ import annotations
 

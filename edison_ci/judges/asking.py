@@ -1,4 +1,4 @@
-"""How is a judge asked, and what happens when its reply cannot be used?"""
+"""Judges asked, and asked again when a reply cannot be used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.time_limit import limited
 from edison_ci.config.model_entry import takes
 from edison_ci.contracts import CallError
-from edison_ci.frozen import dataclass
 from edison_ci.judges.replies import Failure, Missing, Outcome, failed_call
 from edison_ci.records import Completion, Json, Message, Request
 

@@ -1,4 +1,4 @@
-"""What is a judge told before it sees the material?
+"""Instructions of a judge, before it sees the material.
 
 A briefing is a text of the package, or the project's own `judges/KIND.md` in its place, followed by
 two parts that no project replaces: how the material is marked off as data, and the form of the
@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents import files
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     from edison_ci.documents.files import Tree

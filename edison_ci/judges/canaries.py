@@ -1,4 +1,4 @@
-"""How often does an answer talk a judge into a better grade?
+"""Canaries: how often an answer talks a judge into a better grade.
 
 A fixed suite of attempts, each added to a bad answer. A judge is fooled by one when the grade of
 the answer with it is better than the grade without by more than its own noise. The figure belongs
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.judges.ensemble import grade
 from edison_ci.rounding import exceeds
 

@@ -1,4 +1,4 @@
-"""What do several judges come to together?
+"""Several judges combined into one.
 
 STATS.md sections 2 and 3, in this order: scores are normalised to 0-1, judges become one score per
 criterion, criteria become the composite. What is missing is left out and shown, never taken for a
@@ -11,8 +11,8 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import shortened
-from edison_ci.frozen import dataclass
 from edison_ci.rounding import fixed, mean, reaches, weighted_mean
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How does a text reach a judge without becoming an instruction?
+"""Fences: texts that reach a judge without becoming instructions.
 
 Each piece of material stands in a block whose first and last line carry a key. The key is a hash
 over everything the judge is sent, the piece itself included: equal calls have equal keys, and a

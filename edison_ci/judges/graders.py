@@ -1,4 +1,4 @@
-"""What does a prompt of type grader say about an answer?
+"""Graders: prompts that grade an answer.
 
 The prompt is the user's own: it sees the case's variables, the output and the expected output. Its
 reply is a number on its scale, yes or no, pass or fail, true or false, or JSON with a score.
@@ -11,8 +11,8 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.rubric import Scale
-from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import visible
 from edison_ci.judges.hashing import grader_hash
@@ -28,7 +28,7 @@ from edison_ci.judges.replies import (
     share_of,
     without_thinking,
 )
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model

@@ -1,4 +1,4 @@
-"""Is a grade comparable with another: the same instructions, rubric, model and parameters?"""
+"""Hashes by which grades are comparable: instructions, rubric, model and parameters."""
 
 from __future__ import annotations
 

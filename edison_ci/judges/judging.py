@@ -1,4 +1,4 @@
-"""What do all judges and graders of an experiment say of an answer?
+"""All judges and graders of an experiment, on one answer.
 
 The one door to this package: made once per run, asked once per answer. It calls no provider by
 itself; whoever makes it hands in how models are asked.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.judges.asking import Ask, Judge, both, side_by_side
 from edison_ci.judges.briefing import brief
 from edison_ci.judges.ensemble import Combine, CriterionGrade, RubricGrade, grade

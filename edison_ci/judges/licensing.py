@@ -1,4 +1,4 @@
-"""May the judges of a rubric decide a gate?
+"""Whether the judges of a rubric may decide a gate.
 
 They may while their agreement with people, measured on the labels that are there with the very
 models, rubric and instructions that judge now, keeps the floor that the rubric sets. Whatever of
@@ -12,8 +12,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.labels import Labels
-from edison_ci.frozen import dataclass
 from edison_ci.judges.hashing import rubric_hash
 from edison_ci.judges.judging import panel_of
 from edison_ci.records import canonical_json

@@ -1,4 +1,4 @@
-"""Does a model say that an answer should not be shown?
+"""Moderation: a model that says whether an answer may be shown.
 
 The screens `moderation` and `toxicity` of an experiment are judges with one number: how likely,
 from 0 to 1. From the threshold on it is a hit, and the experiment says what a hit does.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.rubric import Scale
-from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import Piece, fenced
 from edison_ci.judges.hashing import judge_hash

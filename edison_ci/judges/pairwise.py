@@ -1,4 +1,4 @@
-"""Which of two answers does a judge prefer, once its love of the first place is cancelled?
+"""Pairwise judges: which of two answers is preferred, asked in both orders.
 
 Both orders are asked. The answers are called first and second, by the order in which they are
 shown, and nothing else tells them apart. A judge that changes its mind with the order has said
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice, side_by_side
 from edison_ci.judges.fencing import Piece, fenced, pieces_of
 from edison_ci.judges.hashing import judge_hash

@@ -1,4 +1,4 @@
-"""What is a judge asked that scores one answer by a rubric?"""
+"""Pointwise judges: one answer scored by a rubric."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import Piece, fenced, pieces_of
 from edison_ci.judges.hashing import judge_hash

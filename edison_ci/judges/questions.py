@@ -1,12 +1,12 @@
-"""How good is a case as a question, whatever is answered to it?"""
+"""Cases judged as questions, whatever is answered to them."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.rubric import Criterion, Scale
-from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Ask, Judge, ask_twice
 from edison_ci.judges.fencing import Piece, fenced, pieces_of
 from edison_ci.judges.hashing import question_hash

@@ -1,4 +1,4 @@
-"""What does a judge's reply say, and may it be believed?
+"""Replies of judges: what they say, and whether it can be believed.
 
 Reading is tolerant: fences, prose and thinking around the JSON do not matter. Validation is not: a
 score off its scale, of no number, of a criterion nobody asked for, or one of two answers is a
@@ -13,10 +13,10 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault, shortened
-from edison_ci.frozen import dataclass
 from edison_ci.records import FinishReason
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How strict is each judge, and what would cases have got had every judge answered?
+"""Severity of judges: how strict each is, and scores had every judge answered.
 
 A lenient judge's outage must not move a score. With more than 5% of the judgments missing, the
 additive model x_ij = m_i + b_j (case i, judge j, the b_j sum to 0) is fitted by least squares over

@@ -1,4 +1,4 @@
-"""What did a loop find, what did it cost, and what should somebody do with it?"""
+"""The result of a loop: what it found, what it cost, and what to do with it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.formatting import change, counted, dollars, score
-from edison_ci.frozen import dataclass
 from edison_ci.loop.pages import Piece, Table, html_report, markdown_report
 from edison_ci.plan.versions import short
 from edison_ci.refine.patch import diff_of

@@ -1,4 +1,4 @@
-"""How does a loop get from a prompt to the best one it finds, whatever stops it on the way?
+"""The loop: from a prompt to the best one it finds, whatever stops it on the way.
 
     measuring ──► deciding ──► refining ──► reviewing ──► committing
         ▲            │                          │             │
@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session
+from edison_ci.forge.models import Change
 from edison_ci.forge.plain import PlainGit
-from edison_ci.hosted import Change
 from edison_ci.loop.final import best_of, write_final
 from edison_ci.refine.candidate import change_of
 from edison_ci.refine.evidence import evidence_of, split_cases

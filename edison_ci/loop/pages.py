@@ -1,4 +1,4 @@
-"""How does the report of a loop look as Markdown and as one HTML file?"""
+"""The report of a loop, as Markdown and as one HTML file."""
 
 from __future__ import annotations
 

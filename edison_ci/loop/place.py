@@ -1,12 +1,12 @@
-"""With what does a loop work, and what is it told?"""
+"""The context of a loop, and what it is asked for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.refine.candidate import Subject, with_prompt
 from edison_ci.refine.trying import Bench, Wallet
 from edison_ci.review.refined import prompt_in

@@ -1,4 +1,4 @@
-"""May a loop start, and is there one to go on with?"""
+"""The start of a loop: whether it may, and whether there is one to go on with."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, Location, UsageError
 from edison_ci.execute.budgets import caps_of, run_limit
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
 from edison_ci.loop.place import raised
 from edison_ci.refine.evidence import split_cases
 from edison_ci.refine.weaknesses import aside_in
@@ -93,7 +93,7 @@ def _new(place: Place, wish: Wish, head: str | None) -> Loop:
     most = wish.iterations or place.stop.max_iterations or project.file.defaults.max_iterations
     now = place.desk.site.now()
     return Loop(
-        id=f"loop-{times.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
+        id=f"loop-{formatting.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
         experiment=subject.experiment.id,
         prompt=str(subject.prompt.id),
         path=subject.prompt.path,

@@ -1,4 +1,4 @@
-"""Who may sign in, how, and for how long?
+"""Accounts of the pages: passwords, tokens and sessions.
 
 Members of edison.yaml sign in with a password or a token. What they may do is their role there, at
 the time they ask: whoever is taken out of the file is out at once.
@@ -8,23 +8,74 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import hmac
 import ipaddress
 import secrets
+import unicodedata
 from typing import TYPE_CHECKING
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.operate.actors import Actor, Identity, Role, member_of
-from edison_ci.operate.passwords import COST, Cost, fits, hashed, refuse_weak
-from edison_ci.store.auth import AuthFile, Session, Token
+from edison_ci.store.auth import AuthFile, Password, Session, Token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.project import Member
     from edison_ci.operate.site import Site
+
+
+# Hashed with scrypt (Percival, 2009) at a cost that takes about a quarter of a second and 32 MB.
+# The cost is kept with each hash, so that it can be raised.
+SHORTEST = 12
+LONGEST = 1_000
+"""Characters; whoever sends more wants to keep us busy."""
+Cost = tuple[int, int, int]
+"""n, r and p of scrypt."""
+COST = (2**15, 8, 3)
+_FEWEST_DIFFERENT = 5
+_MEMORY = 64 * 1024 * 1024
+
+
+def refuse_weak(password: str, names: Sequence[str]) -> None:
+    """Refuse a password that is too short, or that everybody would try first."""
+    said = ""
+    known = {part.casefold() for name in names for part in (name, name.partition("@")[0])}
+    if len(password) < SHORTEST:
+        said = f"a password has at least {SHORTEST} characters"
+    elif len(password) > LONGEST:
+        said = f"a password has at most {LONGEST:,} characters"
+    elif password.strip().casefold() in known:
+        said = "a password is not the name of its account"
+    elif len(set(password.casefold())) < _FEWEST_DIFFERENT:
+        said = f"a password has at least {_FEWEST_DIFFERENT} different characters"
+    if said:
+        raise UsageError(said, hint="several words that do not belong together are good")
+
+
+def hashed(name: str, password: str, now: str, *, cost: Cost = COST) -> Password:
+    """Return a password as it is kept."""
+    salt = secrets.token_bytes(16)
+    return Password(name, _hash(password, salt, cost), salt, cost, now)
+
+
+def fits(password: str, kept: Password | None, *, cost: Cost = COST) -> bool:
+    """Whether a password is the one that is kept; takes as long if none is."""
+    if kept is None:
+        _hash(password, b"nobody has it...", cost)
+        return False
+    return hmac.compare_digest(_hash(password, kept.salt, kept.cost), kept.hash)
+
+
+def _hash(password: str, salt: bytes, cost: Cost) -> bytes:
+    # The same letters can be typed in several ways (NIST SP 800-63B asks for this).
+    text = unicodedata.normalize("NFKC", password[:LONGEST]).encode("utf-8", "surrogatepass")
+    n, r, p = cost
+    return hashlib.scrypt(text, salt=salt, n=n, r=r, p=p, maxmem=_MEMORY, dklen=32)
+
 
 AUTH_FILE = ".edison/auth.db"
 SESSION = dt.timedelta(days=7)
@@ -117,8 +168,8 @@ class Accounts:
         actor = self._admitted(member, "roles token")
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         now, kept = self.site.clock(), names_of(member)[0]
-        until = None if days is None else times.stamp(now + dt.timedelta(days=days))
-        token = Token(secrets.token_hex(4), kept, label, times.stamp(now), until, None)
+        until = None if days is None else formatting.stamp(now + dt.timedelta(days=days))
+        token = Token(secrets.token_hex(4), kept, label, formatting.stamp(now), until, None)
         self.file.put_token(token, _sha256(secret))
         made = {"token": token.id, "label": label, "expires_at": until}
         self.site.note(self.site.entry(actor, "roles token", kept, after=made))
@@ -191,9 +242,9 @@ class Accounts:
         """Let somebody in whose name and password fit."""
         member, now = self._member(name.strip()), self.site.clock()
         account = _account(names_of(member)[0] if member else name.strip().casefold())
-        place, stamp = f"address:{network_of(address)}", times.stamp(now)
+        place, stamp = f"address:{network_of(address)}", formatting.stamp(now)
         blocked_since = self.file.begin_attempt(
-            [account, place], now=stamp, since=times.stamp(now - WINDOW), most=ATTEMPTS
+            [account, place], now=stamp, since=formatting.stamp(now - WINDOW), most=ATTEMPTS
         )
         if blocked_since is not None:
             self._tell_blocked(member, address, stamp)
@@ -204,7 +255,7 @@ class Accounts:
             self._refused(member, address, "name and password do not fit")
             return NotSignedIn()
         cookie, lasts = secrets.token_urlsafe(32), REMEMBERED if remember else SESSION
-        until = times.stamp(now + lasts)
+        until = formatting.stamp(now + lasts)
         session = Session(names_of(member)[0], stamp, until, stamp, address)
         if not self.file.put_session(session, _sha256(cookie), kept, most=_MOST_SESSIONS):
             return NotSignedIn()  # the password was changed at this very moment
@@ -266,7 +317,7 @@ class Accounts:
         return self.site.admit(actor, needed, action, names_of(member)[0])
 
     def _long_ago(self, seen_at: str) -> bool:
-        return seen_at < times.stamp(self.site.clock() - _SEEN_EVERY)
+        return seen_at < formatting.stamp(self.site.clock() - _SEEN_EVERY)
 
     # --- telling ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Who is acting, and what may they do?
+"""Who is acting, and what they may do.
 
 In GitHub Actions the actor is whom GitHub says; elsewhere it is the identity Git would commit with.
 That identity is a claim, not a proof: on a machine of their own, people can change files without
@@ -11,9 +11,9 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import RoleError, UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

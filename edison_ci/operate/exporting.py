@@ -1,4 +1,4 @@
-"""How do stored answers leave as a recording?"""
+"""Stored answers exported as a recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.operate.actors import Role
 from edison_ci.providers.recording import FIRST_LINE, Recorded
-from edison_ci.store.cached import newest_answers
+from edison_ci.store.answers import newest_answers
 from edison_ci.store.database import open_reader, synced
 
 if TYPE_CHECKING:

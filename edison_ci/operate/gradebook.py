@@ -1,4 +1,4 @@
-"""How is what a person said of an answer written down, and where?
+"""Grades of people, written down with the audit.
 
 In the results, in one transaction with its row of the audit, and then, where the rubric names a
 file of labels, as a further line of that file. A line goes out in one piece, on a line of its own.
@@ -13,9 +13,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Role
 from edison_ci.store.grades import write_grade
 

@@ -1,4 +1,4 @@
-"""What does looking after the results change, who may do it, and where is it written down?"""
+"""Housekeeping of the results: what it changes, who may do it, and its audit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from edison_ci.operate.actors import Role
+from edison_ci.store.answers import Freed, clear_texts, clearable
 from edison_ci.store.audit import add_audit
-from edison_ci.store.cached import Freed, clear_texts, clearable
 from edison_ci.store.database import copy_before_upgrade, open_reader, stored_version, version_of
 from edison_ci.store.exclusive import exclusively, shrink
 from edison_ci.store.retention import Collected, Retention, collect, collectable

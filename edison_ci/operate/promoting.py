@@ -1,4 +1,4 @@
-"""How is the version of a prompt marked that is in production?
+"""The version of a prompt that is in production, marked in its file.
 
 By `production` in the front matter of its file, which is no part of the version: the mark travels
 with the repository and is reviewed like anything else. Comments and the rest of the file stay.

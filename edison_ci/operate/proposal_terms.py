@@ -1,4 +1,4 @@
-"""What may a pull request decide about keys, code and money? Nothing: its base decides.
+"""What a proposal may not decide: keys, code and money are on the terms of its base.
 
 Whoever opens a pull request writes its files, so in a job for one `.edison/trust.yaml` is read from
 the base commit: which key may go to which host, whether code may run, and from which of the base's
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.base_limits import BaseLimits, limits_of
-from edison_ci.config.commit_tree import CommitTree
 from edison_ci.config.price_floor import floored
 from edison_ci.config.prices import load_prices
 from edison_ci.config.project_files import ProjectFiles
@@ -30,7 +29,8 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.forge.changed import authority_of, is_proposal
 from edison_ci.forge.events import Event, Situation, read_event
-from edison_ci.repository import Repository
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,12 +14,12 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.forge.changed import base_of
 from edison_ci.forge.events import read_event
+from edison_ci.git.repository import Repository
 from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.plan.baseline import Doubt
 from edison_ci.plan.baseline import base_of as compared_with
 from edison_ci.plan.fingerprint import file_digest
 from edison_ci.providers.recording import MAX_BYTES
-from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,17 +10,17 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import Tools
 from edison_ci.execute.session import Session
-from edison_ci.frozen import dataclass
-from edison_ci.harmless import in_actions
 from edison_ci.operate.actors import Role
 from edison_ci.operate.own_results import claim
 from edison_ci.operate.proposal_terms import on_terms_of_base
 from edison_ci.operate.site import Site
 from edison_ci.providers.adapters import provider_for
+from edison_ci.sanitize import in_actions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Which files does housekeeping work on, and who is doing it?"""
+"""The site of a project: its files, and who is working on them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, EdisonError, RoleError
-from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Actor, Role, git_identity, identify, refuse_below, role_of
 from edison_ci.store.audit import AuditEntry, write_audit
 
@@ -31,7 +31,7 @@ class Site:
 
     root: Path
     file: ProjectFile
-    clock: Callable[[], dt.datetime] = times.now
+    clock: Callable[[], dt.datetime] = formatting.now
 
     @property
     def results(self) -> Path:
@@ -70,11 +70,11 @@ class Site:
 
     def now(self) -> str:
         """Return the time as it is stored."""
-        return times.stamp(self.clock())
+        return formatting.stamp(self.clock())
 
     def days_ago(self, days: int) -> str:
         """Return the time so many days ago as it is stored."""
-        return times.stamp(self.clock() - dt.timedelta(days=days))
+        return formatting.stamp(self.clock() - dt.timedelta(days=days))
 
     def actor(self) -> Actor:
         """Return who is acting."""

@@ -1,4 +1,4 @@
-"""How does a repository get its workflows, and edison with them while there is no release?
+"""Workflows of a new repository, with edison itself while there is no release.
 
 The workflows install edison from a folder of the repository itself: the packages it needs, pinned
 by hash, and edison as one wheel, packed from what is installed here. The same installation always
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import edison_ci
 from edison_ci.errors import UsageError
-from edison_ci.shipped import shipped
+from edison_ci.resources import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How many calls, tokens, dollars and seconds is that?
+"""Estimates of calls, tokens, dollars and seconds.
 
 Low and high ends are the 10th and 90th percentile of past output lengths where there are any, else
 500 tokens more or less 20%. What a run really may spend at most is not an estimate but a
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What decides the result of an experiment, in one hash?
+"""Fingerprints: what decides the result of an experiment, in one hash.
 
 Everything a run depends on counts, and nothing else: not titles and descriptions, not where on a
 disk the project lies, not the order of cases or of files, not how fast a model may be driven.
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from edison_ci.config.licences import LICENCES
 from edison_ci.documents.marks import Fault
-from edison_ci.templating import Template
+from edison_ci.templating.templates import Template
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project

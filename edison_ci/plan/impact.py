@@ -1,4 +1,4 @@
-"""Which experiments does a change touch?
+"""Experiments that a change touches.
 
 An experiment is affected when something that its plan hash is made of is no longer the same: read
 at the base and now, its own files, what it takes from shared files (models, prices, defaults,
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.config.commit_tree import CommitTree
+from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe, plain
-from edison_ci.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

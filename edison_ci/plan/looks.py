@@ -1,4 +1,4 @@
-"""How often may a run be looked at before it ends, and what is measured for each look?
+"""Interim analyses: how often a run may be looked at, and what is measured for each look.
 
 Two ways, both declared before the first call. `if_unclear: more_draws` looks three times, at 1, 2
 and 3 times the draws of every case. `adaptive_sampling` takes the cases in random order and looks

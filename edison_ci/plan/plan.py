@@ -1,29 +1,360 @@
-"""What would a run of this experiment do?"""
+"""The plan of a run: cells, calls, tokens, cost, and what it could show."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import math
 import os
+from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
+from edison_ci.config.cases import is_holdout
 from edison_ci.config.data_check import DataCheck
+from edison_ci.config.dataset_entry import Split
 from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.errors import ConfigError, Problem, UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.plan.estimate import ONCE, Load, Span, total, total_cost, total_seconds
-from edison_ci.plan.loads import Loads
-from edison_ci.plan.looks import kind_of_looks, rounds
-from edison_ci.plan.selection import EVERYTHING, Selection
-from edison_ci.plan.survey import COUNT_EVERY, Survey
+from edison_ci.plan.estimate import (
+    ONCE,
+    TYPICAL_OUTPUT,
+    ZERO,
+    Load,
+    Span,
+    total,
+    total_cost,
+    total_seconds,
+)
+from edison_ci.plan.fingerprint import Fingerprint
+from edison_ci.plan.looks import INFERRED, both_sides, kind_of_looks, rounds
+from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
+from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.plugins import later
+from edison_ci.stats import DEFAULT_SD, cases_for_margin, smallest_effect
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from edison_ci.config.decisions import Gate
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.plan.loads import Rivals
+    from edison_ci.config.models import Model
+    from edison_ci.config.prompt import Prompt
     from edison_ci.plan.looks import Kind
+    from edison_ci.records import Case
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as it appears in `edison plan --json`."""
+    return {
+        "experiment": plan.experiment,
+        "simulated": plan.simulated,
+        "cases": plan.cases,
+        "cells": plan.cells,
+        "skipped": plan.skipped,
+        "holdout": plan.holdout,
+        "gating_cases": plan.gating,
+        "plan_hash": plan.hash,
+        "iterations": plan.iterations.rounded(),
+        **_sums(plan.loads),
+        "calls": {"to_make": plan.calls, "reused": plan.reused},
+        "by_phase": _by_phase(plan),
+        "by_model": [_load(load) for load in plan.loads],
+        "smallest_effect": plan.smallest_effect,
+        "cases_for_margin": plan.cases_for_margin,
+        "margin": plan.margin,
+        "looks": _looks(plan),
+        "reasons": plan.reasons,
+        "blockers": plan.blockers,
+    }
+
+
+def _looks(plan: Plan) -> dict[str, Any] | None:
+    """Return what a comparison with --against would take, where it stops when it is clear."""
+    if plan.looks is None or plan.iterations.high > 1:
+        return None
+    low, high = both_sides(plan.looks, plan.cases, plan.calls + plan.reused)
+    return {"kind": plan.looks, "calls": {"low": low, "high": high}}
+
+
+def matrix(plan: Plan) -> dict[str, Any]:
+    """Return the shards of a plan as a matrix of jobs; a shard without cases needs none."""
+    count = len(plan.shards)
+    rows = [
+        {"experiment": plan.experiment, "shard": f"{index}/{count}", "cases": cases}
+        for index, cases in enumerate(plan.shards, 1)
+        if cases
+    ]
+    return {"include": rows}
+
+
+def _by_phase(plan: Plan) -> dict[str, Any]:
+    phases = dict.fromkeys(load.phase for load in plan.loads)
+    return {phase: _sums([x for x in plan.loads if x.phase == phase]) for phase in phases}
+
+
+def _sums(loads: list[Load]) -> dict[str, Any]:
+    cost = total_cost(loads)
+    return {
+        "calls": sum(load.calls for load in loads),
+        "tokens": total(load.tokens for load in loads).rounded(),
+        "cost_microusd": None if cost is None else cost.rounded(),
+        "seconds": total_seconds(loads).rounded(),
+    }
+
+
+def _load(load: Load) -> dict[str, Any]:
+    return {
+        "phase": load.phase,
+        "model": load.name,
+        "provider": load.model.provider,
+        "simulated": load.model.simulated,
+        "tokens_exact": load.exact_tokens,
+        "price": load.price.model_dump(by_alias=True) if load.price else None,
+        **_sums([load]),
+    }
+
+
+COUNT_EVERY = 5_000
+"""Up to so many cases every one is counted, beyond it one in a hundred."""
+
+
+class Survey:
+    """Looks at every case once: what it costs to send, and where it belongs."""
+
+    def __init__(
+        self, project: Project, experiment: Experiment, *, shards: int = 0, refines: bool = False
+    ) -> None:
+        self._experiment, self._shard_count = experiment, shards
+        # Whoever refines holds cases out whether or not the experiment says so.
+        self._split = experiment.file.split or (Split() if refines else None)
+        self.fingerprint = Fingerprint(project, experiment)
+        self.usable: Counter[str] = Counter()
+        """Cases that each prompt can be rendered for."""
+        self.seen = self.elsewhere = self.holdout = 0
+        self._shards: Counter[int] = Counter()
+        self._counted: Counter[str] = Counter()
+        self._tokens: Counter[tuple[str, str]] = Counter()
+        self._counters = {counter_for(model) for _, model, _ in experiment.models} | {ESTIMATE}
+
+    def see(self, case: Case, *, here: bool = True) -> None:
+        """Take a case into account; one of another shard only for what all shards agree on."""
+        self.fingerprint.feed(case)
+        if not here:
+            self.elsewhere += 1
+            return
+        self.seen += 1
+        if self._split is not None and is_holdout(case, self._split):
+            self.holdout += 1
+        if self._shard_count:
+            self._shards[shard_of(case.id, self._shard_count)] += 1
+        counting = self.seen <= COUNT_EVERY or self.seen % 100 == 0
+        for prompt in self._experiment.prompts:
+            if not case.inputs.keys() >= prompt.required:
+                continue
+            if not counting and prompt.plain:
+                self.usable[prompt.id] += 1
+                continue
+            self._render(prompt, case, counting=counting)
+
+    def _render(self, prompt: Prompt, case: Case, *, counting: bool) -> None:
+        try:
+            texts = [message.content for message in prompt.render(case.inputs)]
+        except (MissingValueError, RenderError):
+            return  # counted as skipped by the data check
+        self.usable[prompt.id] += 1
+        if not counting:
+            return
+        self._counted[prompt.id] += 1
+        for counter in self._counters:
+            self._tokens[prompt.id, counter.method] += counter.of_messages(texts)
+
+    def input_tokens(self, prompt: Prompt, counter: TokenCounter) -> float:
+        """Return the input tokens of one answer to each usable case, tools and schema included."""
+        counted = self._counted[prompt.id]
+        if not counted:
+            return 0.0
+        each = self._tokens[prompt.id, counter.method] / counted
+        for extra in (prompt.tools, prompt.output):
+            if extra is not None:
+                each += counter.count(json.dumps(extra, ensure_ascii=False))
+        return each * self.usable[prompt.id]
+
+    @property
+    def skipped(self) -> int:
+        """Answers to one draw of one model that nobody can ask for, over all prompts."""
+        return self.seen * len(self._experiment.prompts) - self.usable.total()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether not every case was counted."""
+        return self.seen > COUNT_EVERY
+
+    def shards(self) -> list[int]:
+        """Return how many cases each shard has."""
+        return [self._shards[index] for index in range(1, self._shard_count + 1)]
+
+
+Rivals = Literal["models", "base", "nobody"]
+"""Models against each other, head against base, or nothing: the base is in the head's plan."""
+INSTRUCTIONS = 400
+"""Tokens of what a judge or refiner is told beside the material."""
+OUT_PER_CRITERION = Span(30, 60)
+OUT_OF_GRADER = Span(5, 60)
+OUT_OF_PAIRWISE = Span(20, 80)
+OUT_OF_REFINER = Span(300, 900)
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Works out the loads of one experiment from what the survey saw."""
+
+    project: Project
+    experiment: Experiment
+    survey: Survey
+    rivals: Rivals = "models"
+    """What a pairwise judge compares."""
+
+    def of_a_run(self) -> list[Load]:
+        """Return the loads of evaluating every case once."""
+        generating = list(self._generating())
+        return [*generating, *self._grading(generating)]
+
+    def of_a_loop(self, iterations: Span) -> list[Load]:
+        """Return the loads of so many iterations, each of them a run and a refinement."""
+        loads = [*self.of_a_run(), *self._refining()]
+        return [dataclasses.replace(load, iterations=iterations) for load in loads]
+
+    @property
+    def cells(self) -> int:
+        """Answers that are generated."""
+        file = self.experiment.file
+        usable = sum(self.survey.usable[prompt.id] for prompt in self.experiment.prompts)
+        return usable * len(self.experiment.models) * file.draws
+
+    def _generating(self) -> Iterator[Load]:
+        draws = self.experiment.file.draws
+        for index, (name, model, _) in enumerate(self.experiment.models):
+            counter, calls, read, written = counter_for(model), 0, 0.0, ZERO
+            for prompt in self.experiment.prompts:
+                answers = self.survey.usable[prompt.id] * draws
+                sent = self.experiment.configurations(prompt)[index].params
+                calls += answers
+                read += self.survey.input_tokens(prompt, counter) * draws
+                written += TYPICAL_OUTPUT.at_most(float(sent.get("max_tokens", "inf"))).times(
+                    answers
+                )
+            exact = counter.exact and not self.survey.sampled
+            load = self._load("generate", model, calls, _flat(read), written)
+            yield dataclasses.replace(load, name=name, exact_tokens=exact)
+
+    def _grading(self, generating: list[Load]) -> Iterator[Load]:
+        """Yield the loads of everyone who reads a question and its answer."""
+        file, cells = self.experiment.file, self.cells
+        questions = self._questions()
+        answers = total(load.once_out for load in generating)
+        reading = questions + answers
+        if self.experiment.rubric is not None:
+            criteria = self.experiment.rubric.criteria
+            each = INSTRUCTIONS + sum(ESTIMATE.count(c.name + c.description) for c in criteria)
+            read, out = reading + _flat(cells * each), OUT_PER_CRITERION.times(len(criteria))
+            for judge in self.experiment.judges:
+                yield self._load("judge", judge, cells, read, out.times(cells))
+        for grader, use in zip(self.experiment.graders, file.judges.graders, strict=True):
+            own = sum(ESTIMATE.count(section.template.source) for section in grader.sections)
+            by = self.project.models[str(use.by or self.project.file.defaults.judge)]
+            read = reading + _flat(cells * own)
+            yield self._load("grade", by, cells, read, OUT_OF_GRADER.times(cells))
+        yield from self._pairwise(questions, answers)
+        for screen in (file.safety.moderation, file.safety.toxicity):
+            if screen is not None and screen.action != "off":
+                by = self.project.models[screen.by]
+                yield self._load("safety", by, cells, reading, OUT_OF_GRADER.times(cells))
+
+    def _pairwise(self, questions: Span, answers: Span) -> Iterator[Load]:
+        """Yield the load of a judge that sees each pair of answers in both orders."""
+        pairwise, models = self.experiment.file.judges.pairwise, len(self.experiment.models)
+        if pairwise is None or self.rivals == "nobody":
+            return
+        pairs = models * (models - 1) // 2 if pairwise.all_pairs else models - 1
+        if self.rivals == "base":
+            pairs = models
+        if not pairs:
+            return
+        calls = 2 * pairs * self.cells // models
+        # A call reads the question once and two answers, each of average length.
+        read = (questions + answers.times(2)).times(2 * pairs / models)
+        read += _flat(calls * INSTRUCTIONS)
+        by = self.project.models[pairwise.by]
+        yield self._load("pairwise", by, calls, read, OUT_OF_PAIRWISE.times(calls))
+
+    def _refining(self) -> Iterator[Load]:
+        refine = self.experiment.file.refine
+        model = self.project.models.get(refine.by or self.project.file.defaults.refiner or "")
+        if model is None or not self.cells:
+            return
+        question = self._questions().times(1 / self.cells)
+        read = (question + TYPICAL_OUTPUT).times(refine.examples) + _flat(INSTRUCTIONS)
+        calls = refine.candidates
+        yield self._load("refine", model, calls, read.times(calls), OUT_OF_REFINER.times(calls))
+
+    def _questions(self) -> Span:
+        """Return the tokens of the rendered prompts, once for each answer."""
+        prompts = self.experiment.prompts
+        each = sum(self.survey.input_tokens(prompt, ESTIMATE) for prompt in prompts)
+        return _flat(each * len(self.experiment.models) * self.experiment.file.draws)
+
+    def _load(self, phase: str, model: Model, calls: int, read: Span, written: Span) -> Load:
+        price = self.project.prices.price_of(model)
+        return Load(phase, model, model.name, price, calls, read, written)
+
+
+def _flat(tokens: float) -> Span:
+    return Span(tokens, tokens)
+
+
+_ALPHA = 0.05
+
+
+class Evidence(NamedTuple):
+    """What the cases can show, if differences between two versions vary by `DEFAULT_SD`."""
+
+    smallest_effect: float | None
+    """Smallest true change of a score (0-1) that shows with a chance of 80%."""
+    cases_for_margin: int | None
+    """Cases at which an unchanged prompt passes the gate with a chance of 80%."""
+    margin: float | None
+    relative: bool = False
+    """Whether the margin is a share of the base's score, which may be below 1."""
+
+
+def evidence_of(experiment: Experiment, cases: int) -> Evidence:
+    """Return what so many cases can show, at the confidence and margin of the strictest gate."""
+    gate = strictest(experiment.file.gates)
+    alpha = _ALPHA if gate is None else round(1 - gate.confidence, 10)
+    effect = smallest_effect(cases, sd=DEFAULT_SD, alpha=alpha).value if cases >= 2 else None
+    if gate is None:
+        return Evidence(effect, None, None)
+    margin = gate.effective_margin
+    needed = None
+    if margin.value > 0:
+        needed = cases_for_margin(
+            DEFAULT_SD,
+            margin=margin.value,
+            # The bound is one-sided and has no answer at even odds.
+            alpha=min(alpha, 0.4999),
+            worst_case_drop=gate.worst_case_drop,
+        ).value
+    return Evidence(effect, needed, margin.value, margin.relative)
+
+
+def strictest(gates: tuple[Gate, ...]) -> Gate | None:
+    """Return the gate on a score that compares with the base and tolerates least."""
+    comparing = [g for g in gates if g.no_worse_than and g.metric.startswith(INFERRED)]
+    return min(comparing, key=lambda g: (g.effective_margin.value, -g.confidence), default=None)
+
 
 _LOOP_LOW = 0.6
 
@@ -132,7 +463,7 @@ def plan_run(
 
 
 # Loaded late because numpy takes longer to load than most plans to make.
-_evidence_of = later("edison_ci.plan.evidence:evidence_of")
+_evidence_of = later("edison_ci.plan.plan:evidence_of")
 
 
 def bare_plan(

@@ -1,4 +1,4 @@
-"""How many tokens is a text, for a model?"""
+"""Tokens of a text, for a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

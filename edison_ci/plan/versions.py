@@ -1,16 +1,16 @@
-"""Which version of a prompt is this, by name?"""
+"""Versions of a prompt, by name."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.commit_tree import CommitTree
+from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import read_json
-from edison_ci.frozen import dataclass
-from edison_ci.repository import Repository
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who answers the requests of a model?
+"""Adapters: who answers the requests of a model.
 
 The one place that knows all providers. Keys are read here, by the names that the model gives, and
 go nowhere but into the adapter of that model.
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config import needs
 from edison_ci.config.model_entry import OFFLINE
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.plugins import Registry
 from edison_ci.providers.addresses import Reach, host_of, reach_of, why_not
 from edison_ci.providers.anthropic import VERSION, Anthropic

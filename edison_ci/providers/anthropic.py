@@ -1,4 +1,4 @@
-"""How is a model asked over the Messages protocol of Anthropic?
+"""The Messages protocol of Anthropic.
 
 The system message stands apart, `max_tokens` must be there, and there is no JSON mode: an answer of
 a given form is had by a tool that the model must call, whose arguments are then the answer.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.providers.replies import (
+from edison_ci.providers.openai_compatible import (
     FIVE_MINUTES,
     Usage,
     bad_reply,

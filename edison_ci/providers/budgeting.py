@@ -1,4 +1,4 @@
-"""May this call be paid for, and is what was paid for kept?"""
+"""Calls within budgets: reserved before they are sent, kept when they are paid for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import tokens_booked, writes_cache
 from edison_ci.contracts import CallError, Provider
 from edison_ci.documents.secrets import hidden, hidden_in
-from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.safety.redaction import Redact, redacted_completion, unchanged
 from edison_ci.store.answers import Settlement, Stored

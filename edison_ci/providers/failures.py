@@ -1,4 +1,4 @@
-"""What does a provider mean when it answers with an error?
+"""Error replies of providers, by what they mean.
 
 Vendors agree on little: a status, and somewhere in the body a code, a type and a message. This is
 the one place that knows their words. Nothing here touches the network.

@@ -1,4 +1,4 @@
-"""Which way does a request take to its answer?
+"""The client of a model: cache, retries, limits and budget around one adapter.
 
 One layer serves every call: `Cached(Retrying(Guarded(Throttled(Budgeted(adapter)))))`. Each wrapper
 adds one thing and knows nothing of the others; `build_lane` stacks them.
@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.frozen import dataclass
 from edison_ci.providers.budgeting import Budgeted, Paid
 from edison_ci.providers.resilience import Breaker, Clock, retrying, wish_is_too_long
 from edison_ci.providers.throttling import AHEAD, Bucket, Concurrency, Turn

@@ -1,4 +1,4 @@
-"""How is a model asked through litellm, which speaks to vendors that we do not?
+"""Models reached through litellm, which speaks to vendors that we do not.
 
 The one home of litellm. It is imported with the first call, because that takes seconds, and what it
 does by itself is switched off first: it fetches no price map, reads no `.env`, retries nothing,
@@ -23,10 +23,10 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.trust import origin
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.providers.addresses import Reach, refuse_unreachable
 from edison_ci.providers.failures import Said, Scrubber, kind_of
 from edison_ci.providers.openai_compatible import Dialect, body_of, completion_of

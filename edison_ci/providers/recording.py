@@ -1,4 +1,4 @@
-"""How are the answers of a run written down, so that others can have them without a key?
+"""Recordings: the answers of a run in a file, for runs without a key.
 
 A recording is JSONL: a first line that says what it is, then one canonical line for each answer,
 sorted by address. It holds neither prompts nor headers.

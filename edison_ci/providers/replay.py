@@ -1,4 +1,4 @@
-"""What did the model say when the run was recorded?
+"""Answers replayed from a recording.
 
 A replay answers from a recording and from nothing else, so it needs neither key nor network. A call
 that was not recorded has no answer here, which is not the fault of any model.

@@ -1,4 +1,4 @@
-"""When is a failed call tried again, and when is a model left alone for a while?
+"""Retries of failed calls, and breakers that leave a model alone for a while.
 
 One retry loop, on failures of transport only. A lane whose calls keep failing is closed by a
 breaker and probed after a growing pause; a wrong key or an empty account closes it for the run.
@@ -12,8 +12,8 @@ import math
 import random
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import FATAL, CallError, ErrorKind
-from edison_ci.frozen import dataclass
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How long does a provider ask to be left alone?
+"""How long a provider asks to be left alone.
 
 It may say so as `retry-after-ms`, as `retry-after` in seconds or as a date, or by telling when a
 rate limit resets: a duration (`1s`, `6m0s`, `20ms`), a time (ISO-8601), or seconds. What is past,

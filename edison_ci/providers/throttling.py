@@ -1,4 +1,4 @@
-"""How many calls may a lane make now?
+"""Throttles: how many calls a client may make now.
 
 Requests and tokens per minute are token buckets; what a call was expected to use and did not is
 given back. Concurrency starts at its cap, falls when the provider says "too many", once per

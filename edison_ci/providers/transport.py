@@ -1,4 +1,4 @@
-"""How do a request's bytes get to a service and its reply back, and what went wrong between?
+"""HTTP to services: connections, time-outs, sizes, and what went wrong.
 
 The one home of aiohttp, which is imported with the first call, so that a run that calls nobody does
 not pay for it. One session and one TLS context serve all calls of a model. Redirects are not
@@ -8,25 +8,61 @@ honoured, its netrc is not (that is why aiohttp's `trust_env` stays off).
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
 import socket
+import ssl
 import time
 from dataclasses import field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.frozen import dataclass
 from edison_ci.providers.addresses import Reach, refuse
-from edison_ci.providers.certificates import certificates_when_needed, tls_context
 from edison_ci.providers.failures import Scrubber, refusal
 from edison_ci.providers.retry_after import retry_after_s
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import aiohttp
+
+
+# Before the first encrypted connection, and not before: it takes 50 ms, which a model on this
+# machine does not need. aiohttp loads them twice when it is imported, unless it is imported in
+# here.
+@cache
+def tls_context(ca_file: str) -> ssl.SSLContext:
+    """Return the TLS context that trusts the certificates of a file."""
+    return ssl.create_default_context(cafile=ca_file)
+
+
+@contextlib.contextmanager
+def certificates_when_needed() -> Iterator[None]:
+    """Let contexts that are made within load the system's certificates with their first use."""
+    kind: Any = ssl.SSLContext
+    load = kind.set_default_verify_paths
+    kind.set_default_verify_paths = lambda context: _with_first_use(context, load)
+    try:
+        yield
+    finally:
+        kind.set_default_verify_paths = load
+
+
+def _with_first_use(context: Any, load: Any) -> None:
+    """Have a context load its certificates when it is to encrypt a connection."""
+
+    def wrap_bio(*args: Any, **kwargs: Any) -> Any:
+        if "wrap_bio" in vars(context):
+            load(context)
+            del context.wrap_bio
+        return context.wrap_bio(*args, **kwargs)
+
+    context.wrap_bio = wrap_bio
+
 
 CONNECT_S = 10.0
 MAX_REPLY_BYTES = 20_000_000

@@ -1,4 +1,4 @@
-"""What is a refiner asked, and what is taken from its reply?
+"""What a refiner is asked, and what is taken from its reply.
 
 It is told what the prompt is weak in and shown training cases that went wrong, never one that is
 held out. A diff that breaks a guardrail is asked for again with the reason, twice; every one that
@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import takes
 from edison_ci.config.models import DEFAULT_PARAMS
-from edison_ci.frozen import dataclass
 from edison_ci.judges.asking import Judge
 from edison_ci.judges.fencing import Piece, fenced
 from edison_ci.judges.replies import Failure, reply_object

@@ -1,4 +1,4 @@
-"""What is refined, and what would a diff make of it?
+"""What is refined, and what a diff would make of it.
 
 A candidate is looked at as if it were in the repository: the project is read again with this one
 file changed, in memory. Nothing is written.
@@ -10,12 +10,12 @@ import dataclasses
 import io
 from typing import TYPE_CHECKING, BinaryIO
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import only_errors
 from edison_ci.documents import files
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, Problem, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.refine.patch import PatchRefused, apply_patch, parse_patch
 

@@ -1,4 +1,4 @@
-"""Does a change help, and is that more than luck?
+"""Evidence that a change helps, and that it is more than luck.
 
 Base and candidate have answered the same cases in one run. On the training cases the gain must be
 more than luck (one-sided p at most .10, STATS 16); on the cases that the refiner never saw the
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.refine.weaknesses import aside_in, split_of
 from edison_ci.results.comparison import Setting, stand
 from edison_ci.results.comparison_sample import Choice, comparison_sample
@@ -377,7 +377,3 @@ def _luck(pairs: Pairs, names: Iterable[str]) -> float | None:
 def _cost(cells: TwoSidedSample) -> Both:
     dollars = _means(cells, "cost_usd.mean")
     return Both(*(None if mean is None else 1e6 * mean for mean in dollars))
-
-
-def _blocked(connection: sqlite3.Connection, run_id: str, side: str) -> int:
-    return statuses_of_side(connection, run_id, side).get("blocked", 0)

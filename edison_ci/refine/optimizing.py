@@ -1,4 +1,4 @@
-"""How does a search become one suggestion, with evidence that it did not choose itself?
+"""A search made into one suggestion, with evidence that it did not choose itself.
 
     search (training cases) ──► winner ──► all its guardrails ──► try on all cases ──► store
 
@@ -15,9 +15,9 @@ from contextlib import ExitStack, closing
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
 from edison_ci.records import canonical_json
@@ -25,9 +25,8 @@ from edison_ci.refine.asking import Question, Reply, instructions_version
 from edison_ci.refine.breeding import Breeder
 from edison_ci.refine.evidence import evidence_of, split_cases
 from edison_ci.refine.guardrails import WIDER
-from edison_ci.refine.population import ranked
 from edison_ci.refine.search_budget import SearchBudget
-from edison_ci.refine.searching import Generation, Reach, Search
+from edison_ci.refine.searching import Generation, Reach, Search, ranked
 from edison_ci.refine.suggesting import History, Keeping, Maker, Trial, history_of, keep
 from edison_ci.refine.trying import Bench, Wallet, trial_name
 from edison_ci.refine.weaknesses import View, aside_in, part_of, weaknesses
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.run_options import Tools
     from edison_ci.judges.asking import Judge
     from edison_ci.refine.candidate import Subject
-    from edison_ci.refine.population import Member
-    from edison_ci.refine.searching import Course
+    from edison_ci.refine.searching import Course, Member
     from edison_ci.refine.weaknesses import Weakness
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import Cap
@@ -171,7 +169,7 @@ class _Desk:
             search.go(course)
         question = Question(subject, self.refiner, weakness)
         made = [*self._winner(question, course, breeder, simulated, before)]
-        now = times.stamp(times.now())
+        now = formatting.stamp(formatting.now())
         made += _refusals(course, simulated=simulated, now=now)
         keeping = Keeping(course.base.run_id, now, orders.audit)
         stored = keep(self.bench.results, made, keeping) if made else ()
@@ -200,7 +198,7 @@ class _Desk:
             evidence = evidence_of(reader, candidate.change, tried.run_id)
         total = self.budget.spent() - (before if known else 0)
         told = {"search": {**self._told(course), "earlier_looks": earlier}}
-        now = times.stamp(times.now())
+        now = formatting.stamp(formatting.now())
         maker = Maker(question, simulated, now, MadeBy.OPTIMIZE, told)
         reply = Reply(candidate, max(total - tried.cost_microusd, 0))
         trial = Trial(reply, tried, replace(evidence, searched=True))

@@ -1,4 +1,4 @@
-"""Is this a diff of exactly one file, and what does that file say after it?
+"""Diffs of exactly one file, and what the file says after one.
 
 Whoever wrote the diff may be careless or hostile, so nothing is guessed: a unified diff of the one
 file that was asked for, every count right, every line of context where the diff says it is, hunks
@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import brief
-from edison_ci.frozen import dataclass
-from edison_ci.matching import unified_diff
+from edison_ci.names import unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

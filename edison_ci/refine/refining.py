@@ -1,4 +1,4 @@
-"""How does a prompt get from its weaknesses to suggestions with evidence?
+"""Refinement: from the weaknesses of a prompt to suggestions with evidence.
 
     measure ──► ask ──► guardrails ──► try ──► decide ──► store
     (training)  (a diff)  (or refuse)  (all cases)
@@ -10,28 +10,33 @@ stopped, with the same question and the answers that it has.
 
 from __future__ import annotations
 
-from contextlib import closing
+import asyncio
+import datetime as dt
+from contextlib import asynccontextmanager, closing
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError
-from edison_ci.errors import CallFailed
-from edison_ci.frozen import dataclass
+from edison_ci.errors import CallFailed, Interrupted
+from edison_ci.execute.standalone import desk
+from edison_ci.providers.budgeting import BudgetExhausted
 from edison_ci.providers.resilience import LaneClosed
 from edison_ci.refine.asking import Question, ask_for
-from edison_ci.refine.calling import calling, waited_for
 from edison_ci.refine.evidence import evidence_of
 from edison_ci.refine.guardrails import Background
 from edison_ci.refine.suggesting import Keeping, Maker, Trial, history_of, keep
+from edison_ci.refine.trying import GOES_ON, out_of_budget
 from edison_ci.refine.weaknesses import weaknesses
 from edison_ci.rounding import snap
 from edison_ci.store.database import open_reader
+from edison_ci.store.ledger import Cap
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from edison_ci.execute.clients import Lanes
     from edison_ci.judges.asking import Judge
@@ -40,6 +45,43 @@ if TYPE_CHECKING:
     from edison_ci.refine.weaknesses import Weakness
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.suggestions import Suggestion
+
+
+Found = TypeVar("Found")
+
+
+def waited_for(asking: Coroutine[Any, Any, Found]) -> Found:
+    """Return what a coroutine returns, in an event loop of its own."""
+    try:
+        return asyncio.run(asking)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped", hint=GOES_ON) from None
+
+
+@asynccontextmanager
+async def calling(bench: Bench) -> AsyncIterator[Lanes]:
+    """Yield lanes to every model, within what is left to spend; what they cost is counted."""
+    subject = bench.subject
+    reuse = dt.timedelta(days=subject.project.file.settings.reuse_days)
+    with bench.opened() as tools:
+        opened = desk(
+            subject.project,
+            subject.experiment,
+            tools,
+            purpose="refine",
+            newer_than=formatting.stamp(tools.now() - reuse),
+        )
+        async with opened as lanes:
+            left = bench.wallet.left
+            if left is not None:
+                cap = Cap(f"run:{lanes.purse.run_id}", None, microusd=left, name="--budget")
+                lanes.purse.caps = (*lanes.purse.caps, cap)
+            try:
+                yield lanes
+            except BudgetExhausted as error:
+                raise out_of_budget(error.refused.cap.name) from None
+            finally:
+                bench.wallet.spent_microusd += lanes.tally.cost_microusd
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +141,7 @@ def refine(bench: Bench, refiner: Judge, orders: Orders) -> Refined:
         question = Question(subject, refiner, weakness, history.past)
         asked = waited_for(_ask(bench, question, orders, history.known))
         trials = _trials(bench, asked, orders)
-        now = times.stamp(times.now())
+        now = formatting.stamp(formatting.now())
         made = _made(Maker(question, simulated, now), asked, trials, orders)
         keeping = Keeping(base.run_id, now, orders.audit, orders.on_kept)
         stored = keep(bench.results, made, keeping)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config import needs
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.operate.actors import Role
 from edison_ci.operate.proposal_terms import on_terms_of_base

@@ -1,12 +1,12 @@
-"""What may a search spend, and how much of it is kept for looking at its winner?"""
+"""The budget of a search, and what of it is kept for the last look."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import caps_of, run_limit
-from edison_ci.frozen import dataclass
 from edison_ci.plan.plan import bare_plan
 from edison_ci.refine.evidence import split_cases
 from edison_ci.results.spending import phase_prices

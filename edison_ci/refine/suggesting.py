@@ -1,11 +1,11 @@
-"""What is kept of a candidate, and what is learnt from those that were kept before?"""
+"""Suggestions that are kept of candidates, and what is learnt from earlier ones."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.refine.asking import Past, instructions_version
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import changing

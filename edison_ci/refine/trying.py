@@ -1,4 +1,4 @@
-"""How are a prompt and a change of it measured?
+"""Trials: a prompt and a change of it, measured.
 
 As any run is: through the same calls, cache, budget and store, base and head paired by case and
 draw. Such a run is a trial: it is stored and can be looked at, but what it measures is in no file.
@@ -12,17 +12,17 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget
 from edison_ci.execute.budgets import caps_of, run_limit
 from edison_ci.execute.run_options import Against, RunOptions, allowing_code
 from edison_ci.execute.session import Session
-from edison_ci.frozen import dataclass
+from edison_ci.git.repository import Repository
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
 from edison_ci.records import PromptId
 from edison_ci.refine.weaknesses import part_of
-from edison_ci.repository import Repository
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import Cap, booked
 from edison_ci.store.runs import TRIAL, done_trial, move_run
@@ -130,7 +130,7 @@ class Bench:
             return None
         with self.opened() as tools, closing(open_reader(self.results)) as reader:
             reuse = dt.timedelta(days=project.file.settings.reuse_days)
-            return done_trial(reader, experiment.id, wanted, times.stamp(tools.now() - reuse))
+            return done_trial(reader, experiment.id, wanted, formatting.stamp(tools.now() - reuse))
 
     def _run(self, experiment: Experiment, against: Against | None, selection: Selection) -> Tried:
         options = RunOptions(
@@ -174,7 +174,7 @@ class Bench:
         if ended.status == "PAUSED":
             # Nobody resumes a trial: refining anew finds its answers stored.
             with Writer(self.results) as writer:
-                now = times.stamp(tools.now())
+                now = formatting.stamp(tools.now())
                 writer.submit(move_run(ended.run_id, "CANCELLED", now)).result()
         if ended.exit_code is ExitCode.BUDGET:
             raise out_of_budget(str(ended.progress.stopped_by))

@@ -1,4 +1,4 @@
-"""In what is a prompt weak, and which training cases show it?
+"""Weaknesses of a prompt, and training cases that show them.
 
 Only training cases are looked at, and only they can be shown to a refiner: what it has not seen
 proves later whether the change helps.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.dataset_entry import Split
-from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.plan.selection import Part
 from edison_ci.results.weak_answers import WeakAnswers

@@ -1,4 +1,4 @@
-"""What does a pull request show beside the lines that it changed?
+"""Annotations of a pull request, beside the lines that it changed.
 
 GitHub shows ten annotations of a level in a step and drops the others silently: at most nine are
 written, the worst first, and one that says how many more there are.

@@ -1,4 +1,4 @@
-"""Which lines has a change touched, and which of them does a result belong to?"""
+"""Lines that a change touched, and those that a result belongs to."""
 
 from __future__ import annotations
 

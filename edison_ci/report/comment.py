@@ -1,4 +1,4 @@
-"""What stands in the one comment of a pull request that is updated in place?
+"""The one comment of a pull request, updated in place.
 
 The first line is a marker by which the comment is found again, the second holds what a program has
 to know of it, and the rest is the report, cut to what a comment may hold.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
+from edison_ci.forge.marker import Stamp, hidden_lines
+from edison_ci.forge.marker import State as Progress
 from edison_ci.report.layout import Limit, Section, fitted
 from edison_ci.report.safe_markdown import code
 from edison_ci.report.sections import sections_of
-from edison_ci.stamps import Stamp, hidden_lines
-from edison_ci.stamps import State as Progress
 
 if TYPE_CHECKING:
     from edison_ci.results.report import Report

@@ -1,4 +1,4 @@
-"""What are our pages made of?
+"""Components of our pages.
 
 Each function returns the markup of one component of the stylesheet, static/edison.css, with every
 text in it escaped. Templates may call them: what they return is taken as markup.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
-from edison_ci.matching import matcher
+from edison_ci._dataclass import dataclass
+from edison_ci.names import matcher
 from edison_ci.report.markup import Child, Html, element, escape, joined
 
 if TYPE_CHECKING:

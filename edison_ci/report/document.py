@@ -1,4 +1,4 @@
-"""How does a report read as one JSON document?
+"""The report as one JSON document.
 
 It is what `status RUN --json` prints, and what only a report knows: both sides of every prompt
 version, the cases that moved, changed material, findings, and what is missing.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.harmless import json_text
 from edison_ci.results.run_document import interval_json, run_document
+from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:
     from edison_ci.results.leaderboard import Standing as Measured

@@ -1,4 +1,4 @@
-"""How does a folder of pages get to its place, whole or not at all?"""
+"""Folders of pages, written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the decisions of gates become forest plots, one for each kind of number?"""
+"""Forest plots of gates, one for each kind of number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be believed of a report that a job of a stranger handed in?
+"""Reports that a stranger's job handed in, as far as they can be believed.
 
 Nothing: whoever proposes a change from a fork can have its job write anything. A few bounded values
 are read, the words are ours, and whatever is claimed, it decides nothing.

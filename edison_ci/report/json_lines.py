@@ -1,10 +1,10 @@
-"""How do the cells of runs become lines of JSON, for programs that read one after the other?"""
+"""Cells of runs as lines of JSON."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.harmless import json_text
+from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

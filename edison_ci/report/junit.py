@@ -1,4 +1,4 @@
-"""How does a run look to whoever reads JUnit?
+"""The report as JUnit XML.
 
 One suite for an experiment, one test for a case with a prompt and a model, however many draws it
 had; what gates said is in the suite's properties. A failure is an answer that is not good enough,
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from junit_xml import TestCase, TestSuite
 
 from edison_ci.formatting import dollars, points, rate
-from edison_ci.harmless import clean, json_text, without_pieces
 from edison_ci.rounding import fixed
+from edison_ci.sanitize import clean, json_text, without_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How does a report fit where it must, without being cut in the middle of something?
+"""Layout of a report where room is short: nothing is cut in the middle.
 
 Forges refuse comments and summaries that are too long. A report is a list of sections, the most
 important first; what does not fit is left out row by row from the end, and counted.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.safe_markdown import row
 
 if TYPE_CHECKING:

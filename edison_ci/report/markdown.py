@@ -1,4 +1,4 @@
-"""How does a report read as a Markdown file, for people and for other CIs?"""
+"""The report as Markdown."""
 
 from __future__ import annotations
 

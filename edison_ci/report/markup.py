@@ -1,4 +1,4 @@
-"""How is HTML and SVG written so that no text in it can ever be taken for markup?
+"""HTML and SVG in which no text can ever be taken for markup.
 
 Text becomes markup in one place only, `element`, which escapes it. Attributes that a strict content
 security policy forbids (styles, handlers) and addresses that run code are refused: they are bugs of
@@ -13,8 +13,8 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from edison_ci.harmless import clean
 from edison_ci.rounding import fixed
+from edison_ci.sanitize import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""How does a page become a PDF?
+"""Pages as PDF.
 
 A Chromium that is there prints it, as anybody could by hand: headless, without a network, without
 our environment, and with a profile that is thrown away.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
-from edison_ci.programs import find_program
+from edison_ci.extras import find_program
 from edison_ci.rounding import fixed
 
 BROWSERS = (

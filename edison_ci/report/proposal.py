@@ -1,4 +1,4 @@
-"""What does a pull request say that offers a refined prompt?
+"""The text of a pull request that offers a refined prompt.
 
 Why, for which weaknesses, what was measured before and after, which answers were bad, and how to
 say no. The note, the reasons and the answers are written by models: they stand in code, and the
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.forge.capping import MAX_BODY_CHARS
 from edison_ci.formatting import NOTHING, change, counted, dollars, score
-from edison_ci.frozen import dataclass
 from edison_ci.report.layout import Limit, Section, Table, fitted
 from edison_ci.report.safe_markdown import code, fenced, prose
 from edison_ci.rounding import fixed

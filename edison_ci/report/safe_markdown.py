@@ -1,4 +1,4 @@
-"""How is text from files and models shown in Markdown without being obeyed?
+"""Text from files and models in Markdown, shown and not obeyed.
 
 Names of cases, prompts and models, and whatever a sentence quotes, may hold Markdown, HTML,
 mentions of people, references that close issues, addresses that tell somebody who reads the
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from edison_ci.harmless import line, lines
+from edison_ci.sanitize import line, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

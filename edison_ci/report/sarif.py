@@ -1,4 +1,4 @@
-"""How do findings and regressions look to whoever reads SARIF 2.1.0?
+"""Findings and regressions as SARIF 2.1.0.
 
 Each is shown at the prompt that it is about, on the lines that the change touched where they are
 known. A result has a fingerprint, so that the same finding of two runs is one.
@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from edison_ci import __version__
 from edison_ci.formatting import score
-from edison_ci.harmless import line
 from edison_ci.report.changed_lines import spot_of
+from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

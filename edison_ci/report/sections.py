@@ -1,4 +1,4 @@
-"""What does a report say, in which order?
+"""Sections of a report, in their order.
 
 The verdict, then what it was measured with if that changed, then each run: its gates, its scores,
 its change against the base, the cases that moved, what screens found, and what is missing. No text

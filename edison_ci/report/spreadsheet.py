@@ -1,4 +1,4 @@
-"""How do the cells of runs become a table that a spreadsheet opens, and does not obey?
+"""Cells of runs as CSV that a spreadsheet opens, and does not obey.
 
 A spreadsheet takes a cell that begins with =, +, -, @, a tab or a return for a formula, and a
 formula may run programs. So such a text gets an apostrophe in front, unless it is a number.

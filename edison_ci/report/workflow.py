@@ -1,4 +1,4 @@
-"""How does GitHub Actions hear what we mean, and nothing that somebody else wrote?
+"""Commands of GitHub Actions, and nothing that somebody else wrote.
 
 A step speaks to its runner by lines on stdout and by files. Whatever a line or a value holds, it is
 one command or none, and one output.
@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
-from edison_ci.harmless import lines, without_commands
+from edison_ci.sanitize import lines, without_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How does a report get into a file, whole or not at all?"""
+"""Reports written to files, whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.report.document import document_text
 from edison_ci.report.json_lines import json_lines
 from edison_ci.report.junit import junit

@@ -1,4 +1,4 @@
-"""What do a project's files say about cases that a results file knows only by their ids?"""
+"""Cases that count, by what a project's files say of them: quarantine and clusters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.samples import Sample
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.part_scores import PartName
 from edison_ci.results.totals import Totals, totals_by_model
 from edison_ci.rounding import mean_or_none

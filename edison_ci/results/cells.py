@@ -1,4 +1,4 @@
-"""What is there to know of every cell of a run, its text included?
+"""Cells and cases of a run as exports and pages show them, texts included.
 
 For exports and pages that show answers. What a screen blocked is shown to nobody, and what looks
 like a key is cut short.
@@ -10,8 +10,8 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
-from edison_ci.frozen import dataclass
 from edison_ci.rounding import fixed, mean, mean_or_none
 from edison_ci.store.runs import COUNTED
 

@@ -1,4 +1,4 @@
-"""Were two runs graded alike, so that their scores can stand side by side?
+"""Runs that can stand side by side: complete, and graded alike.
 
 Prompts and generating models are what a comparison is about; what must not differ is the yardstick:
 objective, checks, rubric, graders, judges and screens, and the models and files behind them. Cases

@@ -1,4 +1,4 @@
-"""Which of two is better, on the same cases, by what is stored?
+"""Comparisons of two sides on the same cases: which is better, and how sure that is.
 
 Two runs, two versions of a prompt, or two prompts of one run. The rule is that of STATS 15: better
 if the difference is no accident, practically the same if no plausible difference matters, and
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.results.comparable import differing_material
 from edison_ci.results.comparison_sample import Choice, comparison_sample
 from edison_ci.results.pairwise import seen_head_to_head

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.names import did_you_mean
 from edison_ci.results.samples import SIDES, CellSource, Subject, TwoSidedSample
 from edison_ci.stats.paired import match_cases

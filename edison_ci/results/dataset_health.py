@@ -1,4 +1,4 @@
-"""Which cases of a dataset tell nothing, or contradict each other?
+"""The health of a dataset: cases that tell nothing, contradict each other, or are flaky.
 
 A dataset may have a million cases, so what is remembered of each is a few hashes; only cases that
 are reported are kept, up to a limit.
@@ -16,9 +16,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.facets import NONE, length_of, level_of, words_in
-from edison_ci.frozen import dataclass
 from edison_ci.judges.questions import CRITERIA, OVERALL
 from edison_ci.records import canonical_json
 from edison_ci.results.comparable import MOST_RUNS, complete_runs, yardstick

@@ -1,4 +1,4 @@
-"""What was decided about a run, and when?
+"""Decisions on a run: what each gate said, round by round.
 
 A decision that was made is not rewritten. When a run is decided again, because it was graded anew
 or went on, the new rows are a further round beside the old ones.
@@ -10,7 +10,7 @@ import json
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:

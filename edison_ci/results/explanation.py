@@ -1,4 +1,4 @@
-"""Why did a cell pass or fail?
+"""Why a cell passed or failed: everything that made it what it is.
 
 Everything is told from what was stored: thresholds from the snapshot that the run was planned on,
 scores and reasons from the parts, what judges said from their own answers. Only the case is read
@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC, can_be_looked_up, looked_up
 from edison_ci.config.facets import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError
-from edison_ci.frozen import dataclass
 from edison_ci.plan.fingerprint import plain
 from edison_ci.results.snapshot import kept_snapshot
 from edison_ci.rounding import fixed, reaches, significant

@@ -1,4 +1,4 @@
-"""Which answers of a run is a person to grade, in which order, and what do they see of them?
+"""The sample of answers that a person grades, in random order, and what they see of each.
 
 Cases come in a random order, so that those that were graded are a random sample whenever somebody
 stops; all answers to a case come together, in a random order too, so that none can be told by its
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.config.facets import content_hash
-from edison_ci.frozen import dataclass
 from edison_ci.results.explanation import expected_form
 from edison_ci.safety.redaction import redacted_case, redaction
 from edison_ci.stats.sampling import random_rank, random_sample

@@ -1,4 +1,4 @@
-"""What do people say of a run, and what would they say of all of it?
+"""What people say of a run, and what they would say of all of it.
 
 People's grades take the place of the automatic ones where there are some, and both are shown. From
 a random sample of graded cases the score that people would have given is worked out (STATS 14).
@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.judges import licence_of
 from edison_ci.results.run_document import interval_json
 from edison_ci.results.snapshot import kept_snapshot
@@ -24,9 +24,8 @@ from edison_ci.stats.calibration import (
     side_bias,
 )
 from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
-from edison_ci.stats.judge_sentences import correction_sentence, side_sentence
 from edison_ci.stats.sampling import FEWEST_LABELS, random_sample
-from edison_ci.stats.sentences import signed
+from edison_ci.stats.sentences import correction_sentence, side_sentence, signed
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,14 +8,14 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.pairwise import head_to_head, matches_of
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.rounding import fixed, reaches, snap, weighted_mean
 from edison_ci.stats.agreement import FEWEST_CASES, cohen, intraclass, krippendorff, raw_agreement
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.judge_sentences import agreement_sentence, judges_sentence
 from edison_ci.stats.panel import panel_score, severity_of
+from edison_ci.stats.sentences import agreement_sentence, judges_sentence
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""How do models and prompt versions stand against each other, and which differences are shown?
+"""Models and prompt versions ranked, by score and by what judges prefer.
 
 Who is better is told by differences on the same cases, allowing for the number of comparisons,
 never by two intervals side by side; what is not shown to differ is a tie (STATS 6, 8 and 12).
@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.case_filter import Roll
 from edison_ci.results.comparable import MOST_RUNS, complete_runs, may_compare, yardstick
 from edison_ci.results.samples import Subject, TwoSidedSample, metric_of

@@ -1,4 +1,4 @@
-"""What of the material has a change changed?
+"""Changes of the eval suite between head and base, and the runs that belong together.
 
 A comparison whose material differs is measured twice, on the material of head and on that of the
 base. Both runs keep what they were planned on, and which places differ, so what changed can be told

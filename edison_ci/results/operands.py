@@ -1,4 +1,4 @@
-"""Which stored cells does one side of a comparison mean?
+"""Operands of a comparison: which stored cells a run, a ref or a prompt version means.
 
 A run, by id, `latest` or its experiment; a prompt in one version, as PROMPT@HASH; `production`, the
 version that a prompt's front matter names; or anything that Git takes for a commit, for which the
@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
+from edison_ci.git.repository import Repository
 from edison_ci.names import did_you_mean
 from edison_ci.plan.versions import past_versions
-from edison_ci.repository import Repository
 from edison_ci.results.comparison_sample import OWN_MATERIAL, Choice
 from edison_ci.store.naming import no_run, run_names
 from edison_ci.store.runs import find_run

@@ -1,4 +1,4 @@
-"""Who is preferred head to head, and does the judge look at more than order, length and its own?
+"""Head-to-head comparisons: who is preferred, and how far the judge can be believed.
 
 The unit is the case. Games in which nobody was asked (equal or malformed answers) count for who is
 preferred, and not for how the judge judges.
@@ -12,15 +12,15 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.samples import Subject
 from edison_ci.rounding import NOISE, fixed, reaches
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.judge_sentences import order_sentence, win_sentence
 from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.pairwise import BothOrders, Preference, length_effect, win_rate
 from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.sentences import cases as counted
+from edison_ci.stats.sentences import order_sentence, win_sentence
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,7 +11,7 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""What do the cells of a run add up to?
+"""Sums that are written when a run ends, so that nothing that shows it adds up cells.
 
 Pages show these sums, so that none of them has to add up cells. They are written when a run ends,
 and again whenever it ends again. The unit is the case: draws of a case are averaged before cases
@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.scores import Samples, read_cases, spread_of
 from edison_ci.results.slices import (
     Slices,

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.decisions import Gate
 from edison_ci.errors import UsageError
 from edison_ci.formatting import counted
-from edison_ci.frozen import dataclass
 from edison_ci.results.cells import grid_of
 from edison_ci.results.comparison import change_of, compared
 from edison_ci.results.decisions import decisions_of

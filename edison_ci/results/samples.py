@@ -1,4 +1,4 @@
-"""What do the stored cells of a run say about a metric?
+"""Samples of stored cells: values of a metric, of one side or of both, case by case.
 
 Cells are streamed case by case, in the order of the index that keeps them apart, and only numbers
 are kept. The unit is the case. Cells in error and skipped cells are missing; a malformed answer is
@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import mean, snap, weighted_mean
 from edison_ci.stats.arrays import TOLERANCE
 from edison_ci.stats.composite import Weighted, paired_composite

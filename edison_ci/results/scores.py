@@ -1,4 +1,4 @@
-"""What did each case of a run score, and what do they come to?
+"""Scores of a run, case by case, and what they come to.
 
 The cases are read once for everybody who wants to know them, in the order in which an index has
 them: sorting the cells takes longer than all that is done with them.
@@ -12,7 +12,7 @@ from dataclasses import field
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.intervals import clustered_interval
 from edison_ci.stats.scores import Interval, mean_interval, pass_interval
 

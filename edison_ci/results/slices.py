@@ -1,4 +1,4 @@
-"""Into which parts does the result of a run fall: kinds of cases, draws, what is missing?
+"""Slices of a run: kinds of cases, repeats, and what is missing.
 
 Written with the other sums when a run ends, read by whatever shows it.
 """
@@ -12,13 +12,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.facets import NONE, length_of, level_of
-from edison_ci.frozen import dataclass
 from edison_ci.results.part_scores import part_spreads
 from edison_ci.results.scores import group_of, read_cases, spread_of
 from edison_ci.rounding import mean
 from edison_ci.stats.correction import benjamini_hochberg
-from edison_ci.stats.draws import pass_all_k, pass_at_k
+from edison_ci.stats.reliability import pass_all_k, pass_at_k
 from edison_ci.stats.slices import Scores, against_rest
 
 if TYPE_CHECKING:

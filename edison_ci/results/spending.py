@@ -1,4 +1,4 @@
-"""What was spent, on what, and how sure is that?
+"""What was spent, on what, and how sure that is.
 
 Amounts come from the attempts, which are booked before a call is sent: what was billed, what had to
 be estimated because a provider named no usage, and what calls of unknown fate may have cost.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.store.answers import SIMULATED
 from edison_ci.store.runs import NO_TRIAL
 

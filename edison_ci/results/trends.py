@@ -1,4 +1,4 @@
-"""How did an experiment do from run to run, and is it falling?
+"""How an experiment did from run to run, and whether it is falling.
 
 Only whole, complete runs count: a part of the cases says nothing about the rest. When what is
 measured or how it is graded changes, a new series starts, in which drift is looked for; a change of
@@ -13,12 +13,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.comparable import complete_runs
 from edison_ci.rounding import snap
 from edison_ci.stats.drift import REFERENCE_RUNS, watch
 from edison_ci.stats.intervals import Interval
-from edison_ci.stats.search_sentences import drift_sentence
+from edison_ci.stats.sentences import drift_sentence
 from edison_ci.stats.trend import forecast
 
 if TYPE_CHECKING:

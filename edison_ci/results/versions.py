@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.commit_tree import CommitTree
+from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git, text
+from edison_ci.git.command import run_git, text
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
 from edison_ci.plan.versions import past_versions, short
-from edison_ci.repository import MAX_HISTORY_COMMITS, Repository
 from edison_ci.results.comparable import MOST_RUNS, complete_runs, measured_experiments, yardstick
 from edison_ci.results.comparison import flips, marks
 from edison_ci.results.leaderboard import (

@@ -1,4 +1,4 @@
-"""Which prompts of a run are shown to be worse than the best one, so that a loop may drop them?
+"""Prompts of a run that are shown to be worse than the best one, so that a loop may drop them.
 
 Overlapping intervals are no test: each prompt is compared with the best on the same cases, models
 and draws, one-sided, at .05/(K-1) for K prompts (STATS 7b). The best was picked from the same
@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.results.comparable import experiment_in
 from edison_ci.rounding import mean, snap
 from edison_ci.stats.arrays import generator_for, mean_of

@@ -1,4 +1,4 @@
-"""How is carried out what people decide on a page?
+"""Review actions of the pages: approve, reject, edit, comment and grade, as the commands do.
 
 By the functions that the commands call, as the person who asks. The token of this machine belongs
 to whoever serves: who signed in from elsewhere decides about a pull request there, as themselves.
@@ -12,10 +12,10 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
 from edison_ci.errors import EdisonError, RoleError, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.operate.actors import Role, refuse_below
 from edison_ci.operate.gradebook import GradeBook
 from edison_ci.refine.patch import diff_of

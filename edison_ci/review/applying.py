@@ -1,4 +1,4 @@
-"""How does an approved suggestion get into the repository where no forge merges it?
+"""Approved suggestions, put into the repository where no forge merges them.
 
 As one commit on the branch that is checked out. Only the prompt's file changes, and only if nobody
 was at work on it: what else is edited or staged stays as it is.
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from edison_ci.documents.files import read
 from edison_ci.documents.replace_file import replace_file
 from edison_ci.errors import Location, UsageError
+from edison_ci.forge.models import Change
 from edison_ci.forge.plain import PlainGit
-from edison_ci.git import run_git
-from edison_ci.hosted import Change
+from edison_ci.git.command import run_git
 from edison_ci.report.proposal import message_of, title_of
 from edison_ci.review.refined import is_base, is_result, refined
 from edison_ci.review.ways import current_branch
 
 if TYPE_CHECKING:
-    from edison_ci.repository import Repository
+    from edison_ci.git.repository import Repository
     from edison_ci.review.desk import Desk
     from edison_ci.store.suggestions import Suggestion
 

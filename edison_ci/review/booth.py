@@ -1,4 +1,4 @@
-"""What does a person who grades have before them, and what becomes of what they say?"""
+"""The grading queue: what a person who grades has before them, and what becomes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does somebody approve, reject or discuss a suggestion?
+"""Decisions about a suggestion: approve, reject and discuss.
 
 A decision about a pull request is made where the pull request is, as the person whose token it is,
 and then written down here. What is approved is what was seen: a branch that somebody has changed
@@ -10,9 +10,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.hosted import Decision
+from edison_ci.forge.models import Decision
 from edison_ci.operate.actors import Role
 from edison_ci.report.safe_markdown import fenced
 from edison_ci.review.applying import apply_here
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from edison_ci.forge.api import Timing
     from edison_ci.forge.github import GitHub
-    from edison_ci.hosted import PullRequest
+    from edison_ci.forge.models import PullRequest
     from edison_ci.operate.actors import Actor
     from edison_ci.review.desk import Desk
 

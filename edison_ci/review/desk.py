@@ -1,4 +1,4 @@
-"""At which project does somebody decide, who is it, and what may they touch right now?"""
+"""The context of a review: project, person, and what may be touched right now."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, UsageError
 from edison_ci.forge.address import Hosting, hosting_of
 from edison_ci.forge.github import GitHub
-from edison_ci.frozen import dataclass
+from edison_ci.git.repository import Repository
 from edison_ci.operate.site import Site
-from edison_ci.repository import Repository
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import changing, open_reader
 from edison_ci.store.owners import is_alive

@@ -1,4 +1,4 @@
-"""How does somebody make a suggestion their own before it is taken?
+"""Suggestions that a person edits before they are taken.
 
 The whole prompt is edited as it would be, and held to the same guardrails as what a model writes.
 What comes of it is another suggestion, which was not measured, and the old one is superseded.

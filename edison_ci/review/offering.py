@@ -1,4 +1,4 @@
-"""How does a suggestion reach people: as a branch, a pull request, or lines to accept?
+"""Proposals: a suggestion as a branch, a pull request, or lines to accept.
 
 Nothing of whoever is at work here is touched: commits are made from objects, on a branch of their
 own, and pushed without force. The same suggestion is found again by its trailer and never offered
@@ -8,30 +8,106 @@ twice, whichever machine it is offered from.
 from __future__ import annotations
 
 import dataclasses
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.branches import prefix_of
-from edison_ci.frozen import dataclass
-from edison_ci.hosted import Change, Deed, Proposed
+from edison_ci.forge.models import Change, Deed, Proposed, SuggestedLines
+from edison_ci.names import matcher
 from edison_ci.operate.actors import Role
-from edison_ci.report.proposal import Offer, marker, message_of, proposal_body, title_of
+from edison_ci.report.proposal import (
+    MOST_EXAMPLES,
+    Example,
+    Offer,
+    marker,
+    message_of,
+    proposal_body,
+    title_of,
+)
+from edison_ci.results.weak_answers import shown_answer
 from edison_ci.review.desk import Desk, needs_repository
-from edison_ci.review.examples import examples_of
-from edison_ci.review.lines import fit, lines_shown, suggested_lines
 from edison_ci.review.refined import experiment_of, is_base, refined
 from edison_ci.review.ways import Base, ByGit, ByGitHub, Way, current_branch, event_at_hand
 from edison_ci.store.suggestions import Status, Suggestion
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
     from pathlib import Path
 
     from edison_ci.forge.api import Timing
     from edison_ci.forge.branches import Whereabouts
     from edison_ci.forge.github import GitHub
-    from edison_ci.hosted import PullRequest
+    from edison_ci.forge.models import PullRequest
+
+
+# A forge takes suggested lines only where the pull request's diff shows them. If one part of the
+# suggestion lies elsewhere, none of it is offered so: half a change was never measured.
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+def lines_shown(patch: str) -> frozenset[int]:
+    """Return the lines of the new file that a diff shows."""
+    shown: set[int] = set()
+    at = 0
+    for line in patch.split("\n"):
+        if found := _HUNK.match(line):
+            at = int(found[1])
+        elif at and line[:1] in (" ", "+", ""):
+            shown.add(at)
+            at += 1
+    return frozenset(shown)
+
+
+def suggested_lines(path: str, before: str, after: str, note: str = "") -> list[SuggestedLines]:
+    """Return what to put in the place of which lines to get from one text to the other."""
+    old, new = before.split("\n"), after.split("\n")
+    found: list[SuggestedLines] = []
+    for first, last, replacement in _parts(old, new):
+        text = "\n".join(replacement)
+        found.append(SuggestedLines(path, first, last, text, note if not found else ""))
+    return found
+
+
+def _parts(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the first and last line that go, counted from 1, and what comes instead."""
+    for what, i1, i2, j1, j2 in matcher(old, new).get_opcodes():
+        if what == "equal":
+            continue
+        if i1 == i2:  # lines are only added: the one before them is said again
+            if i1 == 0:
+                yield 1, 1, [*new[j1:j2], old[0]]
+            else:
+                yield i1, i1, [old[i1 - 1], *new[j1:j2]]
+        elif new[j1:j2] == [""] and i1 > 0:  # nothing but a blank line would read as nothing
+            yield i1, i2, [old[i1 - 1], ""]
+        else:
+            yield i1 + 1, i2, new[j1:j2]
+
+
+def fit(suggested: list[SuggestedLines], shown: frozenset[int]) -> bool:
+    """Whether every line that goes is one that the diff shows."""
+    return bool(suggested) and all(
+        line in shown for each in suggested for line in range(each.first_line, each.last_line + 1)
+    )
+
+
+def examples_of(connection: sqlite3.Connection, suggestion: Suggestion) -> tuple[Example, ...]:
+    """Return the examples of a suggestion as far as they are still stored."""
+    told = suggestion.evidence.get("examples")
+    wanted = [str(cell) for cell in told] if isinstance(told, list) else []
+    found = (_example(connection, cell) for cell in wanted[:MOST_EXAMPLES])
+    return tuple(example for example in found if example is not None)
+
+
+def _example(connection: sqlite3.Connection, cell: str) -> Example | None:
+    found = shown_answer(connection, cell)
+    return None if found is None else Example(*found)
+
 
 _TRIES = 3
 _OVER = {

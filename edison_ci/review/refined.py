@@ -1,4 +1,4 @@
-"""What does a file say after a suggestion, and may it still?
+"""What a file says after a suggestion, and whether it still may.
 
 A suggestion was looked at and measured on one version of a prompt, so it is put on that version and
 on no other. Guardrails are asked again: the results may come from another machine.

@@ -1,4 +1,4 @@
-"""What did people decide about suggestions elsewhere?
+"""Decisions that people made elsewhere, brought back.
 
 Merged is applied, closed is rejected, with the last comment of somebody who belongs to the
 repository as the reason: what a stranger writes is not told to the next refinement. Without a forge
@@ -20,7 +20,7 @@ from edison_ci.store.suggestions import MOVES, Status, Suggestion, list_suggesti
 if TYPE_CHECKING:
     from edison_ci.forge.api import Timing
     from edison_ci.forge.github import GitHub
-    from edison_ci.hosted import Comment, PullRequest
+    from edison_ci.forge.models import Comment, PullRequest
     from edison_ci.operate.actors import Actor
     from edison_ci.review.desk import Desk
 

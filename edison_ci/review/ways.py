@@ -1,4 +1,4 @@
-"""By which way does a change get onto a branch: with Git, or through GitHub?
+"""Push strategies: how a change gets onto a branch, with Git or through GitHub.
 
 Both know where a suggestion is already, which branch has the version that it changes, and how to
 make its commit. That branch is the default one, if it has the version; else the one that is checked
@@ -12,21 +12,21 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.fetching import fetch
 from edison_ci.forge.branches import Whereabouts, find_in_git, find_on_github
 from edison_ci.forge.events import read_event
 from edison_ci.forge.plain import PlainGit
-from edison_ci.frozen import dataclass
-from edison_ci.git import run_git
+from edison_ci.git.command import run_git
+from edison_ci.git.fetch import fetch
 from edison_ci.review.desk import needs_repository
 from edison_ci.review.refined import is_base, prompt_in, stale
 
 if TYPE_CHECKING:
     from edison_ci.forge.events import Event
     from edison_ci.forge.github import GitHub
-    from edison_ci.hosted import Change, Deed
-    from edison_ci.repository import Repository
+    from edison_ci.forge.models import Change, Deed
+    from edison_ci.git.repository import Repository
     from edison_ci.review.desk import Desk
     from edison_ci.store.suggestions import Suggestion
 

@@ -1,4 +1,4 @@
-"""Does a text read like a model that was talked out of its instructions, or like an attempt at it?
+"""Signs of a jailbreak in a text.
 
 Patterns find the plain cases only, which is why the default of the examples is to flag, not to
 block. They are matched against the text without invisible characters and in its plain letters.

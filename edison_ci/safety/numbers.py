@@ -1,4 +1,4 @@
-"""Is this number what it looks like: a card, an account, a social security number, a telephone?
+"""Numbers that are what they look like: cards, accounts, social security, telephones.
 
 Each function decides by the issuer's own rules (check digits, lengths, ranges never given out), so
 that an order number is not taken for a card. The extra `pii` brings phonenumbers, which knows the

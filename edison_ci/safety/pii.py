@@ -1,4 +1,4 @@
-"""Which personal data does a text contain, and how does it read without?
+"""Personal data in a text, and the text without it.
 
 Every pattern finds its candidates in time that grows with the length of the text, whatever the text
 is: it starts only where a run of its characters starts, and every repetition has an end.

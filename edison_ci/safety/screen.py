@@ -1,12 +1,12 @@
-"""May this text be shown, and is anything in it worth a second look?"""
+"""Screens: whether a text may be shown, and what in it is worth a second look."""
 
 from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import secrets_in
-from edison_ci.frozen import dataclass
 from edison_ci.plugins import later
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What was a model asked to do, about which case, with which instructions?"""
+"""What a simulated model was asked to do, about which case, with which instructions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
-from edison_ci.shipped import shipped
+from edison_ci._dataclass import dataclass
+from edison_ci.resources import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What does the simulated assistant reply?
+"""Replies of the simulated assistant.
 
 What is asked for is told by the keys of the answer's schema (`objectives`, `criteria`, `prompts`,
 `cases`, or `diff` for a change of a prompt) and else by the words of the message; what it is about
@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.simulator.assignment import KEY, MAX_CHARS, Task, blocks_in, known_cases
 from edison_ci.simulator.options import SimOptions
 from edison_ci.simulator.pace import Pace, spoken, stream

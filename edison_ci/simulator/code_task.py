@@ -1,4 +1,4 @@
-"""What does a judge see in a generated function, without running it?"""
+"""The coding task: functions that the simulator writes, and what its judge sees in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.simulator.assignment import texts
 from edison_ci.simulator.features import Feature, Playbook, any_of
 from edison_ci.simulator.writing import Exhibit, Seen, clamped

@@ -1,4 +1,4 @@
-"""What does an edit look like that has no idea behind it: the control of an experiment?"""
+"""Edits without an idea behind them: the control of an experiment on refinement."""
 
 from __future__ import annotations
 

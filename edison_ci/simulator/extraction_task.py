@@ -1,4 +1,4 @@
-"""What does a judge see in the fields read from a document?"""
+"""The extraction task: fields that the simulator reads, and what its judge sees in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import fixed
 from edison_ci.simulator.features import Feature, Playbook, any_of
 from edison_ci.simulator.writing import Exhibit, Seen, clamped

@@ -1,4 +1,4 @@
-"""Which instructions does a prompt really contain, and how clear is it?"""
+"""Instructions that a prompt really contains, and how clear it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What does a simulated model answer?"""
+"""Answers of the simulated models."""
 
 from __future__ import annotations
 

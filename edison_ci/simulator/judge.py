@@ -1,4 +1,4 @@
-"""What does the simulated judge reply?
+"""Replies of the simulated judge: scores and preferences.
 
 It reads what a real judge would read: the criteria in the system message, and the blocks of
 material under the key that the first line of the user message names. Whatever is asked in another
@@ -13,7 +13,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import fixed, mean, mean_or_none, rounded, weighted_mean
 from edison_ci.simulator import code_task as code
 from edison_ci.simulator import extraction_task as extraction

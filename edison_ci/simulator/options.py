@@ -1,4 +1,4 @@
-"""Which knobs does the simulator have, and where do they stand?"""
+"""Options of the simulator, and the calls that it lets fail."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.simulator.pace import stream
 
 if TYPE_CHECKING:

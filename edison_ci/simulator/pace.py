@@ -1,4 +1,4 @@
-"""How many tokens is a text, where is it cut off, and how long does an answer pretend to take?"""
+"""Tokens, cut-offs, latency and chance of simulated answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:

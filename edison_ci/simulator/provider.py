@@ -1,4 +1,4 @@
-"""How does the simulator look from outside: a provider that waits, fails and answers as told?"""
+"""The simulator as a provider: it waits, fails and answers as told."""
 
 from __future__ import annotations
 

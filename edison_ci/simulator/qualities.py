@@ -1,11 +1,11 @@
-"""Which qualities will this answer have?"""
+"""Qualities that a simulated answer will have, by task and instructions."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.simulator import code_task as code
 from edison_ci.simulator import extraction_task as extraction
 from edison_ci.simulator import story_task as story

@@ -1,4 +1,4 @@
-"""What does the simulated refiner reply?
+"""Replies of the simulated refiner: small diffs of a prompt.
 
 It reads what a real refiner would read: a prompt file, in a block `prompt` named by its path or in
 a code fence, and the criteria it is weak in, as JSON after `Criteria:` or by their names. Failing
@@ -13,8 +13,8 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
-from edison_ci.matching import unified_diff as lines_of_diff
+from edison_ci._dataclass import dataclass
+from edison_ci.names import unified_diff as lines_of_diff
 from edison_ci.simulator.assignment import MAX_CHARS, Task, blocks_in
 from edison_ci.simulator.features import Playbook, Stance
 from edison_ci.simulator.judge import Criterion, criteria_in

@@ -1,13 +1,13 @@
-"""What do the models `echo` and `script` answer?"""
+"""The models `echo` and `script`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.patterns import find
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.records import Completion, FinishReason
 from edison_ci.simulator.options import Fault
 from edison_ci.simulator.pace import tokens_of, tokens_of_messages

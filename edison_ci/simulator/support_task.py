@@ -1,4 +1,4 @@
-"""What does a judge see in a reply to a customer?"""
+"""The support task: replies that the simulator writes, and what its judge sees in one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.simulator.assignment import language_of, texts
 from edison_ci.simulator.features import Feature, Playbook, any_of
 from edison_ci.simulator.writing import (

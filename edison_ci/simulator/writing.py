@@ -1,11 +1,11 @@
-"""What does a writer have in hand: the assignment, the qualities to show, and chance?"""
+"""What a simulated writer works from, and what a simulated judge looks at."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.simulator.assignment import KnownCase, Task, case_of
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""Which of two prompts is better, or are they practically the same?"""
+"""A/B comparison: which of two prompts is better, or whether they are practically the same."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, Range
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.libraries import np

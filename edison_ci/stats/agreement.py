@@ -1,4 +1,4 @@
-"""Do the judges agree?
+"""Agreement of judges.
 
 A table has a row a case and a column a judge; None is a judgment that is missing. Agreement is
 not correctness: two copies of one model agree.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import reaches
 from edison_ci.stats.arrays import TIE, Range, finite, variance_of
 from edison_ci.stats.libraries import np

@@ -1,4 +1,4 @@
-"""Are these numbers that can be counted with?
+"""Arrays of numbers, checked before they are counted with.
 
 A score that is missing never comes this far: `missing.present` takes it out and counts it. What is
 refused here is therefore a mistake of the caller, not a property of somebody's data.

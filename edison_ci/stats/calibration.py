@@ -1,4 +1,4 @@
-"""Is the judge right, and what would people have said?
+"""Calibration: whether a judge is right, and what people would have said.
 
 People's labels are scarce and right, the judge's scores plenty and biased. Which correction holds
 depends on the labels: a random sample of the reported cases calls for `corrected_mean`; labels
@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import TOLERANCE, reaches, snap
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, mean_of, variance_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval

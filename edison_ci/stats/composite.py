@@ -1,4 +1,4 @@
-"""What is one answer worth, given its scores on several criteria?
+"""The composite of an answer over several criteria.
 
 Reduce in this order: normalise each criterion, put the judges together (`panel`), weigh the
 criteria, average the repeats. What is left is one number a case and side.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import reaches
 from edison_ci.stats.arrays import TOLERANCE
 

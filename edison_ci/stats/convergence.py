@@ -1,11 +1,11 @@
-"""Does refining still gain, and is the gain real?"""
+"""Convergence: whether refining still gains, and whether the gain is real."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import snap
 from edison_ci.stats.arrays import TIE, bounded, finite, mean_of
 from edison_ci.stats.libraries import np

@@ -1,4 +1,4 @@
-"""Which of many comparisons stand out once their number is allowed for?
+"""Corrections for many comparisons.
 
 In plain Python: every run asks it of its facets, and most runs need nothing else of numpy.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import reaches
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Did quality fall since the reference, and is it more than noise?"""
+"""Drift: whether quality fell since the reference, beyond noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, variance_of
 from edison_ci.stats.libraries import special
 from edison_ci.stats.paired import paired_difference, unpaired_difference, welch_error

@@ -1,4 +1,4 @@
-"""How strong is the evidence, however often one looks?
+"""E-values: evidence that is valid however often one looks.
 
 E-values: the capital of a gambler who bets on bounded differences, one case after another. Under
 the null hypothesis the capital is a nonnegative supermartingale that starts at 1, so the chance
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import Range, bounded
 from edison_ci.stats.libraries import np, special
 from edison_ci.stats.power import MOST_CASES

@@ -1,4 +1,4 @@
-"""Is the candidate no worse than the baseline: pass, fail, or not enough to tell?
+"""Non-inferiority: is the candidate no worse than the baseline, or is that not known.
 
 Two promises (STATS 0 and 7): if nothing changed, at most 5% of gates fail, exactly; if quality
 dropped by the margin or more, about 5% pass.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import exceeds
 from edison_ci.stats.arrays import TIE, Groups, bounded, grouped, variance_of
 from edison_ci.stats.evidence import cases_for_evidence, evidence

@@ -1,4 +1,4 @@
-"""Between which values does a score or a pass rate likely lie?
+"""Confidence intervals of scores and pass rates.
 
 The unit is the case: draws, judges and criteria inside a case are averaged before they come here.
 Intervals stay in [0, 1] and never have zero width, however alike the scores are.
@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import grouped, mean_of, variance_of
 from edison_ci.stats.libraries import np, special
 from edison_ci.stats.paired import mean_error

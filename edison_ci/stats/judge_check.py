@@ -1,4 +1,4 @@
-"""How does a judge do on answers that people have graded?
+"""A judge on answers that people have graded.
 
 Where people said no more than up or down, the judge's pass is set against that; elsewhere its score
 against theirs. Both are on 0-1, so one kappa with quadratic weights covers them: for pass and fail
@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.agreement import cohen_of_cases, krippendorff
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.calibration import JudgeTrust, LabelCounts, judge_trust, worst_criteria

@@ -1,11 +1,11 @@
-"""Does a score or a pass rate reach the level that is asked for?"""
+"""Scores and pass rates against a level that is asked for."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import exceeds, reaches
 from edison_ci.stats.arrays import TIE, Range, variance_of
 from edison_ci.stats.intervals import (

@@ -1,4 +1,4 @@
-"""What is missing, and how much does it matter?
+"""Missing values, and how much they matter.
 
 Missing is missing: never 0, never clipped, never silently dropped, but counted and shown.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import exceeds
 from edison_ci.stats.arrays import Range
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING

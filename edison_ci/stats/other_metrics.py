@@ -1,4 +1,4 @@
-"""Do cost, tokens, latency and head-to-head wins stay inside their margins?"""
+"""Cost, tokens, latency and head-to-head wins against their margins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import NOISE, TOLERANCE, exceeds
 from edison_ci.stats.arrays import Range, bounded, dot, finite, grouped, mean_of, sum_of
 from edison_ci.stats.gates import decide

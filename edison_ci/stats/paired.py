@@ -1,4 +1,4 @@
-"""By how much do two sides differ on the same cases?
+"""Paired differences of two sides on the same cases.
 
 A difference is candidate minus baseline, one a case, each side the mean over the case's repeats.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import (
     Range,
     bounded,

@@ -1,4 +1,4 @@
-"""Which of two answers is preferred, and does the judge look at more than their order?
+"""Win rates of pairwise comparisons, and effects of order and length.
 
 Each case is judged in both orders. Values are those for A: win 1, tie one half, loss 0.
 """
@@ -9,7 +9,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import reaches
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval

@@ -1,4 +1,4 @@
-"""What do several judges say about a case?
+"""Panels: several judges on one case.
 
 Judges are not independent evidence: three judges on fifty cases are fifty cases.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import exceeds, reaches
 from edison_ci.stats.arrays import bounded, mean_of, variance_of
 from edison_ci.stats.libraries import np

@@ -1,4 +1,4 @@
-"""Could chance alone have made this difference?
+"""Permutation tests: could chance alone have made a difference.
 
 Under "the change makes no difference" the scores of a case may be swapped between the sides,
 whatever their distribution, so these tests need no normality and hold for any number of cases.
@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, TOLERANCE, finite, grouped, sum_of
 from edison_ci.stats.libraries import np
 

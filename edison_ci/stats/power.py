@@ -1,4 +1,4 @@
-"""How many cases does an answer need, and what could be seen with the cases there are?
+"""Power: how many cases an answer needs, and what the cases at hand could show.
 
 Scores are on 0-1, so 0.05 is 5 points. `sd` is always the standard deviation of the paired
 differences (candidate minus baseline, one per case), never that of the scores: those are
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import significant, whole
 from edison_ci.stats.arrays import dot, mean_of
 from edison_ci.stats.libraries import np, special

@@ -1,16 +1,42 @@
-"""How reliably does a case pass when it is run several times?"""
+"""Reliability: how often a case passes when it is run several times."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.stats.draws import pass_all_k, pass_at_k
 from edison_ci.stats.intervals import Interval, mean_interval, pass_interval
 from edison_ci.stats.libraries import special
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+# In plain Python: every run with several draws asks it.
+def pass_at_k(passes: int, runs: int, k: int) -> float | None:
+    """Return the chance that at least one of k runs passes (Chen et al. 2021).
+
+    None when there are fewer runs than k. Unbiased, which 1 - (1 - share)^k is not.
+    """
+    _require(passes, runs, k)
+    if k > runs:
+        return None
+    return 1 - math.comb(runs - passes, k) / math.comb(runs, k)
+
+
+def pass_all_k(passes: int, runs: int, k: int) -> float | None:
+    """Return pass^k, the chance that all of k runs pass; None with fewer runs than k."""
+    _require(passes, runs, k)
+    if k > runs:
+        return None
+    return math.comb(passes, k) / math.comb(runs, k)
+
+
+def _require(passes: int, runs: int, k: int) -> None:
+    if not 0 <= passes <= runs or k < 1:
+        raise ValueError(f"{passes} passes of {runs} runs, k = {k} cannot be")
+
 
 __all__ = ["exact_pass_interval", "jeffreys_interval", "pass_all_k", "pass_at_k", "reliability"]
 

@@ -1,4 +1,4 @@
-"""Which cases are looked at first, and are those that were looked at a random sample?
+"""Random samples: which cases come first, and whether those seen are a random sample.
 
 The order is that of hashes of a seed and the case, so it has nothing to do with how a case went:
 whoever starts at its beginning and leaves nothing out draws a random sample, wherever they stop.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

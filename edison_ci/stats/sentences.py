@@ -1,4 +1,4 @@
-"""How are scores and verdicts said to people?
+"""Scores and verdicts in sentences.
 
 Scores are 0-1 inside and points out of 100 here; numbers are rounded here and nowhere before.
 """
@@ -7,20 +7,249 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.rounding import fixed, rounded, significant, whole
+from edison_ci.rounding import fixed, reaches, rounded, significant, whole
+from edison_ci.stats.ab import Outcome
+from edison_ci.stats.convergence import verified
+from edison_ci.stats.drift import REFERENCE_RUNS
+from edison_ci.stats.pairwise import Preference
 from edison_ci.stats.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from edison_ci.stats.ab import Comparison
+    from edison_ci.stats.agreement import Agreement
     from edison_ci.stats.arrays import Range
+    from edison_ci.stats.calibration import CorrectedMean, SideBias
     from edison_ci.stats.composite import Weighted
-    from edison_ci.stats.families import FamilyDecision
+    from edison_ci.stats.convergence import Convergence
+    from edison_ci.stats.drift import DriftReport
     from edison_ci.stats.intervals import DesignEffect, Interval
     from edison_ci.stats.paired import Difference
+    from edison_ci.stats.pairwise import OrderEffect, WinRate
+    from edison_ci.stats.panel import Panel
     from edison_ci.stats.power import CasesNeeded, SmallestEffect
+    from edison_ci.stats.ranking import Placed, Ranking
     from edison_ci.stats.sequential import AnytimeDecision
-    from edison_ci.stats.verdicts import GateDecision
+    from edison_ci.stats.trend import Forecast
+    from edison_ci.stats.value import Recommendation
+    from edison_ci.stats.verdicts import FamilyDecision, GateDecision
+
+
+def comparison_sentence(comparison: Comparison, *, a: str = "A", b: str = "B") -> str:
+    """Say which of two prompts is better (STATS 15), and which cases changed."""
+    if comparison.value is None:
+        return "No case to compare."
+    likely = _search_sentences_likely(comparison)
+    change = f"{signed(comparison.value)} points{likely} on {cases(comparison.n)}"
+    said = {
+        Outcome.A: f"{a} is better: {b} changes the score by {change}.",
+        Outcome.B: f"{b} is better: {change}.",
+        Outcome.SAME: f"Practically the same: {change}.",
+        Outcome.UNCLEAR: f"Not enough data: {change}.",
+    }[comparison.outcome]
+    if comparison.n_more is not None:
+        said += f" About {more_cases(comparison.n_more)} would show if they are the same."
+    said += f" {cases(len(comparison.fixed))} fixed, {len(comparison.broken)} broken."
+    return " ".join([said, *(note[:1].upper() + note[1:] + "." for note in comparison.notes)])
+
+
+def loop_sentence(
+    loop: Convergence, holdout: Comparison | None, *, min_delta: float = 0.02, window: int = 3
+) -> str:
+    """Say why a loop stopped, and what the winner gained on unseen cases (STATS 16)."""
+    rounds = "1 round" if loop.n == 1 else f"{loop.n} rounds"
+    said = f"Stopped after {rounds}"
+    if loop.value:
+        said += f": last {window} gained less than {points(min_delta)} points"
+    if holdout is None or holdout.value is None:
+        return f"{said}. Improvement not verified: no unseen cases."
+    said += (
+        f". On {holdout.n:,} unseen cases the new prompt is "
+        f"{signed(holdout.value)}{_search_sentences_likely(holdout)}."
+    )
+    return said if verified(holdout.n) else f"{said} Improvement not verified: too few cases."
+
+
+def drift_sentence(
+    report: DriftReport,
+    forecast: Forecast | None = None,
+    *,
+    when: Callable[[float], str],
+    threshold: float | None = None,
+) -> str:
+    """Say what a watched series does (STATS 17); `when` writes a time, per day, as a date."""
+    drop = report.drop
+    if drop.current is None or drop.reference is None:
+        return "Nothing to compare with the reference."
+    said = (
+        f"Quality {fixed(100 * drop.current)}, was {fixed(100 * drop.reference)} "
+        f"({REFERENCE_RUNS}-run reference)"
+    )
+    if drop.value is not None and drop.p is not None:
+        noise = "not explained by noise" if drop.sure else "may be noise"
+        said += f": {fixed(-100 * drop.value, signed=True)}%, {noise} ({chance(drop.p)})"
+    said += "."
+    slope = report.trend.value
+    if report.trend.falling and slope is not None:
+        said += f" Falling about {points(-7 * slope)} points a week"
+        if forecast is not None and forecast.value is not None and threshold is not None:
+            said += f"; at this pace it reaches {points(threshold)} around {when(forecast.value)}"
+            if forecast.interval is not None:
+                low, high = forecast.interval
+                said += f" ({when(low)} to {when(high)})"
+        elif forecast is not None and forecast.reason:
+            said += f"; {forecast.reason}"
+        said += "."
+    return said
+
+
+def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> str:
+    """Say which model to use, and what it costs in points and money (STATS 18)."""
+    models = {model.name: model for model in recommendation.models}
+    chosen, best = models[recommendation.value], models[recommendation.best]
+    if chosen is not best:
+        worst = "" if chosen.worst_plausible is None else signed(chosen.worst_plausible)
+        cost = "" if best.cost <= 0 else f" at {fixed(100 * chosen.cost / best.cost)}% of the cost"
+        return (
+            f"Use {chosen.name}: within {points(margin)} points of the best "
+            f"(worst plausible {worst}){cost}."
+        )
+    said = f"Use {best.name}: no other model is shown to be within {points(margin)} points of it."
+    cheap = models[recommendation.cheapest_on_front]
+    if cheap is not best and best.cost > 0:
+        said += (
+            f" The cheapest choice is {cheap.name}: {points(best.value - cheap.value)} points "
+            f"lower at {fixed(100 * cheap.cost / best.cost)}% of the cost."
+        )
+    return said
+
+
+def _search_sentences_likely(comparison: Comparison) -> str:
+    if comparison.interval is None:
+        return ""
+    return f" (likely {signed(comparison.interval.low)} to {signed(comparison.interval.high)})"
+
+
+_NOTICEABLE = 0.03
+"""A judge's severity below 3 points is not worth a sentence."""
+
+
+def panel_sentence(panel: Panel, judges: Sequence[str]) -> str:
+    """Say where judges disagree, and who is strict or generous (STATS 3)."""
+    return judges_sentence(judges, panel.severity, apart=len(panel.flagged), of=len(panel.cases))
+
+
+def judges_sentence(
+    judges: Sequence[str], severity: Sequence[float | None], *, apart: int, of: int
+) -> str:
+    """Say on how many cases judges disagree, and who is strict or generous (STATS 3)."""
+    listed = " (listed below)" if apart else ""
+    said = [f"{len(judges)} judges, they differ by 50+ points on {apart} of {cases(of)}{listed}."]
+    if len(judges) > 1:
+        for name, bias in zip(judges, severity, strict=True):
+            # From the panel's average to the average of the others.
+            against = 0.0 if bias is None else bias * len(judges) / (len(judges) - 1)
+            if reaches(abs(against), _NOTICEABLE):
+                how = "stricter" if against < 0 else "more generous"
+                said.append(
+                    f"Judge {name} is {fixed(100 * abs(against))} points {how} than the others."
+                )
+    return " ".join(said)
+
+
+def agreement_sentence(agreement: Agreement) -> str:
+    """Say how far judges agree, with the raw agreement beside it (STATS 13)."""
+    raw = "" if agreement.raw is None else f" Equal judgments: {fixed(100 * agreement.raw)}%."
+    if agreement.value is None:
+        return f"{_capital(agreement.words)}.{raw}"
+    likely = ""
+    if agreement.interval is not None:
+        low, high = (fixed(end, 2) for end in agreement.interval)
+        likely = f", likely {low} to {high}"
+    value = fixed(agreement.value, 2)
+    return f"{_capital(agreement.words)} ({agreement.method} {value}{likely}).{raw}"
+
+
+def win_sentence(rate: WinRate, *, a: str = "A", b: str = "B") -> str:
+    """Say who is preferred (STATS 11)."""
+    if rate.value is None:
+        return "No case was judged in both orders."
+    name, value, interval = a, rate.value, rate.interval
+    low, high = (None, None) if interval is None else interval
+    if rate.preference is Preference.B or (rate.preference is not Preference.A and value < 0.5):
+        name, value = b, 1 - value
+        low, high = (None, None) if low is None or high is None else (1 - high, 1 - low)
+    likely = ""
+    if low is not None and high is not None:
+        likely = f" (likely {fixed(100 * low)} to {fixed(100 * high)})"
+    share = f"{fixed(100 * value)}%"
+    said = f"{name} preferred in {share}{likely} of {cases(rate.n)}, ties counted half."
+    if rate.preference in (Preference.UNCLEAR, Preference.EQUIVALENT):
+        said += f" {_capital(rate.preference.value)}."
+    if rate.order is not None:
+        agreed = f"{fixed(100 * rate.order.consistency)}%"
+        said += f" Judge agreed with itself after swapping on {agreed}."
+    return said
+
+
+def order_sentence(order: OrderEffect) -> str | None:
+    """Warn of a judge that follows position; None when there is nothing to warn of."""
+    if not order.warn:
+        return None
+    tenths = whole(10 * (1 - order.consistency))
+    return f"this judge follows position on {tenths} of 10 cases"
+
+
+def ranking_sentence(ranking: Ranking) -> str:
+    """Say an order with its overlaps: systems whose ranks overlap are not ranked (STATS 12)."""
+    if len(ranking.islands) > 1:
+        islands = "; ".join(", ".join(island) for island in ranking.islands)
+        return f"No joint ranking: never compared with each other: {islands}."
+    listed = ", ".join(_place(placed) for placed in ranking.placed)
+    return ". ".join([listed or "nothing to rank", *map(_capital, ranking.notes)])
+
+
+def correction_sentence(corrected: CorrectedMean, *, who: str = "Judge says") -> str:
+    """Say what people would have said (STATS 14); `who` gave the grades that are corrected."""
+    if corrected.value is None:
+        return "No human labels."
+    likely = ""
+    if corrected.interval is not None:
+        low, high = corrected.interval
+        likely = f" ({fixed(100 * low)} to {fixed(100 * high)})"
+    value = fixed(100 * corrected.value)
+    if corrected.trust == 0 and corrected.method.startswith("labels alone"):
+        return f"{corrected.n} human labels say {value}{likely}; {corrected.method}."
+    says = corrected.judge_mean or 0.0
+    gap = says - corrected.value
+    how = "generous" if gap > 0 else "strict"
+    they = "it is" if "judge" in who.lower() else "they are"
+    bias = f"{they} {fixed(100 * abs(gap))} too {how}"
+    if not whole(100 * gap):
+        bias = f"{they} about right"
+    return (
+        f"{who} {fixed(100 * says)}. Checked against {corrected.n} human labels "
+        f"{bias}: corrected {value}{likely}."
+    )
+
+
+def side_sentence(bias: SideBias) -> str | None:
+    """Warn of a judge that may favour one side; None when there is nothing to warn of."""
+    if not bias.warn:
+        return None
+    side = "the candidate" if bias.value > 0 else "the baseline"
+    return f"judge may favour one side: {points(abs(bias.value))} points towards {side}"
+
+
+def _place(placed: Placed) -> str:
+    best, worst = placed.best_rank, placed.worst_rank
+    ranks = str(best) if best == worst else f"{best}-{worst}"
+    likely = ""
+    if placed.interval is not None:
+        likely = f", likely {fixed(placed.interval.low)}-{fixed(placed.interval.high)}"
+    return f"{ranks} {placed.system} ({fixed(placed.value)}{likely})"
+
 
 _FEW = 30
 _RAREST = 10_000

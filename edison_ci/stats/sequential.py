@@ -1,4 +1,4 @@
-"""May one stop already, and what does it say so far?
+"""Sequential tests: whether one may stop already, and what is known so far.
 
 Looking twice at fixed tests costs: re-applied every 20 cases they fail an unchanged candidate two
 or three times too often. Either the evidence is valid at any time, or the looks are planned.
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, bounded, mean_of
 from edison_ci.stats.evidence import always_valid_interval, evidence, log_capital
 from edison_ci.stats.gates import decide

@@ -1,11 +1,11 @@
-"""What would settle a gate most cheaply: more cases or more repeats?"""
+"""The cheapest way to settle a gate: more cases or more repeats."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.verdicts import GateRule
 

@@ -1,4 +1,4 @@
-"""Does a part of the cases stand out from the rest of them?
+"""Slices: whether a part of the cases stands out from the rest.
 
 In plain Python and from running sums, because every run asks it of every tag, length and
 difficulty: nothing is held that grows with the number of cases.
@@ -10,14 +10,14 @@ import math
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
-from edison_ci.stats.quantiles import t_tail
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.scores import (
     ALL_EQUAL,
     Interval,
     equal_interval,
     pass_interval,
     score_interval,
+    t_tail,
 )
 
 if TYPE_CHECKING:

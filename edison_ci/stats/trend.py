@@ -1,4 +1,4 @@
-"""Is a series of runs falling, how fast, and when would it cross a threshold?
+"""Trends of a series of runs: its slope, and when it would cross a threshold.
 
 Times are numbers on any scale (days, say); the runs come in the order of their times.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, Range, dot, finite, mean_of
 from edison_ci.stats.libraries import np, special
 

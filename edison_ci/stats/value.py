@@ -1,11 +1,11 @@
-"""Which model is worth its money?"""
+"""Value: which model is worth its money."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.rounding import snap
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of
 from edison_ci.stats.gates import worst_plausible_change

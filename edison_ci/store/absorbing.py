@@ -13,9 +13,9 @@ from dataclasses import field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.store.naming import cell_id
-from edison_ci.store.pointers import pointing
+from edison_ci.store.retention import pointing
 from edison_ci.store.runs import IMPORT
 from edison_ci.store.totals import Totals
 

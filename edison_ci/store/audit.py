@@ -1,4 +1,4 @@
-"""Who changed what, and has anybody changed the record of it?
+"""The audit: who changed what, in a chain that shows tampering.
 
 Rows are only ever added. Each is sealed with a hash over the hash of the row before it and its own
 content, so a row that was changed, taken out or put in between breaks the chain where it happened.
@@ -15,8 +15,8 @@ import socket
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
-from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.database import changing
 

@@ -1,4 +1,4 @@
-"""What is kept of passwords, tokens, sessions and failed attempts, and where?
+"""Passwords, tokens, sessions and failed attempts, in a file of their own.
 
 In `.edison/auth.db`, apart from the results, which are shared: readable by its owner only, ignored
 by Git, in no backup, bundle or export. Nothing in it signs anybody in: passwords are hashed with
@@ -14,8 +14,8 @@ import stat
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.store.database import translated
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which cell of a run is meant, and what is kept of it?"""
+"""Cells by the beginning of their id, and what is kept of each."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Is the results file whole, and does the money in it add up?"""
+"""The check of a results file: whether it is whole and its money adds up."""
 
 from __future__ import annotations
 
 import sqlite3
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.store.answers import text_hash
 from edison_ci.store.audit import verify_audit
-from edison_ci.store.pointers import pointing
+from edison_ci.store.retention import pointing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,10 +1,10 @@
-"""Which of two answers was preferred, in each order?"""
+"""Comparisons of two answers, in each order."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.store.totals import OnTotals
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How are the results copied, and which copies are kept?
+"""Backups of the results, and which of them are kept.
 
 A copy is one whole file (`VACUUM INTO`) of what was committed when it was begun; runs go on
 meanwhile. It appears under its name only when it is complete and on the disk.
@@ -12,8 +12,8 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError
-from edison_ci.frozen import dataclass
 from edison_ci.store.database import copy_to, stored_version, translated
 
 if TYPE_CHECKING:

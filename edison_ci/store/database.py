@@ -1,4 +1,4 @@
-"""How is the results file opened, checked and brought up to date?
+"""The results file: opened, checked and brought up to date.
 
 The file is ours only if it says so (`application_id`); a newer one is refused, an older one is
 migrated in one transaction after a copy of it was made. What is refused is not touched. A new file

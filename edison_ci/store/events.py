@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden_in
-from edison_ci.frozen import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

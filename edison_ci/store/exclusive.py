@@ -1,4 +1,4 @@
-"""Is anybody else at work on the results file?
+"""Exclusive work on the results file.
 
 Housekeeping that takes things away waits for nobody and disturbs nobody: it is refused while a run
 lives. It holds a lock of its own, against other housekeeping, and looks for living runs once more

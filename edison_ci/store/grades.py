@@ -1,4 +1,4 @@
-"""What did people say of answers?
+"""Grades of people.
 
 A grade belongs to an answer, so it counts in every run that points to that answer. Grades are only
 ever added: a person's last one counts, and over people their mean (the view `human_grades`).
@@ -10,7 +10,7 @@ import json
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import changing

@@ -1,4 +1,4 @@
-"""Is this a results file of ours, and is it whole, as far as its first bytes tell?
+"""The header of a results file, by its first bytes.
 
 POSIX takes every lock of a process off a file when the process closes that file anywhere, and
 SQLite would not notice: another process would then take itself for the last one and remove the log

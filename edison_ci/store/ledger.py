@@ -1,4 +1,4 @@
-"""What has been spent, what is on its way, and may this call still be made?
+"""The ledger: reserve before a call, settle or release after it, within every budget.
 
 A call is booked at its worst case before its bytes leave, in the same transaction that checks every
 budget. Its answer is stored in the same transaction that settles the money, so "paid" and "have it"
@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError
-from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.store.answers import (
     REUSABLE,

@@ -1,4 +1,4 @@
-"""Which loops were there, what did each measure, and where does one go on?
+"""Loops: what each measured, and where one goes on.
 
 A loop is at a point, and what it does there can be done again: whoever is stopped, killed or waits
 for a person goes on at the point that is written here.
@@ -11,8 +11,8 @@ from dataclasses import field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError
-from edison_ci.frozen import dataclass
 from edison_ci.records import canonical_json
 from edison_ci.rounding import snap
 

@@ -1,4 +1,4 @@
-"""How are cells named, and which run or cell could a name that fits none have meant?"""
+"""Names of cells, and what a name that fits none could have meant."""
 
 from __future__ import annotations
 

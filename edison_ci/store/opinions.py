@@ -1,10 +1,10 @@
-"""What did each judge say of an answer, before the judges became one?"""
+"""Opinions of each judge on an answer, before they became one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,4 +1,4 @@
-"""Who is alive?
+"""Liveness of processes, and what one asks of another.
 
 A process that spends money holds an operating-system lock on a file of its own. The lock goes with
 the process, however it dies, so whoever can take it knows that its owner is gone: no clocks, no
@@ -17,8 +17,25 @@ from typing import TYPE_CHECKING
 from edison_ci.errors import BusyError, StoreError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+def want(run_id: str, what: str | None) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that asks the process at work on a run to pause or cancel it."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        connection.execute("update run set wanted = ? where id = ?", (what, run_id))
+
+    return operation
+
+
+def wanted(connection: sqlite3.Connection, run_id: str) -> str | None:
+    """Return what was asked of a run meanwhile."""
+    row = connection.execute("select wanted from run where id = ?", (run_id,)).fetchone()
+    return None if row is None else row[0]
+
 
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 

@@ -1,4 +1,4 @@
-"""What do judges say of the cases of a dataset, as questions?"""
+"""What judges say of the cases of a dataset, as questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts are old enough to go?
+"""Texts that are old enough to go.
 
 Texts go, numbers stay: answers keep tokens, cost and time, cells and parts keep their scores, sums
 are not touched. Spared are runs that are younger, the newest complete run of each experiment (what
@@ -10,15 +10,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.records import canonical_json
-from edison_ci.store.pointers import columns, pointing
 from edison_ci.store.runs import NO_TRIAL
 from edison_ci.store.suggestions import OPEN
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
+
+
+# A table with the columns `address` and `take` points to answers; one that has `cell_id` as well
+# does so for a cell. So a table that is added later is known here without anybody remembering it.
+_ANSWERS = ("answer", "answer_text")
+_REMARKS = ("manual_grade",)
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """Return the columns of every table."""
+    rows = connection.execute(
+        "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c "
+        "where t.type = 'table' and t.name not like 'sqlite_%'"
+    )
+    found: dict[str, set[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return found
+
+
+def pointing(
+    connection: sqlite3.Connection, *, cells: str | None = None, remarks: bool = True
+) -> str:
+    """Return SQL for (address, take) of every answer in use.
+
+    `cells` is SQL for a set of cell ids: then only what these cells use counts. Without `remarks`
+    what people said of an answer is no use of it: they saw it, and nobody paid for it twice.
+    """
+    parts = []
+    for table, names in sorted(columns(connection).items()):
+        if table in _ANSWERS or not {"address", "take"} <= names:
+            continue
+        if table in _REMARKS and not remarks:
+            continue
+        key = "id" if table == "cell" else "cell_id"
+        if cells is not None and key not in names:
+            continue
+        where = f" and {key} in ({cells})" if cells is not None else ""
+        parts.append(f"select address, take from {table} where take is not null{where}")
+    return " union all ".join(parts)
+
 
 GRADED = ("grade", "manual_grade")
 """Tables whose `cell_id` spares a cell, once they exist."""

@@ -1,4 +1,4 @@
-"""Which runs were there, which cells are done, and what did they say?"""
+"""Runs and their cells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.store.events import add_event
 from edison_ci.store.naming import no_run
 from edison_ci.store.opinions import write_opinions

@@ -1,4 +1,4 @@
-"""What do the calls of one transaction add to the running totals?
+"""Running totals: what the calls of one transaction add to them.
 
 Nobody else can change `booked` while a transaction writes. So the totals that a budget is checked
 against are read once, and written once, for all the calls that share a commit. An operation that

@@ -1,4 +1,4 @@
-"""How do many calls share one durable writer?
+"""The writer: many calls that share one durable connection.
 
 One thread owns the writing connection. It commits whenever it is free: while a commit waits for
 the disk, the next batch gathers, so a slow disk makes batches larger instead of calls slower. Who

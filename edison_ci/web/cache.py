@@ -1,4 +1,4 @@
-"""How is what takes long worked out once, and not while a visitor waits?
+"""Cache of what takes long: worked out once, and not while a visitor waits.
 
 Only what can no longer change is remembered, under a name that says all it depends on. What would
 keep a visitor waiting is worked out aside, one thing after the other; the page shows what it has

@@ -1,4 +1,4 @@
-"""Which of the attached databases hold results of ours, and which project do they belong to?"""
+"""Attached databases that hold results, and the project that each belongs to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.store.database import is_results_file
 
 if TYPE_CHECKING:

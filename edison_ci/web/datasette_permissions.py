@@ -1,4 +1,4 @@
-"""What may people do on Datasette's own pages?
+"""What people may do on Datasette's own pages.
 
 Its two lines ask in different ways; both get the same answer. Reading and exporting tables is for
 every member, SQL of one's own for editors. The file is never handed out as it is, as it may be

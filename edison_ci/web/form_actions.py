@@ -1,4 +1,4 @@
-"""What happens when somebody sends one of our forms?
+"""Actions of the forms: grades, flags, approvals, rejections, comments and edits.
 
 What is written in a form is carried out by the review actions, and the answer is the address of the
 page to see next. Addresses are made here and never taken from the form.

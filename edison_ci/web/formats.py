@@ -1,4 +1,4 @@
-"""How do numbers, times and words look on a page?
+"""Numbers, times and words as pages show them.
 
 Estimates and their intervals are separate texts, so that columns of them line up.
 """
@@ -10,9 +10,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secrets import redacted
-from edison_ci.harmless import lines
 from edison_ci.report.markup import Html, element, escape, joined
 from edison_ci.rounding import fixed, rounded, whole
+from edison_ci.sanitize import lines
 
 if TYPE_CHECKING:
     from edison_ci.results.decisions import GateRow

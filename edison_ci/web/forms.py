@@ -1,4 +1,4 @@
-"""How does a form change something?
+"""Forms: who may send them, and how what they say is checked.
 
 A form is posted to an address of its own, with `{{ csrftoken() }}` in a hidden field `csrftoken`:
 Datasette 0.65 asks for it, 1.0 goes by where the browser says that the form came from, and so does
@@ -14,8 +14,8 @@ from urllib.parse import parse_qs
 
 from datasette import Response
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.web.databases import served_by
 from edison_ci.web.identity import require, site_now
 from edison_ci.web.page_context import Args, Links

@@ -1,4 +1,4 @@
-"""Who is asking, and may they do that?
+"""Who is asking, and what they may do.
 
 Only `edison serve` knows its people. Where people sign in, it is whose session or token it is;
 otherwise it is the person who started it at this machine, known as on the command line: by GitHub

@@ -1,4 +1,4 @@
-"""How does a page follow a run while it goes on?
+"""Pages that follow a run while it goes on.
 
 A stream of server-sent events: how far the run is, whenever the runner has said something new. It
 ends when the run does, or by itself after a while; a browser then comes back, with the number of

@@ -1,10 +1,10 @@
-"""What has whoever looks at a page said of an answer, and what may they say?"""
+"""What the visitor has said of an answer, and may say."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.operate.actors import Role
 from edison_ci.web.workspace import project_of
 

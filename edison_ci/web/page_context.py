@@ -1,4 +1,4 @@
-"""What does a page get to see, and what does it give back?
+"""The context of a page: results, address, visitor, and what it gives back.
 
 A page is a function from a look at the results to a title, a template and what the template shows.
 It knows nothing of Datasette, and reads one state of the file.
@@ -10,8 +10,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError
-from edison_ci.frozen import dataclass
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.owners import is_alive
 from edison_ci.store.runs import find_run

@@ -1,4 +1,4 @@
-"""How does a page become a response?"""
+"""Pages rendered with templates, as responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a request become a page?
+"""Requests answered: routes, pages, redirects and errors.
 
 The database is found, the page's function looks at one state of it in a thread of Datasette's, and
 a template of ours is rendered; Datasette's own base template has scripts that our policy forbids.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from datasette import Forbidden, NotFound, Response
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.actors import Role
 from edison_ci.plugins import later
@@ -177,7 +177,7 @@ async def _answer(datasette: Any, request: Any, route: Route) -> Any:
             links=links,
             root=place.root,
             file=place.path,
-            now=times.now(),
+            now=formatting.now(),
             actor=actor,
             actions=served.actions if served is not None else None,
             patient=served is None or served.patient,

@@ -1,4 +1,4 @@
-"""Which pages are there, and at which address?"""
+"""Pages and their addresses."""
 
 from __future__ import annotations
 

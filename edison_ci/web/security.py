@@ -1,4 +1,4 @@
-"""What does every response carry, and which requests are refused?"""
+"""Security headers of every response, and requests that are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.operate.accounts import network_of
 from edison_ci.operate.actors import Role
 from edison_ci.web.databases import served_by

@@ -1,4 +1,4 @@
-"""How are the pages served?
+"""The server of the pages.
 
 Datasette with the settings that large results need. Beyond this machine people sign in.
 """
@@ -11,9 +11,9 @@ import pkgutil
 import socket
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import times
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.web import pages
 from edison_ci.web.databases import Door, Served, serve_with
 from edison_ci.web.routing import PREFIX
@@ -35,7 +35,7 @@ _HEAVY = ("numpy", "scipy.special")
 
 def prepare(datasette: Any, root: Path) -> None:
     """Import what pages need, compile their templates and read the project."""
-    project_in(root, times.now().date())
+    project_in(root, formatting.now().date())
     for found in pkgutil.iter_modules(pages.__path__, f"{pages.__name__}."):
         importlib.import_module(found.name)
     for name in _HEAVY:

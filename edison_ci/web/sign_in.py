@@ -1,4 +1,4 @@
-"""How do people sign in to the pages, and out again?"""
+"""Sign-in to the pages, and out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stylesheet and script do pages use, and how long may a browser keep them?"""
+"""Stylesheet and script of the pages, and how long a browser may keep them."""
 
 from __future__ import annotations
 

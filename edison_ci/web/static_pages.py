@@ -1,4 +1,4 @@
-"""How do the pages of a run become a folder of files that any web server, or none, can show?
+"""Pages of a run as a folder of files that any web server, or none, can show.
 
 The pages are asked of Datasette in this process, from the same templates as they are served from,
 on a copy of the results that has the run alone. Links lead from file to file; what needs a server

@@ -1,4 +1,4 @@
-"""What do the files of the project say, where they are beside the results?
+"""What the files of the project say, where they are beside the results.
 
 Prompts and cases are in Git and not in the results. Pages work without them, and show more with
 them.

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 import pytest
 
+import edison_ci
 from edison_ci import (
     Project,
     RunOptions,
@@ -31,6 +34,7 @@ from edison_ci import (
     validate,
 )
 from edison_ci.errors import EdisonError, RoleError, UsageError
+from tests.conftest import ROOT
 from tests.opened import opened
 
 if TYPE_CHECKING:
@@ -188,3 +192,20 @@ def test_problems_are_told_with_their_place(support: Folder, project: Project) -
     assert any(problem.where.file == "experiments/support-reply.yaml" for problem in problems)
     with pytest.raises(EdisonError):
         load(support.path)
+
+
+def test_the_example_of_the_documentation_works(
+    support: Folder, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.chdir(support.path)
+    exec(compile(example, "docs/library.md", "exec"), {})
+    assert result(project).run.status == "COMPLETED"
+
+
+def test_the_documentation_names_every_function() -> None:
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    functions = [n for n in edison_ci.__all__ if isinstance(getattr(edison_ci, n), FunctionType)]
+    listed = set(functions) - {"inspect_project", "load_project"}
+    assert listed == set(re.findall(r"^\| `(\w+)\(", page, flags=re.MULTILINE))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import EvaluationError, Grade
 from edison_ci.checks.options import Check, parse_check
-from edison_ci.templating import MissingValueError
+from edison_ci.templating.templates import MissingValueError
 from tests.checks.answers import answered, graded, score
 from tests.checks.entries import check
 

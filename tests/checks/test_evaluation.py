@@ -23,7 +23,7 @@ from edison_ci.checks.registry import REGISTRY
 from edison_ci.documents.marks import Fault
 from edison_ci.extras import SACREBLEU, install_command
 from edison_ci.records import Case, CaseId, Completion
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.templating.templates import MissingValueError, RenderError
 from tests.bare import lacking
 from tests.checks.answers import HOSTILE, answered, graded
 from tests.checks.entries import check

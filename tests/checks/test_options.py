@@ -13,7 +13,7 @@ from edison_ci.checks.options import MAX_NESTING, Check, parse_check
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.errors import UsageError
 from edison_ci.plugins import Registry
-from edison_ci.templating import Template
+from edison_ci.templating.templates import Template
 from tests.checks.entries import check, experiment, in_schema, said
 
 

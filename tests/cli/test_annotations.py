@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.cli.annotations import annotation
+from edison_ci.cli.terminal import annotation
 from edison_ci.errors import Location, Problem, Severity
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.cli.app import COMMANDS
-from edison_ci.shipped import KINDS
+from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.sample import Sample
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.records import Completion
 from edison_ci.store.answers import Settlement
 from edison_ci.store.database import open_database
@@ -26,7 +26,7 @@ LARGE, SMALL = 3 * 440, 3 * 88
 
 
 def days_ago(days: int) -> str:
-    return times.stamp(times.now() - dt.timedelta(days=days))
+    return formatting.stamp(formatting.now() - dt.timedelta(days=days))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.checks.child import has_sandbox
 from edison_ci.config.schema import file_name, text_of
-from edison_ci.shipped import KINDS
+from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison

@@ -14,8 +14,8 @@ import pytest
 
 from edison_ci.cli.github_job import Outcome
 from edison_ci.cli.github_run import exit_code
+from edison_ci.forge.marker import State, stamp_of
 from edison_ci.results.report import Report
-from edison_ci.stamps import State, stamp_of
 from tests.conftest import Folder
 from tests.e2e.acting import BAD, CASES, EXPERIMENT, GOOD, KEY, PROMPT, TRUST, Bench
 from tests.forge.conftest import open_pull

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.execute import clients
-from edison_ci.plan.shards import shard_of
+from edison_ci.plan.selection import shard_of
 from tests.conftest import ROOT, Folder
 from tests.opened import opened
 from tests.timing import PATIENCE_S
@@ -644,8 +644,8 @@ run(["merge", "shards/1.db", "shards/2.db"])
     [
         ("edison_ci.execute.shard_merge:absorb:2", False),
         ("edison_ci.execute.shard_merge:cell_statuses:1", False),
-        ("edison_ci.store.staging:take_over:1", False),
-        ("edison_ci.store.staging:add_audit:1", False),
+        ("edison_ci.store.extracts:take_over:1", False),
+        ("edison_ci.store.extracts:add_audit:1", False),
         ("edison_ci.cli.merge:finish:1", True),
     ],
 )

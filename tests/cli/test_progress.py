@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.cli.logs import configure_logging
-from edison_ci.cli.options import State
+from edison_ci.cli.options import State, configure_logging
 from edison_ci.cli.progress import Display, dollars
 from edison_ci.cli.terminal import Terminal
 from edison_ci.execute.runner import Progress

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.shipped import KINDS
+from edison_ci.resources import KINDS
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:

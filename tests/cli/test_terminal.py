@@ -15,7 +15,7 @@ import pytest
 
 from edison_ci.cli.options import State
 from edison_ci.cli.terminal import Ink, Terminal, aligned, counted, write
-from edison_ci.harmless import clean, json_text, line, without_commands
+from edison_ci.sanitize import clean, json_text, line, without_commands
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison

@@ -7,7 +7,7 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.results.decisions import GateRow, write_decisions
 from edison_ci.results.trends import points_of
 from edison_ci.store.database import open_database
@@ -27,7 +27,7 @@ def scores(mean: float) -> list[float]:
 
 
 def days_ago(days: float) -> str:
-    return times.stamp(times.now() - dt.timedelta(days=days))
+    return formatting.stamp(formatting.now() - dt.timedelta(days=days))
 
 
 def series(*means: float, **more: str) -> list[Planted]:
@@ -214,7 +214,7 @@ def test_real_runs_make_a_series(edison: Edison, mini: Folder) -> None:
             args=Args({}),
             links=Links(str, "results", several=False),
             root=mini.path,
-            now=times.now(),
+            now=formatting.now(),
         )
         page = experiment(look).shown
         drawn = score_trend(points_of(connection, "hello"))

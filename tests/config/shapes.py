@@ -21,8 +21,8 @@ from referencing.jsonschema import DRAFT7
 import edison_ci.checks
 import edison_ci.config
 from edison_ci.config.schema import schema_of
+from edison_ci.resources import KINDS
 from edison_ci.shape import Shape
-from edison_ci.shipped import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

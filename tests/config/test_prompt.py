@@ -13,7 +13,7 @@ from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.marks import Fault, Json
 from edison_ci.errors import Problem, Severity
 from edison_ci.records import Message
-from edison_ci.templating import MissingValueError
+from edison_ci.templating.templates import MissingValueError
 
 BODY = "Answer the customer kindly, in one short and correct sentence: {{ question }}\n"
 

@@ -18,7 +18,7 @@ from docs.codes import CODES
 from edison_ci.checks.registry import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands
 from edison_ci.errors import ExitCode
-from edison_ci.shipped import KINDS
+from edison_ci.resources import KINDS
 from tests.conftest import ROOT, Folder
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ REPORTS = {
 }
 """Functions and classes whose first literal text is the code of a problem."""
 INTERNAL = {"nested", "expected"}
-READING = ("config", "checks", "documents", "shape.py", "templating.py", "template_syntax.py")
+READING = ("config", "checks", "documents", "shape.py", "templating")
 
 
 def codes_in_use() -> set[str]:

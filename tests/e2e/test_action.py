@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.forge.marker import State, stamp_of
 from edison_ci.operate.signatures import make_pair
-from edison_ci.stamps import State, stamp_of
 from tests.conftest import Folder
 from tests.e2e.acting import (
     BAD,
@@ -36,7 +36,7 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.stamps import Stamp
+    from edison_ci.forge.marker import Stamp
 
 ACTION = """\
 name: action

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import edison_ci.checks.evaluation
 import edison_ci.cli.cache
 import edison_ci.cli.db
-import edison_ci.cli.sessions
 import edison_ci.cli.status
 import edison_ci.execute.session
+import edison_ci.operate.sessions
 import edison_ci.providers.transport
 import edison_ci.store.writer
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.cli.app import run as run_command
 from edison_ci.execute.session import Stop
 from edison_ci.operate.sessions import tools_for
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edison_ci.checks.output import Output
-    from edison_ci.cli.options import State
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
@@ -217,13 +216,13 @@ def jumping_now(jump_s: float) -> Callable[[], dt.datetime]:
     def now() -> dt.datetime:
         nonlocal readings
         readings += 1
-        return times.now() + dt.timedelta(seconds=jump_s if readings > 20 else 0)
+        return formatting.now() + dt.timedelta(seconds=jump_s if readings > 20 else 0)
 
     return now
 
 
-def trapped_tools(plan: Plan, trap: Trap, state: State, project: Project) -> Tools:
-    real = tools_for(project, offline=state.offline)
+def trapped_tools(plan: Plan, trap: Trap, project: Project, *, offline: bool = False) -> Tools:
+    real = tools_for(project, offline=offline)
 
     def provider_for(model: Model) -> Provider:
         return TrappedProvider(real.provider_for(model), trap, model.name)
@@ -243,7 +242,7 @@ def prepare(plan: Plan) -> None:
     """Wrap everything that the plan concerns."""
     trap = Trap(plan)
     TrappedWriter.trap = trap
-    setattr(edison_ci.cli.sessions, "tools_for", partial(trapped_tools, plan, trap))  # noqa: B010
+    setattr(edison_ci.operate.sessions, "tools_for", partial(trapped_tools, plan, trap))  # noqa: B010
     if plan.point or plan.busy_s is not None:
         patience = {} if plan.busy_s is None else {"timeout_s": plan.busy_s}
 

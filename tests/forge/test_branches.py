@@ -10,9 +10,9 @@ import pytest
 from edison_ci.errors import UsageError
 from edison_ci.forge.address import Hosting, hosting_of
 from edison_ci.forge.branches import Whereabouts, find_in_git, find_on_github
+from edison_ci.forge.models import Change
 from edison_ci.forge.plain import PlainGit
-from edison_ci.hosted import Change
-from edison_ci.repository import Repository
+from edison_ci.git.repository import Repository
 from tests.conftest import Folder
 from tests.forge.fake_github import TOKEN
 

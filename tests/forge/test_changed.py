@@ -10,7 +10,7 @@ import pytest
 from edison_ci.errors import UsageError
 from edison_ci.forge.changed import base_of, changed_paths, changed_paths_by_forge
 from edison_ci.forge.events import Event, Situation
-from edison_ci.repository import Repository
+from edison_ci.git.repository import Repository
 from tests.conftest import Folder
 from tests.forge.git_remote import GitRemote
 from tests.test_repository import Tree

@@ -9,9 +9,9 @@ import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.github import Author, GitHub
+from edison_ci.forge.marker import Stamp, State
+from edison_ci.forge.models import Change, Deed
 from edison_ci.forge.sticky import Outcome, Report, post
-from edison_ci.hosted import Change, Deed
-from edison_ci.stamps import Stamp, State
 from tests.forge.emulator import emulator
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.github import GitHub, suggestion_text
-from edison_ci.hosted import Change, ChangedFile, Decision, SuggestedLines
+from edison_ci.forge.models import Change, ChangedFile, Decision, SuggestedLines
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import FakeGitHub, Fault
 from tests.forge.fake_routes import ROUTES
@@ -17,7 +17,7 @@ from tests.forge.fake_state import Grant
 from tests.forge.openapi import description
 
 if TYPE_CHECKING:
-    from edison_ci.contracts import Forge
+    from edison_ci.forge.models import Forge
     from tests.forge.conftest import Clock
 
 

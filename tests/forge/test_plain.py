@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
+from edison_ci.forge.models import Change, Deed
 from edison_ci.forge.plain import PlainGit
-from edison_ci.hosted import Change, Deed
-from edison_ci.repository import Repository
+from edison_ci.git.repository import Repository
 from tests.conftest import Folder
 from tests.forge.git_remote import GitRemote
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from edison_ci.contracts import Proposer
+    from edison_ci.forge.models import Proposer
 
 BRANCH = "edison/refine/hello-1"
 

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.github import GitHub
-from edison_ci.hosted import Change, Deed
+from edison_ci.forge.models import Change, Deed
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant

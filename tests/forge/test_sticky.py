@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge.capping import length
 from edison_ci.forge.github import Author, GitHub
+from edison_ci.forge.marker import Stamp, State, marker, stamp_of
 from edison_ci.forge.sticky import Outcome, Report, post
-from edison_ci.stamps import Stamp, State, marker, stamp_of
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
 

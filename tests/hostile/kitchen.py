@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.files import WorkingTree
-from edison_ci.harmless import clean
+from edison_ci.sanitize import clean
 from tests.conftest import ROOT
 from tests.peak import MEASURED
 from tests.timing import PATIENCE_S

@@ -24,15 +24,14 @@ from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import redacted, secrets_in
 from edison_ci.forge.capping import capped
-from edison_ci.harmless import clean, json_text, line, lines, without_commands, without_pieces
 from edison_ci.judges import fencing
 from edison_ci.judges.graders import read_grade
 from edison_ci.judges.moderation import _read as read_moderation
 from edison_ci.judges.pairwise import read_place
 from edison_ci.judges.replies import read_verdict, reply_object
-from edison_ci.matching import matcher
+from edison_ci.names import matcher
 from edison_ci.records import Completion
-from edison_ci.refine.copying import copied
+from edison_ci.refine.guardrails import copied
 from edison_ci.refine.patch import PatchRefused, parse_patch
 from edison_ci.report import safe_markdown
 from edison_ci.report.components import diff_view
@@ -42,7 +41,8 @@ from edison_ci.report.spreadsheet import harmless_cell
 from edison_ci.report.workflow import unheard
 from edison_ci.safety.jailbreak import jailbreaks
 from edison_ci.safety.pii import redact_pii
-from edison_ci.templating import MissingValueError, RenderError
+from edison_ci.sanitize import clean, json_text, line, lines, without_commands, without_pieces
+from edison_ci.templating.templates import MissingValueError, RenderError
 from edison_ci.web.pages.case import word_diff
 from tests.checks.answers import answered
 from tests.checks.entries import check

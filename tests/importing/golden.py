@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.landing import Landing, prepare, target_at
+from edison_ci.importing.landing import Landing, name_for, prepare, target_at
 from edison_ci.importing.prompt_yml import import_prompt_yml, stem_of
 from edison_ci.importing.promptfoo import import_promptfoo
-from edison_ci.importing.telling import name_for
 
 if TYPE_CHECKING:
     from edison_ci.importing.imported import Imported

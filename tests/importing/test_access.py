@@ -9,9 +9,9 @@ import pytest
 from edison_ci.config.trust import TrustedKey, TrustFile
 from edison_ci.documents.json_text import json_marks
 from edison_ci.documents.marks import Document
-from edison_ci.importing.access import settle_access
 from edison_ci.importing.drafts import ModelDraft
 from edison_ci.importing.fidelity import Fidelity, Node
+from edison_ci.importing.providers import settle_access
 from edison_ci.importing.vendors import entry_of
 
 TRUSTING = TrustFile(keys=(TrustedKey(env="MY_KEY", hosts=("https://gate.test",)),))

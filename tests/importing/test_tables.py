@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edison_ci.importing.tables import assertion_of
+from edison_ci.importing.suite import assertion_of
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.operate.accounts import AUTH_FILE, Accounts, NotSignedIn, SignedIn, network_of
+from edison_ci.operate.accounts import (
+    AUTH_FILE,
+    Accounts,
+    NotSignedIn,
+    SignedIn,
+    fits,
+    hashed,
+    network_of,
+    refuse_weak,
+)
 from edison_ci.operate.actors import Role
-from edison_ci.operate.passwords import fits, hashed, refuse_weak
 from edison_ci.operate.site import Site, site_at
 from edison_ci.store.audit import verify_audit
 from edison_ci.store.database import open_database

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.operate.archives import MOST_BYTES, pack, unpack
+from edison_ci.operate.bundles import MOST_BYTES, pack, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci import load_project
-from edison_ci.plan.counterparts import counterparts, dropped_experiments, successors
+from edison_ci.plan.baseline import counterparts, dropped_experiments, successors
 from tests.conftest import Folder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from edison_ci import load_project
 from edison_ci.errors import Location
 from edison_ci.plan.fingerprint import Fingerprint, describe, file_digest, plain
 from edison_ci.records import Case, CaseId
-from edison_ci.templating import compile_template
+from edison_ci.templating.templates import compile_template
 from tests.conftest import Folder
 from tests.plan.kitchen import CHANGES, FILES, ROWS_ONLY, Change, hashes, lay_out
 

@@ -11,9 +11,9 @@ import pytest
 import edison_ci
 from edison_ci import Plan, load_project, plan_run
 from edison_ci.errors import ConfigError
-from edison_ci.plan.document import as_json, matrix
 from edison_ci.plan.estimate import Span
-from edison_ci.plan.shards import shard_of
+from edison_ci.plan.plan import as_json, matrix
+from edison_ci.plan.selection import shard_of
 from edison_ci.stats import cases_for_margin, smallest_effect
 
 if TYPE_CHECKING:

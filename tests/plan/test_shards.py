@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.errors import UsageError
-from edison_ci.plan.shards import MAX_SHARDS, Shard, parse_shard, shard_of
+from edison_ci.plan.selection import MAX_SHARDS, Shard, parse_shard, shard_of
 
 GOLDEN = {
     "ada": (1, 1, 1, 7, 87),

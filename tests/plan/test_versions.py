@@ -10,8 +10,8 @@ import pytest
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.json_text import read_json
+from edison_ci.git.repository import Repository
 from edison_ci.plan.versions import label_of, past_versions, short
-from edison_ci.repository import Repository
 from tests.conftest import Folder
 
 if TYPE_CHECKING:

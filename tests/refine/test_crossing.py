@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.refine.crossing import applied, crossed, edits
+from edison_ci.refine.breeding import applied, crossed, edits
 
 BASE = "one\ntwo\nthree\nfour\n"
 LINES = st.lists(st.sampled_from(["one", "two", "three", "four", "five", "six", ""]), max_size=8)

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.refine.population import (
+from edison_ci.refine.searching import (
     Member,
     champions,
     dominates,

@@ -13,7 +13,7 @@ from junitparser import JUnitXml
 from lxml import etree
 
 from edison_ci.errors import UsageError
-from edison_ci.harmless import lines
+from edison_ci.forge.marker import data_of, marker
 from edison_ci.report.annotations import annotated, annotation_commands
 from edison_ci.report.comment import comment_body
 from edison_ci.report.document import document_text
@@ -24,7 +24,7 @@ from edison_ci.report.safe_markdown import code, prose, row
 from edison_ci.report.sarif import sarif
 from edison_ci.report.workflow import outputs, unheard
 from edison_ci.results.cells import CaseResult, Draw, Graded
-from edison_ci.stamps import data_of, marker
+from edison_ci.sanitize import lines
 from tests.report.conftest import poisoned
 from tests.report.page import HIDDEN, assert_harmless, page
 from tests.report.runner import Runner, parse, read_outputs

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
+from edison_ci.forge.marker import data_of, marker
 from edison_ci.report.comment import (
     MOST_CHARACTERS,
     Origin,
@@ -17,7 +18,6 @@ from edison_ci.report.comment import (
 )
 from edison_ci.report.markdown import MOST_BYTES, job_summary, markdown
 from edison_ci.results.report import Report
-from edison_ci.stamps import data_of, marker
 from tests.report.conftest import GOLDEN, Half, Plot, Shelf, changed
 from tests.report.page import page
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from edison_ci.forge.models import Change
 from edison_ci.forge.proposing import message_of as commit_message
-from edison_ci.hosted import Change
 from edison_ci.report.proposal import Example, Offer, message_of, proposal_body, title_of
 from edison_ci.report.safe_markdown import fenced
 from edison_ci.store.suggestions import Guardrail, Status, Suggestion

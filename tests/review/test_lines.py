@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.hosted import SuggestedLines
-from edison_ci.review.lines import fit, lines_shown, suggested_lines
+from edison_ci.forge.models import SuggestedLines
+from edison_ci.review.offering import fit, lines_shown, suggested_lines
 
 TEXT = "one\ntwo\nthree\nfour\n"
 _LINES = st.lists(st.sampled_from(["", "a", "b", "c", "```"]), min_size=1, max_size=8)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edison_ci.stats.families import decide_family
 from edison_ci.stats.gates import decide, identical_outputs
 from edison_ci.stats.paired import Pairs
-from edison_ci.stats.verdicts import GateDecision, Verdict
+from edison_ci.stats.verdicts import GateDecision, Verdict, decide_family
 
 
 def gate(d: list[float]) -> GateDecision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy.special import ndtri, stdtrit
 
-from edison_ci.stats.quantiles import normal_quantile, t_quantile
+from edison_ci.stats.scores import normal_quantile, t_quantile
 
 LEVELS = (0.5, 0.6, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995, 0.9995, 0.999999, 0.05, 0.001)
 DEGREES = (1, 2, 3, 4, 5, 9, 10, 29, 49, 93, 399, 1_000, 9_999, 99_999, 1_000_000, 2.5)

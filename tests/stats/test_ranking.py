@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from edison_ci.stats.davidson import Model, fit
-from edison_ci.stats.ranking import Comparison, RankingRule, rank
+from edison_ci.stats.ranking import Comparison, Model, RankingRule, fit, rank
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -14,18 +14,8 @@ from edison_ci.stats.calibration import CorrectedMean, SideBias
 from edison_ci.stats.composite import Weighted
 from edison_ci.stats.convergence import Convergence
 from edison_ci.stats.drift import Alarm, Cusum, DriftReport, Drop
-from edison_ci.stats.families import FamilyDecision
 from edison_ci.stats.gates import decide, identical_outputs
 from edison_ci.stats.intervals import DesignEffect, Interval, mean_interval, pass_interval
-from edison_ci.stats.judge_sentences import (
-    agreement_sentence,
-    correction_sentence,
-    order_sentence,
-    panel_sentence,
-    ranking_sentence,
-    side_sentence,
-    win_sentence,
-)
 from edison_ci.stats.levels import Limit, decide_as_is, decide_pass_level
 from edison_ci.stats.other_metrics import decide_amount
 from edison_ci.stats.paired import Difference, Pairs
@@ -34,31 +24,36 @@ from edison_ci.stats.panel import panel
 from edison_ci.stats.permutation import PValue
 from edison_ci.stats.power import cases_for_effect, smallest_effect
 from edison_ci.stats.ranking import Placed, Ranking
-from edison_ci.stats.search_sentences import (
-    comparison_sentence,
-    drift_sentence,
-    loop_sentence,
-    value_sentence,
-)
 from edison_ci.stats.sentences import (
+    agreement_sentence,
     anytime_sentence,
     chance,
     change_sentence,
     cluster_sentence,
+    comparison_sentence,
     comparisons_sentence,
     composite_sentence,
+    correction_sentence,
+    drift_sentence,
     family_sentence,
     gate_sentence,
+    loop_sentence,
+    order_sentence,
+    panel_sentence,
     pass_sentence,
     planning_sentence,
     points,
+    ranking_sentence,
     score_sentence,
+    side_sentence,
     signed,
+    value_sentence,
+    win_sentence,
 )
 from edison_ci.stats.sequential import AnytimeDecision
 from edison_ci.stats.trend import Forecast, Trend
 from edison_ci.stats.value import Contender, recommend
-from edison_ci.stats.verdicts import GateDecision, Verdict
+from edison_ci.stats.verdicts import FamilyDecision, GateDecision, Verdict
 
 P = PValue(0.002, 40, "sign flip", "less", 30, 9_999)
 GATE = GateDecision(

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.quantiles import t_tail
+from edison_ci.stats.scores import t_tail
 from edison_ci.stats.slices import Grouped, Moments, Scores, against_rest
 
 

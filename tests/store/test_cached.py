@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import Sample, build
-from edison_ci.store.cached import cache_stats, clear_texts, clearable
+from edison_ci.store.answers import cache_stats, clear_texts, clearable
 from edison_ci.store.checking import check_database
 from edison_ci.store.database import open_database
-from edison_ci.store.pointers import pointing
+from edison_ci.store.retention import pointing
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,7 +14,7 @@ from edison_ci.cli.options import State
 from edison_ci.cli.suggested import show_suggestion
 from edison_ci.cli.terminal import Terminal
 from edison_ci.report.proposal import Offer, message_of, proposal_body
-from edison_ci.store.evidence import sound_evidence
+from edison_ci.store.suggestions import sound_evidence
 from tests.report.test_proposal import ONE
 from tests.suggested import EVIDENCE, SEARCH
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import pytest
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.results import case_grid
 from edison_ci.web.databases import Attached
 from edison_ci.web.live_run import told_now
@@ -66,7 +66,7 @@ def visit(traced: Traced, stored: Stored, address: str) -> None:
             args=Args(parse_qs(parts.query)),
             links=Links(str, "results", several=False),
             root=stored.project,
-            now=times.now(),
+            now=formatting.now(),
         )
     )
 

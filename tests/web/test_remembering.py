@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.web.cache import AGAIN_S, aside
 from edison_ci.web.page_context import Args, Links, Look, Page
 from edison_ci.web.pages import datasets, judges, leaderboard
@@ -31,7 +31,7 @@ def look(stored: Stored) -> Look:
         args=Args({"experiment": [showcase.EXPERIMENT]}),
         links=Links(str, f"results {id(file)}", several=False),
         root=stored.project,
-        now=times.now(),
+        now=formatting.now(),
         file=file,
         patient=False,
     )

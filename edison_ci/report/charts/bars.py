@@ -1,10 +1,10 @@
-"""How do amounts compare, lying by name or standing by day, and what are they made of?"""
+"""Bar charts: amounts by name or by day, and what they are made of."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
     Column,

@@ -1,4 +1,4 @@
-"""What do all charts have in common: the frame, texts that fit, marks, and the table behind?"""
+"""What all charts have in common: the frame, texts that fit, marks, and the table behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.markup import Child, Html, element, number
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""What did each gate see, how sure is it, and what was asked for?"""
+"""Forest plots: what each gate saw, how sure it is, and what was asked for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
     Column,

@@ -1,10 +1,10 @@
-"""Where in a grid are values high and low, and which of them stand out?"""
+"""Heat maps: values in a grid, and those that stand out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
     Column,

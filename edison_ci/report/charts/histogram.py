@@ -1,10 +1,10 @@
-"""How are scores spread, and where is their mean?"""
+"""Histograms of scores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
     Column,

@@ -1,8 +1,8 @@
-"""Where does an estimate lie on its whole scale, at the size of a word beside its number?"""
+"""An estimate on its whole scale, at the size of a word."""
 
 from __future__ import annotations
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Column,
     DataTable,

@@ -1,11 +1,11 @@
-"""Which choices are not beaten on both counts, and by how much are the others?"""
+"""Pareto charts: choices that are not beaten on both counts."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
     Column,

@@ -1,4 +1,4 @@
-"""Where does a value stand on an axis, which values are marked there, and how are they written?"""
+"""Axes: where a value stands, and which values are marked."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""How did a number move, at the size of a word?"""
+"""Sparklines: how a number moved, at the size of a word."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
+from edison_ci._dataclass import dataclass
 from edison_ci.formatting import counted
-from edison_ci.frozen import dataclass
 from edison_ci.report.charts.drawing import (
     Column,
     DataTable,

@@ -1,12 +1,12 @@
-"""How did a number move from run to run, and how sure is each value?"""
+"""Trend charts: a number from run to run, and how sure each value is."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.formatting import counted
-from edison_ci.frozen import dataclass
 from edison_ci.report.charts.drawing import (
     SHAPES,
     Box,

@@ -1,4 +1,4 @@
-"""Which cases went how, which moved, and what did the answers say that failed?"""
+"""Cases on the page of a run: how each went, which moved, and what failed."""
 
 from __future__ import annotations
 

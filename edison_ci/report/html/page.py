@@ -1,4 +1,4 @@
-"""How does a report become one HTML file that anybody can open?
+"""The report as one HTML file that opens anywhere.
 
 The stylesheet is in the file, and a policy names its hash: nothing else is applied, fetched or run,
 whatever a model or a file has written. The markup comes from the components of our pages rather

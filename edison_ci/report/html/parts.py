@@ -1,4 +1,4 @@
-"""How are scores spread, where are they weak, what did it cost, and how was it before?"""
+"""Spreads, slices, costs and history on the page of a run."""
 
 from __future__ import annotations
 

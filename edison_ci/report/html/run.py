@@ -1,4 +1,4 @@
-"""What does a page say of a run: verdict, numbers, gates, scores, change against the base?"""
+"""The page of a run: verdict, numbers, gates, scores, and the change against the base."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
-from edison_ci.matching import matcher
+from edison_ci.names import matcher
 from edison_ci.report.markup import Html, element, joined
 from edison_ci.results.case_answers import CaseAnswer, answers_to, case_kind, neighbouring_cases
 from edison_ci.results.explanation import Explained, explain

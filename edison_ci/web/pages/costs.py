@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci import times
+from edison_ci import formatting
 from edison_ci.execute.budgets import caps_of
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.scales import Unit
@@ -51,7 +51,7 @@ def costs(look: Look) -> Page:
     """Return what was spent in the last days."""
     by = look.args.choice("by", BY)
     days = int(look.args.choice("days", [str(each) for each in DAYS]))
-    since = times.stamp(look.now - dt.timedelta(days=days - 1))[:10]
+    since = formatting.stamp(look.now - dt.timedelta(days=days - 1))[:10]
     rows = run_spending_by(look.connection, by, since)
     total = booked(look.connection, "project", since)
     in_runs = sum(row.cost_microusd for row in rows)

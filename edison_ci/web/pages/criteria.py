@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from edison_ci.frozen import dataclass
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.histogram import Histogram, histogram, tenths
 from edison_ci.results.part_scores import (
     LOOKED_THROUGH,

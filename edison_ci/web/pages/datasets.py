@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.facets import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
-from edison_ci.frozen import dataclass
 from edison_ci.results.dataset_health import (
     Flakiness,
     Health,

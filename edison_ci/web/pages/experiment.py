@@ -1,4 +1,4 @@
-"""The page of an experiment: is it getting better, and with which model?"""
+"""The page of an experiment: its newest numbers, their trend, its models and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of cases of a run: where is it weak?"""
+"""The page of the slices of a run: scores by tag, length, difficulty and kind."""
 
 from __future__ import annotations
 

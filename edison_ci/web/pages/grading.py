@@ -1,4 +1,4 @@
-"""Grading by hand: which answer is next, what does one see of it, and do people and judges agree?
+"""The page on which people grade answers, and what they and the judges agree on.
 
 The order is that of `edison grade`, and as there models and automatic grades are hidden until one
 has graded: what they say of the answer before is shown with the next one.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.labels import SCALES
 from edison_ci.errors import UsageError
-from edison_ci.frozen import dataclass
 from edison_ci.results.grading_sample import Candidate, Seen, candidates, cases_of, sample_of, seen
 from edison_ci.stats.judge_check import Graded, JudgeCheck, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS

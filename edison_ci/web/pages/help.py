@@ -1,4 +1,4 @@
-"""The page of keys: what can be done without a mouse?"""
+"""The page of keys: what can be done without a mouse."""
 
 from __future__ import annotations
 

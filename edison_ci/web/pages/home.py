@@ -1,12 +1,12 @@
-"""The home page: how does every experiment stand?"""
+"""The home page: every experiment with its last run, trend and cost."""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from edison_ci import times
-from edison_ci.frozen import dataclass
+from edison_ci import formatting
+from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.sparkline import Sparkline, sparkline
 from edison_ci.results.run_lists import (
     experiments,
@@ -51,7 +51,7 @@ class ExperimentLine:
 def home(look: Look) -> Page:
     """Return every experiment with its last run, trend and cost, and the last runs of all."""
     names = experiments(look.connection)[:_MOST_EXPERIMENTS]
-    since = times.stamp(look.now - dt.timedelta(days=DAYS - 1))[:10]
+    since = formatting.stamp(look.now - dt.timedelta(days=DAYS - 1))[:10]
     lines = [_line(look, name, since) for name in names]
     lines.sort(key=lambda line: line.last.run.created_at, reverse=True)
     return Page(

@@ -1,4 +1,4 @@
-"""The page of a run: what was decided, and how did every case go?"""
+"""The page of a run: its numbers, its gates, and its cases in a grid."""
 
 from __future__ import annotations
 

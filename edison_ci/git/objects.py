@@ -1,0 +1,148 @@
+"""Many objects of a repository, read with one Git.
+
+`git cat-file --batch` is started when the first object is asked for and kept until nobody can ask
+any more. Names of files never reach it: a path is followed from tree to tree, by ids.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import stat
+import threading
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.git.command import LOCAL_TIMEOUT_S, ended, start_git
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+MAX_SKIPPED_BYTES = 64_000_000
+"""What is larger is not read past: Git is ended instead, and started anew."""
+_MAX_TREE_BYTES = 100_000_000
+_CHUNK = 1 << 16
+_HEADER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (blob|tree|commit|tag) ([0-9]+)")
+
+
+class Unsure(Exception):
+    """Nothing can be said of an object this way: it is not here, or Git is in trouble."""
+
+
+class TooLargeError(Exception):
+    """An object has more bytes than were asked for."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
+class Found(NamedTuple):
+    """An object."""
+
+    kind: str
+    data: bytes
+
+
+class Objects:
+    """The objects of the repository at `root`; used by one thread at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._lock = root, threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._buffer = b""
+
+    def file(self, commit: str, path: str, *, max_bytes: int) -> bytes | None:
+        """Return a regular file of a commit; None if there is none of exactly this name."""
+        with self._lock:
+            mode, name = stat.S_IFDIR, f"{commit}^{{tree}}"
+            for part in path.encode("utf-8", "surrogateescape").split(b"/"):
+                if not stat.S_ISDIR(mode):
+                    return None
+                tree = self._get(name, max_bytes=_MAX_TREE_BYTES)
+                mode, name = _entry(tree, part, len(commit) // 2)
+            return self._get(name, max_bytes=max_bytes).data if stat.S_ISREG(mode) else None
+
+    def blob(self, name: str, *, max_bytes: int) -> bytes:
+        """Return the content of a blob by its id."""
+        with self._lock:
+            return self._get(name, max_bytes=max_bytes).data
+
+    def _get(self, name: str, *, max_bytes: int) -> Found:
+        try:
+            header = self._asked(name)
+        except OSError:
+            self._stop()
+            raise Unsure from None
+        about = _HEADER.fullmatch(header)
+        if about is None:
+            raise Unsure  # missing, or ambiguous; Git goes on
+        size = int(about[3])
+        if size <= max_bytes:
+            return Found(about[2].decode(), self._taken(size + 1)[:-1])
+        if size <= MAX_SKIPPED_BYTES:
+            self._taken(size + 1, keep=False)
+        else:
+            self._stop()
+        raise TooLargeError(size)
+
+    def _asked(self, name: str) -> bytes:
+        process = self._process
+        if process is None or process.poll() is not None:
+            self._stop()
+            process = start_git("cat-file", "--batch", cwd=self._root)
+            self._process = process
+            weakref.finalize(self, ended, process)
+        assert process.stdin is not None
+        process.stdin.write(name.encode() + b"\n")
+        process.stdin.flush()
+        while b"\n" not in self._buffer:
+            self._buffer += self._read()
+        header, _, self._buffer = self._buffer.partition(b"\n")
+        return header
+
+    def _taken(self, size: int, *, keep: bool = True) -> bytes:
+        """Return the next bytes, or pass over them."""
+        pieces, left = [], size
+        while left:
+            piece, self._buffer = self._buffer[:left], self._buffer[left:]
+            left -= len(piece)
+            if keep:
+                pieces.append(piece)
+            if left:
+                try:
+                    self._buffer = self._read()
+                except OSError:
+                    self._stop()
+                    raise Unsure from None
+        return b"".join(pieces)
+
+    def _read(self) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        ready = select.poll()
+        ready.register(descriptor, select.POLLIN)
+        found = os.read(descriptor, _CHUNK) if ready.poll(1_000 * LOCAL_TIMEOUT_S) else b""
+        if not found:
+            raise BrokenPipeError  # it ended, or takes for ever
+        return found
+
+    def _stop(self) -> None:
+        process, self._process, self._buffer = self._process, None, b""
+        if process is not None:
+            ended(process)
+
+
+def _entry(tree: Found, wanted: bytes, id_bytes: int) -> tuple[int, str]:
+    """Return mode and id of what has a name in a tree; mode 0 if nothing has."""
+    data, at = tree.data, 0
+    while at < len(data):
+        space, end = data.index(b" ", at), data.index(b"\0", at)
+        stop = end + 1 + id_bytes
+        if data[space + 1 : end] == wanted:
+            return int(data[at:space], 8), data[end + 1 : stop].hex()
+        at = stop
+    return 0, ""

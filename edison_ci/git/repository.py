@@ -1,0 +1,399 @@
+"""What Git knows about a tree: what to compare with, what changed, what files used to say.
+
+Everything is answered from the local clone. Only `base_for` and `obtain` may use the network, and
+only in a shallow clone, which they then deepen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+import shutil
+import tempfile
+from dataclasses import field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+from edison_ci.git.command import Answer, run_git, text
+from edison_ci.git.fetch import DEEPENINGS, deepen, fetch, remote_of
+from edison_ci.git.objects import Objects, TooLargeError, Unsure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_FILE_BYTES = 10_000_000
+MAX_TEXT_BYTES = 1_000_000
+MAX_HISTORY_BYTES = 100_000_000
+MAX_HISTORY_COMMITS = 10_000
+
+_FULL_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_BRANCH_NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+")
+_OLDER_THAN_HEAD = re.compile(r"(HEAD|@)[~^]")
+_REGULAR_MODES = frozenset({"100644", "100755"})
+
+
+class PastText(NamedTuple):
+    """What a file said, and the commit that first said it."""
+
+    commit: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A Git repository with a working tree; paths in it are POSIX and relative to `root`.
+
+    Names that are not UTF-8 travel as surrogate escapes, as elsewhere in Python.
+    """
+
+    root: Path
+    objects: Objects = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Read every object of this repository through one Git."""
+        object.__setattr__(self, "objects", Objects(self.root))
+
+    @classmethod
+    def find(cls, path: Path) -> Repository | None:
+        """Return the repository whose working tree contains `path`, if there is one."""
+        start = path.resolve()
+        # Looked for here because Git would also take any folder that looks like a bare repository,
+        # and such a folder, with a configuration of its own, can come with a pull request.
+        top = next((up for up in (start, *start.parents) if (up / ".git").exists()), None)
+        if top is None:
+            return None
+        answer = run_git("rev-parse", "--show-toplevel", cwd=top)
+        if b"dubious ownership" in answer.err:
+            raise UsageError(
+                f"Git refuses to work in {str(top)!r}, which belongs to another user",
+                hint=f"git config --global --add safe.directory {top}",
+            )
+        root = Path(answer.line)
+        # `core.worktree` may name any other folder.
+        ours = start.is_relative_to(root) and (root / ".git").exists()
+        return cls(root) if answer.code == 0 and ours else None
+
+    # --- commits ----------------------------------------------------------------------------
+
+    def head(self) -> str | None:
+        """Return the commit that is checked out; None before the first one."""
+        return self._commit("HEAD")
+
+    def is_shallow(self) -> bool:
+        """Tell whether this clone lacks the older part of its history."""
+        return self._ask("rev-parse", "--is-shallow-repository").line == "true"
+
+    def default_branch(self) -> str | None:
+        """Return the branch that others build on, as a name that `resolve` takes."""
+        ref = self._default_ref()
+        return ref and ref.removeprefix("refs/heads/").removeprefix("refs/remotes/")
+
+    def resolve(self, ref: str) -> str:
+        """Return the full id of the commit that `ref` names."""
+        commit = self._commit(ref)
+        if commit is None:
+            raise self._unknown(ref)
+        return commit
+
+    def base_for(self, ref: str, *, fetch: bool = True) -> str:
+        """Return the commit to compare the working tree with when asked to compare with `ref`.
+
+        It is the last commit that HEAD and `ref` share, so what `ref` has gained since is not held
+        against HEAD. When HEAD is the merge commit that a forge made for a pull request and `ref`
+        is a branch, it is HEAD^1: the branch as it was merged, however old the local `ref` is.
+        Without `fetch` it is answered from what is here, in a shallow clone too.
+        """
+        head = self.head()
+        if head is None:
+            raise UsageError("there is no commit to compare yet", hint="commit something first")
+        base = self._shared(ref, head)
+        if base is None and fetch and self.is_shallow():
+            base = self._shared_after_fetching(ref, head)
+        if base is None:
+            raise self._unrelated(ref)
+        merged_into = self._pull_request_base(head)
+        if merged_into and self._is_branch(ref) and self._is_ancestor(base, merged_into):
+            return merged_into
+        return base
+
+    def obtain(self, commit: str) -> bool:
+        """Tell whether a commit is here, fetching it into a shallow clone if it is not."""
+        if self._commit(_full_id(commit)) == commit:
+            return True
+        remote = remote_of(self.root) if self.is_shallow() else None
+        fetched = remote is not None and fetch(self.root, remote, "--depth=1", wanted=commit)
+        return fetched and self._commit(commit) == commit
+
+    def parents(self, commit: str) -> tuple[str, ...]:
+        """Return the parents that a commit names, also those that a shallow clone lacks."""
+        lines = text(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[0]
+        return tuple(re.findall(r"(?m)^parent ([0-9a-f]+)$", lines))
+
+    # --- files ------------------------------------------------------------------------------
+
+    def changed_paths(self, base: str) -> frozenset[str]:
+        """Return the paths that differ between commit `base` and the working tree.
+
+        Untracked files count, ignored ones do not; of a renamed file both names are returned.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            # `git diff` refreshes the index, so it is given a copy. The copy keeps its time, by
+            # which Git recognises files that were written just before or after it.
+            index = Path(folder, "index")
+            original = Path(self.root, self._ask("rev-parse", "--git-path", "index").line)
+            if original.exists():
+                shutil.copy2(original, index)
+            tracked = self._git(
+                *("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"),
+                # "dirty" keeps Git from starting another Git inside each submodule.
+                *("--ignore-submodules=dirty", _full_id(base), "--"),
+                environment={**self._filters_off(), "GIT_INDEX_FILE": str(index)},
+            )
+        untracked = self._git("ls-files", "--others", "--exclude-standard", "-z")
+        # An untracked repository inside this one is listed as a folder, with a slash at the end.
+        return frozenset(name.rstrip("/") for name in _split(tracked + untracked))
+
+    def list_files(self, commit: str, under: str = "") -> tuple[str, ...]:
+        """Return the regular files of a commit, all or those in one folder, sorted."""
+        return tuple(sorted(self._blobs(commit, under.rstrip("/"))))
+
+    def modes(self, commit: str) -> dict[str, str]:
+        """Return the mode of all that a commit has, links and submodules included, by name."""
+        return {name: mode for name, (mode, _) in self._entries(commit, "").items()}
+
+    def read(self, commit: str, path: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
+        """Return what a file says in a commit; None unless it is a regular file there."""
+        if path and not _is_inside(path):
+            return None
+        try:
+            return self.objects.file(_full_id(commit), path, max_bytes=max_bytes)
+        except TooLargeError as large:
+            raise UsageError(
+                f"{path!r} has {large.size} bytes in commit {commit[:8]}, more than {max_bytes}",
+                hint="compare with a commit in which the file is smaller",
+            ) from None
+        except Unsure:  # a command of its own says what is wrong
+            blob = self._blobs(commit, path).get(path)
+            return None if blob is None else self._git("cat-file", "blob", blob)
+
+    def first_parent_texts(
+        self, path: str, *, ref: str | None = None, max_bytes: int = MAX_TEXT_BYTES
+    ) -> list[PastText]:
+        """Return the distinct texts of a file on the default branch (or `ref`), oldest first.
+
+        Renames are not followed, texts above `max_bytes` are left out, and a shallow clone knows
+        only its own part of the story.
+        """
+        start = self.resolve(ref) if ref else self._commit(self._default_ref() or "HEAD")
+        if start is None or not _is_inside(path):
+            return []
+        log = self._git(
+            *("log", "--first-parent", "--raw", "-z", "--no-abbrev"),
+            *("--no-renames", "--no-ext-diff", "--no-textconv", "--format=%H"),
+            *(f"--max-count={MAX_HISTORY_COMMITS}", start, "--", path),
+        )
+        first_seen: dict[str, str] = {}
+        for commit, blob in reversed(list(_history(log, path))):
+            first_seen.setdefault(blob, commit)
+        texts = self._contents(list(first_seen), max_bytes=max_bytes)
+        return [PastText(first_seen[blob], data) for blob, data in texts.items()]
+
+    # --- which commit -----------------------------------------------------------------------
+
+    def _commit(self, ref: str) -> str | None:
+        if not ref or "\0" in ref:
+            return None
+        answer = self._ask(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+        return answer.line if answer.code == 0 and _FULL_ID.fullmatch(answer.line) else None
+
+    def _default_ref(self) -> str | None:
+        names = (self._ask("config", "--get", "init.defaultBranch").line, "main", "master")
+        places = ("refs/heads", "refs/remotes/origin")
+        candidates = (
+            self._ask("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD").line,
+            *(f"{place}/{name}" for name in names if name for place in places),
+            self._ask("symbolic-ref", "--quiet", "HEAD").line,
+        )
+        return next((ref for ref in candidates if self._commit(ref)), None)
+
+    def _is_branch(self, ref: str) -> bool:
+        name = self._ask("rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)
+        return name.line.startswith(("refs/heads/", "refs/remotes/"))
+
+    def _is_ancestor(self, older: str, newer: str) -> bool:
+        return self._ask("merge-base", "--is-ancestor", older, newer).code == 0
+
+    def _pull_request_base(self, head: str) -> str | None:
+        """Return HEAD^1 when HEAD is what `actions/checkout` fetches for a pull request."""
+        refs = self._git(
+            *("for-each-ref", "--format=%(refname)", f"--points-at={head}"),
+            *("refs/remotes/pull/*/merge", "refs/pull/*/merge"),
+        )
+        return self._commit("HEAD^1") if refs and self._commit("HEAD^2") else None
+
+    def _shared(self, ref: str, head: str) -> str | None:
+        commit = self._commit(ref)
+        return (self._ask("merge-base", commit, head).line or None) if commit else None
+
+    def _shared_after_fetching(self, ref: str, head: str) -> str | None:
+        remote = remote_of(self.root, ref)
+        if remote is None:
+            return None
+        if self._commit(ref) is None and not _OLDER_THAN_HEAD.match(ref):
+            wanted = ref if _FULL_ID.fullmatch(ref) else ""
+            if ref.startswith(f"{remote}/") and _BRANCH_NAME.fullmatch(ref):
+                branch = ref.removeprefix(f"{remote}/")
+                wanted = f"+refs/heads/{branch}:refs/remotes/{ref}"
+            if not wanted or not fetch(self.root, remote, "--depth=1", wanted=wanted):
+                return None
+        for more in (*DEEPENINGS, "--unshallow"):
+            base = self._shared(ref, head)
+            if base or not self.is_shallow() or not deepen(self.root, remote, more):
+                return base
+        return self._shared(ref, head)
+
+    def _unknown(self, ref: str) -> UsageError:
+        near: list[str] = []
+        if re.fullmatch("0{40}|0{64}", ref):
+            message = f"{ref!r} stands for no commit: the branch is new"
+        elif _FULL_ID.fullmatch(ref):
+            message = f"commit {ref!r} is not here: a force push may have removed it"
+        else:
+            message = f"{ref!r} names no commit here"
+            near = self._similar(ref)
+        default = self.default_branch()
+        hints = [f"did you mean {' or '.join(map(repr, near))}?"] if near else []
+        if default and not near:
+            hints.append(f"compare with the default branch, {default!r}")
+        hints += self._ways_to_more_history()
+        return UsageError(message, hint="; or ".join(hints))
+
+    def _ways_to_more_history(self) -> list[str]:
+        if not self.is_shallow():
+            return []
+        if self._pull_request_base(self.resolve("HEAD")):
+            return ["compare with 'HEAD^1', which this pull request is merged into"]
+        return ["check out with `fetch-depth: 2` for a pull request, else with `fetch-depth: 0`"]
+
+    def _similar(self, ref: str) -> list[str]:
+        listed = self._ask(
+            *("for-each-ref", "--format=%(refname:lstrip=2)"),
+            *("refs/heads", "refs/remotes", "refs/tags"),
+        )
+        names = listed.line.splitlines()
+        same = [name for name in names if name.endswith(f"/{ref}")]
+        return same or difflib.get_close_matches(ref, names)
+
+    def _unrelated(self, ref: str) -> UsageError:
+        if self._commit(ref) is None:
+            return self._unknown(ref)
+        if ways := self._ways_to_more_history():
+            message = f"this shallow clone does not reach back to what {ref!r} and HEAD share"
+            return UsageError(message, hint="; or ".join(ways))
+        message = f"{ref!r} and HEAD share no history"
+        return UsageError(message, hint="compare with a branch that this one grew from")
+
+    # --- which content ----------------------------------------------------------------------
+
+    def _blobs(self, commit: str, under: str) -> dict[str, str]:
+        """Return the ids of the regular files of a commit by name."""
+        if under and not _is_inside(under):
+            return {}
+        entries = self._entries(commit, under).items()
+        return {name: blob for name, (mode, blob) in entries if mode in _REGULAR_MODES}
+
+    def _entries(self, commit: str, under: str) -> dict[str, tuple[str, str]]:
+        """Return mode and id of all that a commit has, or has in a folder, by name."""
+        places = (under,) if under else ()
+        tree = self._git("ls-tree", "-r", "-z", "--full-tree", _full_id(commit), "--", *places)
+        parts = [entry.partition("\t") for entry in _split(tree)]
+        return {name: (about.split(" ")[0], about.split(" ")[2]) for about, _, name in parts}
+
+    def _contents(self, blobs: list[str], *, max_bytes: int) -> dict[str, bytes]:
+        """Return the content of each blob that is here and not too large."""
+        contents: dict[str, bytes] = {}
+        left = MAX_HISTORY_BYTES
+        for blob in blobs:
+            with contextlib.suppress(Unsure, TooLargeError):
+                contents[blob] = self.objects.blob(blob, max_bytes=max_bytes)
+                left -= len(contents[blob])
+            if left < 0:
+                raise UsageError(
+                    f"the texts in the history of one file have more than {MAX_HISTORY_BYTES} "
+                    "bytes",
+                    hint="give the file a new name: its history then starts anew",
+                )
+        return contents
+
+    def _filters_off(self) -> dict[str, str]:
+        """Return an environment without the content filters this repository configures.
+
+        Comparing a file starts its filter. Those of the user's own configuration may; a filter
+        switched off can at worst make an untouched file look changed.
+        """
+        fields = _split(
+            self._ask(
+                "config", "--show-scope", "--name-only", "-z", "--get-regexp", "^filter[.]"
+            ).out
+        )
+        drivers = {
+            key.rpartition(".")[0]
+            for scope, key in zip(fields[::2], fields[1::2], strict=True)
+            if scope in {"local", "worktree"}
+        }
+        settings = [
+            (f"{driver}.{key}", value)
+            for driver in sorted(drivers)
+            for key, value in (("clean", ""), ("process", ""), ("required", "false"))
+        ]
+        environment = {"GIT_CONFIG_COUNT": str(len(settings))}
+        for number, (key, value) in enumerate(settings):
+            environment[f"GIT_CONFIG_KEY_{number}"] = key
+            environment[f"GIT_CONFIG_VALUE_{number}"] = value
+        return environment
+
+    def _ask(self, *args: str, stdin: bytes = b"") -> Answer:
+        return run_git(*args, cwd=self.root, stdin=stdin)
+
+    def _git(
+        self, *args: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
+    ) -> bytes:
+        answer = run_git(*args, cwd=self.root, stdin=stdin, environment=environment)
+        if answer.code:
+            raise UsageError(
+                f"git {args[0]} failed: {answer.reason!r}",
+                hint=f"see what `git status` says in {str(self.root)!r}",
+            )
+        return answer.out
+
+
+def _split(listing: bytes) -> list[str]:
+    return [text(name) for name in listing.split(b"\0")[:-1]]
+
+
+def _history(log: bytes, path: str) -> Iterator[tuple[str, str]]:
+    """Yield commit and blob for each change of one regular file in `git log --raw -z`."""
+    commit, fields = "", iter(_split(log))
+    for told in fields:
+        if ":" not in told[:2]:  # the first change of a commit begins on a new line
+            commit = told
+            continue
+        _, mode, _, blob, _ = told.split(" ")
+        if next(fields) == path and mode in _REGULAR_MODES:
+            yield commit, blob
+
+
+def _is_inside(path: str) -> bool:
+    posix = PurePosixPath(path)
+    return not (posix.is_absolute() or ".." in posix.parts or "\0" in path or not posix.parts)
+
+
+def _full_id(commit: str) -> str:
+    if not _FULL_ID.fullmatch(commit):
+        raise UsageError(f"{commit!r} is not the full id of a commit", hint="resolve it first")
+    return commit

@@ -1,0 +1,97 @@
+"""Text from files and models made harmless for terminals, logs and workflows.
+
+Such text may hold escape sequences that a terminal obeys, bidirectional marks that turn a line
+around, lines that GitHub takes for commands, and keys that somebody put where they do not belong.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from typing import Any
+
+from edison_ci.documents.secrets import redacted
+from edison_ci.rounding import snap
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_RUN = re.compile(r"[\w.+/=-]+")
+_START = re.compile(r"[\w+/=-]{4}")
+_DOTS, _REST = "...", 8
+"""How a secret is shortened: its start, dots, and at least so much of its end."""
+_WRITTEN = frozenset({"input", "inputs", "expected", "metadata", "params", "tool_calls"})
+"""Keys below which numbers are those of people and models, with all their digits."""
+_COMMAND = re.compile(r"(?m)^([^\S\n]*+)(?=::)|(?<=#)(?=#\[)")
+
+
+def clean(text: str) -> str:
+    """Return a text that a terminal shows and does not obey; it keeps its lines."""
+    return _UNSAFE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
+
+
+def line(text: str) -> str:
+    """Return a text on one line: harmless, and without what looks like a secret."""
+    return clean(redacted(text)).replace("\n", "\\n")
+
+
+def lines(text: str) -> str:
+    """Return a text of several lines: harmless, and without what looks like a secret."""
+    return clean(redacted(text))
+
+
+def without_pieces(text: str) -> str:
+    """Return an error's text without the ends of a secret that was shortened in its middle.
+
+    What is left of it no longer looks like a secret, so whatever was shortened so is cut.
+    """
+    text = redacted(text)
+    return _RUN.sub(_without_end, text) if _DOTS in text else text
+
+
+def _without_end(found: re.Match[str]) -> str:
+    run = found.group()
+    start = _START.search(run)
+    if start is None or run.rfind(_DOTS, start.end(), len(run) - _REST) < 0:
+        return run
+    return run[: start.end()] + _DOTS
+
+
+def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:
+    """Return JSON without secrets, which no terminal or workflow obeys; other texts stay exact.
+
+    Numbers that were computed are without the digits that differ from machine to machine.
+    """
+    text = json.dumps(_redacted(value), indent=indent, ensure_ascii=ascii_only, default=str)
+    text = _UNSAFE.sub(lambda found: json.dumps(found.group())[1:-1], text)
+    return text.replace("##[", "#\\u0023[")
+
+
+# A million lines have the same few keys.
+_key = functools.lru_cache(maxsize=1_000)(redacted)
+
+
+def _redacted(value: Any, *, written: bool = False) -> Any:
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {
+            _key(str(key)): _redacted(item, written=written or key in _WRITTEN)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_redacted(item, written=written) for item in value]
+    return snap(value) if isinstance(value, float) and not written else value
+
+
+def in_actions() -> bool:
+    """Whether GitHub reads what we print."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def without_commands(text: str) -> str:
+    """Return a text in which GitHub finds no workflow command, `::name::` or `##[name]`."""
+    return _COMMAND.sub(r"\1\\", text)

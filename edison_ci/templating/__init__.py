@@ -1,0 +1,1 @@
+"""Templates of prompts: an allow-listed language, its variables, and how it renders."""
