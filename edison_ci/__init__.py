@@ -10,9 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from edison_ci.api.decisions import compare, gate
     from edison_ci.api.projects import load, validate
     from edison_ci.api.refinement import propose, refine_prompt
-    from edison_ci.api.results import Result, compare, gate, render_report, result
+    from edison_ci.api.results import Result, render_report, result
     from edison_ci.api.runs import regrade, replay, resume, run
     from edison_ci.config.load import Experiment, Project, inspect_project, load_project
     from edison_ci.contracts import Provider
@@ -51,8 +52,8 @@ _HOMES = {
     "Selection": "plan.selection",
     "SessionFactory": "operate.sessions",
     "UsageError": "errors",
-    "compare": "api.results",
-    "gate": "api.results",
+    "compare": "api.decisions",
+    "gate": "api.decisions",
     "inspect_project": "config.load",
     "load": "api.projects",
     "load_project": "config.load",

@@ -289,7 +289,7 @@ def test_version_does_not_even_load_click() -> None:
 def test_validate_loads_nothing_heavy() -> None:
     loaded = loaded_by("validate", cwd=ROOT / "examples" / "customer-support")
     assert "pydantic" in loaded
-    assert not loaded & (HEAVY | {"jsonschema", "asyncio", "cronsim"})
+    assert not loaded & (HEAVY | {"jsonschema", "asyncio", "cronsim", "sqlite3", "cryptography"})
 
 
 def test_a_run_without_a_terminal_does_not_load_what_draws_bars(mini: Folder) -> None:

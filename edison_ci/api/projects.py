@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci._dataclass import dataclass
-from edison_ci.config.data_check import DataCheck, unclaimed_data
-from edison_ci.config.load import find_root, inspect_project, load_project
-from edison_ci.config.needs import missing_in
-from edison_ci.documents.files import WorkingTree
-from edison_ci.errors import sorted_problems
+from edison_ci.config.inspection import inspect
+from edison_ci.config.load import find_root, load_project
 from edison_ci.operate.own_results import set_aside_unknown
 
 if TYPE_CHECKING:
@@ -28,28 +24,3 @@ def load(folder: str | Path = ".") -> Project:
 def validate(folder: str | Path = ".") -> list[Problem]:
     """Return everything that is wrong with the files of a project, warnings included."""
     return inspect(find_root(Path(folder))).problems
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """What was found in one project."""
-
-    root: Path
-    project: Project | None
-    """None if it cannot be read at all."""
-    cases: int
-    problems: list[Problem]
-
-
-def inspect(root: Path) -> Inspection:
-    """Read every file of a project, and every case."""
-    project, problems = inspect_project(WorkingTree(root), root=root)
-    cases = 0
-    if project is not None:
-        for experiment in project.experiments.values():
-            check = DataCheck(project, experiment).run()
-            problems += check.problems
-            cases += check.cases
-        problems += unclaimed_data(project)
-        problems += missing_in(project)
-    return Inspection(root, project, cases, list(sorted_problems(problems)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.api import results as library
+from edison_ci.api import decisions as library
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.reading import results_of
 from edison_ci.cli.summary import show_preference

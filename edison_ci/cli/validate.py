@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from edison_ci.api.projects import Inspection, inspect
 from edison_ci.cli.options import EdisonCommand, State
 from edison_ci.cli.terminal import GOOD, Ink, Terminal, as_json, counted
+from edison_ci.config.inspection import Inspection, inspect
 from edison_ci.config.load import Project, find_root
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError
 
