@@ -4,7 +4,7 @@ Files and the first run are those of `edison init` and `edison run`. The other r
 by row into the same tables, with indexes made at the end; what they add up to is worked out by the
 function with which the runner ends a run, and `edison db check` finds nothing wrong with the file.
 The shape is that of a team: an experiment with large runs, one run that is larger than any of them,
-one that runs every night, and one with several draws and judges.
+one that runs every night, and one with several repeats and judges.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci import formatting
-from edison_ci.config.facets import content_hash, facts_of
+from edison_ci import utc
 from edison_ci.config.load import load_project
+from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.versions import History
 from edison_ci.store.answers import text_hash
@@ -58,7 +58,7 @@ class Shape(NamedTuple):
     cases: int
     models: tuple[str, ...]
     runs: int
-    draws: int = 1
+    repeats: int = 1
     judges: tuple[str, ...] = ("judge",)
 
 
@@ -69,7 +69,7 @@ def shapes(outputs: int) -> list[Shape]:
         Shape("support-reply", max(10, round(12_500 * unit)), four, 10),
         Shape("catalogue", max(10, round(75_000 * unit)), four, 1),
         Shape("nightly", 250, two, max(2, round(200 * unit))),
-        Shape("several-draws", max(10, round(1_000 * unit)), two, 10, 5, ("judge", "judge-2")),
+        Shape("several-repeats", max(10, round(1_000 * unit)), two, 10, 5, ("judge", "judge-2")),
     ]
 
 
@@ -89,7 +89,7 @@ def generate(root: Path, outputs: int) -> None:
     _edison(root, "run", PROMPT, "--limit", "50")
     template = (root / "experiments" / f"{PROMPT}.yaml").read_text("utf-8")
     live = template.replace(f"experiment: {PROMPT}", f"experiment: {LIVE}")
-    live = live.replace("models: [small]", "models: [slow]").replace("draws: 1 ", "draws: 5 ")
+    live = live.replace("models: [small]", "models: [slow]").replace("repeats: 1 ", "repeats: 5 ")
     (root / "experiments" / f"{LIVE}.yaml").write_text(live, "utf-8")
     for shape in shapes(outputs):
         _files(root, shape, template)
@@ -108,7 +108,7 @@ def _files(root: Path, shape: Shape, template: str) -> None:
         ("models: [small]", f"models: [{', '.join(shape.models)}]"),
         ("  - {path: datasets/adversarial.jsonl, kind: adversarial}\n", ""),
         ("golden.jsonl, kind: golden", f"{shape.name}.jsonl, kind: golden, {_ROOM}"),
-        ("draws: 1 ", f"draws: {shape.draws} "),
+        ("repeats: 1 ", f"repeats: {shape.repeats} "),
         ("pointwise: [judge]", f"pointwise: [{', '.join(shape.judges)}]"),
     ):
         assert old in text, old
@@ -200,7 +200,7 @@ def _run(
         id=f"{day:%Y%m%dT%H%M%S}-{rng.getrandbits(24):06x}",
         shape=shape,
         version=versions[number * len(versions) // shape.runs],
-        started=formatting.stamp(day),
+        started=utc.timestamp(day),
         rng=rng,
     )
     connection.execute(
@@ -212,8 +212,8 @@ def _run(
             snapshot.replace("support-reply.yaml", f"{shape.name}.yaml").replace(
                 '"experiment": "support-reply"', f'"experiment": "{shape.name}"'),
             json.dumps({PROMPT: f"v{1 + versions.index(run.version)}"}),
-            shape.draws * len(shape.models) * len(cases), commit, run.started,
-            formatting.stamp(day + dt.timedelta(minutes=20)),
+            shape.repeats * len(shape.models) * len(cases), commit, run.started,
+            utc.timestamp(day + dt.timedelta(minutes=20)),
         ),
     )  # fmt: skip
     connection.executemany(
@@ -221,7 +221,7 @@ def _run(
         [(run.id, case.id, *facts_of(case)) for case in cases],
     )
     Rows(connection, run).write(cases)
-    _events(connection, run, shape.draws * len(shape.models) * len(cases))
+    _events(connection, run, shape.repeats * len(shape.models) * len(cases))
     return run.id
 
 
@@ -249,8 +249,8 @@ class Rows:
         for case in cases:
             content = content_hash(case)
             for model in shape.models:
-                for draw in range(shape.draws):
-                    self._cell(case, content, model, draw)
+                for repeat in range(shape.repeats):
+                    self._cell(case, content, model, repeat)
             if len(self._rows["cell"]) >= _BATCH:
                 self._flush()
         self._flush()
@@ -262,9 +262,9 @@ class Rows:
             self._connection.executemany(f"insert into {table} values ({marks})", rows)
             rows.clear()
 
-    def _cell(self, case: Case, content: str, model: str, draw: int) -> None:
+    def _cell(self, case: Case, content: str, model: str, repeat: int) -> None:
         run, rng = self._run, self._run.rng
-        cell, address = f"{rng.getrandbits(96):024x}", f"{rng.getrandbits(256):064x}"
+        cell, request_hash = f"{rng.getrandbits(96):024x}", f"{rng.getrandbits(256):064x}"
         chance = rng.random()
         text = rng.choice(_TEXTS)
         if rng.random() < 1e-4:
@@ -276,13 +276,13 @@ class Rows:
         mean = sum(s * w for s, (_, w) in zip(scores, CRITERIA, strict=True))
         score = round(mean, 6) if status == "ok" else 0.0
         self._rows["cell"].append(
-            (cell, run.id, "head", PROMPT, run.version, model, case.id, draw, address, 0, status,
-             score, int(held and score >= 0.5), None, None, case.cluster, content)
+            (cell, run.id, "head", PROMPT, run.version, model, case.id, repeat, request_hash, 0,
+             status, score, int(held and score >= 0.5), None, None, case.cluster, content)
         )  # fmt: skip
-        self._answer(address, model, "generate", text)
+        self._answer(request_hash, model, "generate", text)
         if status != "ok":
             return
-        parts = self._rows["part"]
+        parts = self._rows["component"]
         parts.append((cell, "icontains", "check", float(held), int(held), 0.0, "ok", ""))
         for (name, weight), each in zip(CRITERIA, scores, strict=True):
             parts.append((cell, name, "criterion", each, None, weight, "ok", "It is fair."))
@@ -290,27 +290,27 @@ class Rows:
             asked = f"{rng.getrandbits(256):064x}"
             self._answer(asked, judge, "judge", '{"scores": {"Helpfulness": 4, "Empathy": 3}}')
             self._rows["judgment"].append((cell, judge, asked, 0))
-            self._rows["opinion"] += [
+            self._rows["judge_score"] += [
                 (cell, judge, name, 5 * each, each, None, "It is fair.")
                 for (name, _), each in zip(CRITERIA, scores, strict=True)
             ]
 
-    def _answer(self, address: str, model: str, phase: str, text: str) -> None:
+    def _answer(self, request_hash: str, model: str, phase: str, text: str) -> None:
         run, rng = self._run, self._run.rng
         self._attempt += 1
         took, cost = 300 + int(rng.expovariate(1 / 400)), 400 + len(text)
         self._rows["attempt"].append(
-            (self._attempt, address, run.id, run.shape.name, None, model, phase, "settled",
+            (self._attempt, request_hash, run.id, run.shape.name, None, model, phase, "settled",
              2 * cost, cost, 900, "1-x", run.started, run.started, 200, None)
         )  # fmt: skip
         self._rows["answer"].append(
-            (address, 0, self._attempt, "stop", 200, len(text) // 4, 0, took, cost, "billed",
+            (request_hash, 0, self._attempt, "stop", 200, len(text) // 4, 0, took, cost, "billed",
              f"sim/{model}", run.started)
         )  # fmt: skip
-        self._rows["answer_text"].append((address, 0, text, None, text_hash(text, None)))
+        self._rows["answer_text"].append((request_hash, 0, text, None, text_hash(text, None)))
 
 
-_WIDTHS = {"cell": 17, "part": 8, "judgment": 4, "opinion": 7, "attempt": 16, "answer": 12,
+_WIDTHS = {"cell": 17, "component": 8, "judgment": 4, "judge_score": 7, "attempt": 16, "answer": 12,
            "answer_text": 5}  # fmt: skip
 """Tables and how many columns they have."""
 

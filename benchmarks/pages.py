@@ -75,7 +75,7 @@ _GRIDS: dict[str, dict[str, object]] = {
     "failed with a tag, worst first": {"failed": 1, "tag": "upset", "sort": "worst"},
     "failing in a criterion, worst first": {
         "failed": 1,
-        "part": "criterion:Empathy",
+        "component": "criterion:Empathy",
         "sort": "worst",
     },
     "blocked, slowest first": {"status": "blocked", "metric": "latency", "sort": "worst"},
@@ -111,7 +111,7 @@ def pages(root: Path) -> dict[str, str]:
             ).fetchone()
             return case, cell[:12]
 
-        usual, giant, drawn = map(run, ("support-reply", "catalogue", "several-draws"))
+        usual, giant, drawn = map(run, ("support-reply", "catalogue", "several-repeats"))
         sizes = {"large": usual, "largest": giant}
         middles = {size: middle(run_id) for size, run_id in sizes.items()}
     found = {"home": ""}
@@ -124,18 +124,20 @@ def pages(root: Path) -> dict[str, str]:
         for size, run_id in sizes.items()
         for name, args in _GRIDS.items()
     }
-    tabs = {"decisions": "decisions", "criteria": "criteria", "kinds of cases": "facets",
+    tabs = {"decisions": "decisions", "criteria": "criteria", "slices": "slices",
             "judges": "judges", "log": "log", "grading": "grade"}  # fmt: skip
     found |= {f"largest run, {name}": f"/run/{giant}/{tab}" for name, tab in tabs.items()}
     for size, (case, cell) in middles.items():
         found[f"{size} run, case"] = f"/run/{sizes[size]}/case?{urlencode({'case': case})}"
         found[f"{size} run, cell"] = f"/cell/{cell}"
-    found["several draws, judges"] = f"/run/{drawn}/judges"
+    found["several repeats, judges"] = f"/run/{drawn}/judges"
     found |= {
         f"leaderboard {name}": f"/leaderboard?experiment={name}"
-        for name in ("support-reply", "nightly", "several-draws")
+        for name in ("support-reply", "nightly", "several-repeats")
     }
-    found |= {f"dataset {name}": f"/dataset/{name}" for name in ("support-reply", "several-draws")}
+    found |= {
+        f"dataset {name}": f"/dataset/{name}" for name in ("support-reply", "several-repeats")
+    }
     found |= {
         name: f"/{name}"
         for name in (

@@ -33,41 +33,40 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
-from edison_ci.execute.run_options import Tools
+from edison_ci.execute.run_options import RunContext
 from edison_ci.providers.adapters import provider_for
 from edison_ci.records import Completion
-from edison_ci.refine.asking import refiner_of
-from edison_ci.refine.candidate import change_of, subject_of
+from edison_ci.refine.candidate import change_of, target_of
 from edison_ci.refine.evidence import evidence_of
-from edison_ci.refine.optimizing import Orders as SearchOrders
-from edison_ci.refine.optimizing import optimize
-from edison_ci.refine.refining import Orders, refine
-from edison_ci.refine.searching import Reach
-from edison_ci.refine.trying import Bench, Wallet
-from edison_ci.simulator.control import random_edit
-from edison_ci.simulator.pace import stream
-from edison_ci.simulator.refiner import task_in, unified_diff
+from edison_ci.refine.optimize import OptimizeOptions as SearchOrders
+from edison_ci.refine.optimize import optimize
+from edison_ci.refine.refinement import RefineOptions, refine
+from edison_ci.refine.refiner import refiner_of
+from edison_ci.refine.search import SearchLimits
+from edison_ci.refine.trials import Allowance, TrialRunner
+from edison_ci.simulator.options import random_stream
+from edison_ci.simulator.refiner import parse_task, random_edit, unified_diff
 from edison_ci.store.database import open_reader
-from edison_ci.store.suggestions import Status
+from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
-    from edison_ci.judges.asking import Judge
+    from edison_ci.judges.judge import Judge
     from edison_ci.records import Request
-    from edison_ci.refine.evidence import Shown
-    from edison_ci.store.ledger import Cap
+    from edison_ci.refine.evidence import SplitEvidence
+    from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.suggestions import Suggestion
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
-REACH = Reach(population=4, generations=5)
+REACH = SearchLimits(population=4, generations=5)
 """Of the searches: half as wide as `edison optimize` goes by default, and half as long."""
 AFRESH = 1_000
 """Added to the seed of the models when a gain is measured, so that no answer is an old one."""
-DRAWS = 4
+REPEATS = 4
 """Answers to each held-out case when a gain is measured."""
 
 
@@ -87,29 +86,29 @@ class Outcome:
     """Answers that the method needed, those it found stored included."""
 
 
-def refined(bench: Bench) -> str | None:
+def refined(bench: TrialRunner) -> str | None:
     """Refine once, as `edison refine` does; take what it proposes first."""
-    found = refine(bench, _refiner(bench), Orders(bench.subject.limits.candidates))
+    found = refine(bench, _refiner(bench), RefineOptions(bench.target.limits.candidates))
     return _proposed(found.suggestions)
 
 
-def optimized(bench: Bench) -> str | None:
+def optimized(bench: TrialRunner) -> str | None:
     """Search, as `edison optimize` does; take what it proposes."""
     return _searched(bench, provider_for)
 
 
-def aimless(bench: Bench) -> str | None:
+def aimless(bench: TrialRunner) -> str | None:
     """Search in the same way, with a refiner that edits without an idea: the control."""
     refiner = _refiner(bench).model.name
     return _searched(bench, lambda m: Aimless(m) if m.name == refiner else provider_for(m))
 
 
-def nothing(_: Bench) -> str | None:
+def nothing(_: TrialRunner) -> str | None:
     """Leave the prompt as it is."""
     return None
 
 
-Method = Callable[[Bench], str | None]
+Method = Callable[[TrialRunner], str | None]
 METHODS: dict[str, Method] = {
     "optimize": optimized,
     "refine": refined,
@@ -118,21 +117,21 @@ METHODS: dict[str, Method] = {
 }
 
 
-def _refiner(bench: Bench) -> Judge:
-    return refiner_of(bench.subject.project.models[str(bench.subject.limits.by)])
+def _refiner(bench: TrialRunner) -> Judge:
+    return refiner_of(bench.target.project.models[str(bench.target.limits.by)])
 
 
 def _proposed(suggestions: Sequence[Suggestion]) -> str | None:
-    best = next((one for one in suggestions if one.status is Status.PROPOSED), None)
+    best = next((one for one in suggestions if one.status is SuggestionStatus.PROPOSED), None)
     return None if best is None else best.diff
 
 
-def _searched(bench: Bench, provider: Callable[[Model], Provider]) -> str | None:
-    def opened(cap: Cap) -> contextlib.AbstractContextManager[Tools]:
-        return contextlib.nullcontext(Tools(provider, CellGrader.of, loop=cap))
+def _searched(bench: TrialRunner, provider: Callable[[Model], Provider]) -> str | None:
+    def opened(cap: SpendingCap) -> contextlib.AbstractContextManager[RunContext]:
+        return contextlib.nullcontext(RunContext(provider, CellGrader.of, loop=cap))
 
     orders = SearchOrders(REACH, allow_code=True)
-    return _proposed(optimize(bench.subject, _refiner(bench), opened, orders).suggestions)
+    return _proposed(optimize(bench.target, _refiner(bench), opened, orders).suggestions)
 
 
 class Aimless:
@@ -143,8 +142,8 @@ class Aimless:
 
     async def complete(self, request: Request) -> Completion:
         """Return a reply with one edit, decided by the request and the seed."""
-        task = task_in(request)
-        text = random_edit(task.text, stream(request.address, self._seed, "aimless"))
+        task = parse_task(request)
+        text = random_edit(task.text, random_stream(request.request_hash, self._seed, "aimless"))
         told = {"note": "Another wording.", "diff": unified_diff(task.text, text, task.path)}
         return Completion(json.dumps(told), tokens_in=0, tokens_out=0, served_model=request.model)
 
@@ -172,17 +171,17 @@ def project(template: str, seed: int, *, models_seed: int | None = None) -> Iter
 
 
 @contextlib.contextmanager
-def tools() -> Iterator[Tools]:
+def tools() -> Iterator[RunContext]:
     """Yield what sessions need; nobody is told anything."""
-    yield Tools(provider_for, CellGrader.of)
+    yield RunContext(provider_for, CellGrader.of)
 
 
-def bench_in(folder: Path) -> Bench:
+def bench_in(folder: Path) -> TrialRunner:
     """Return the bench of the template's only experiment."""
     loaded = load_project(folder)
     (experiment,) = loaded.experiments.values()
-    subject = subject_of(loaded, experiment)
-    return Bench(subject, tools, Wallet.of(subject, None), allow_code=True)
+    target = target_of(loaded, experiment)
+    return TrialRunner(target, tools, Allowance.of(target, None), allow_code=True)
 
 
 def outcome(template: str, seed: int, name: str) -> Outcome:
@@ -199,18 +198,18 @@ def outcome(template: str, seed: int, name: str) -> Outcome:
     return Outcome(template, seed, name, True, shown.gain, low, high, calls)
 
 
-def _true_gain(template: str, seed: int, diff: str) -> Shown:
+def _true_gain(template: str, seed: int, diff: str) -> SplitEvidence:
     with project(template, seed, models_seed=seed + AFRESH) as folder:
         bench = bench_in(folder)
-        change = change_of(bench.subject, diff)
-        tried = replace(bench, draws=DRAWS).try_out(change, "holdout")
+        change = change_of(bench.target, diff)
+        tried = replace(bench, repeats=REPEATS).try_out(change, "holdout")
         with closing(open_reader(bench.results)) as reader:
             shown = evidence_of(reader, change, tried.run_id).holdout
     assert shown is not None
     return shown
 
 
-def _calls(bench: Bench) -> int:
+def _calls(bench: TrialRunner) -> int:
     if not bench.results.exists():
         return 0
     with closing(open_reader(bench.results)) as reader:
@@ -262,8 +261,8 @@ are worth to the simulator, and no evidence about real models.
 
 A method is given a template and comes up with a diff, or with nothing. Its true gain is measured
 anew, with other answers than those it chose by: the prompt with the diff against the prompt
-without, on the cases that were held out from the method, {draws} answers to each. Nothing gains 0.
-Points are out of 100. `accepted` counts the seeds in which the method proposed a change, `calls`
+without, on the cases that were held out from the method, {repeats} answers to each. Nothing gains
+0. Points are out of 100. `accepted` counts the seeds in which the method proposed a change, `calls`
 the answers of models, judges and refiners that it needed.
 
 - `optimize` is `edison optimize` with {population} versions and at most {generations} generations,
@@ -312,7 +311,7 @@ def page(found: Sequence[Outcome]) -> str:
             told = f"{note}{compared(ours)}"
             tables += f"\n## Seeds {seeds[0]} to {seeds[-1]}\n\n{told}\n\n{table(ours)}"
     return PAGE.format(
-        draws=DRAWS, population=REACH.population, generations=REACH.generations, tables=tables
+        repeats=REPEATS, population=REACH.population, generations=REACH.generations, tables=tables
     )
 
 

@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.measure import EDISON, Measured, measure, once
-from edison_ci.store.runs import CellRow, NewRun, Part, finish_cells, start_run
+from edison_ci.records import CellStatus, Side
+from edison_ci.store.cells import CellRow, Component, finish_cells
+from edison_ci.store.runs import NewRun, start_run
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -269,7 +271,7 @@ def decided(folder: Path, *, repeat: int) -> Measured:
 
 def written(folder: Path) -> float:
     """Return how many rows the writer takes in a second: finished cells, a check each."""
-    part, count = Part("contains", "check", 1.0, True, 1.0, "ok"), 50_000
+    part, count = Component("contains", "check", 1.0, True, 1.0, CellStatus.OK), 50_000
     run = NewRun("r", "e", "t", "h", "{}", {}, count, False, False, "o", "2026")
     with Writer(folder / "rows.db") as writer:
         writer.submit(start_run(run)).result()
@@ -281,11 +283,12 @@ def written(folder: Path) -> float:
         return 2 * count / (time.perf_counter() - begun)
 
 
-def cell(number: int, part: Part) -> CellRow:
+def cell(number: int, part: Component) -> CellRow:
     """Return a cell like those of a run."""
     return CellRow(
-        f"{number:012x}", "r", "head", "p", "v", "m", f"case-{number}", 0, "a" * 64, 0, "ok",
-        1.0, True, parts=(part,),
+        f"{number:012x}", "r", Side.HEAD, "p", "v", "m", f"case-{number}", 0, "a" * 64, 0,
+        CellStatus.OK,
+        1.0, True, components=(part,),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Do better instructions gain, aimless edits not, and does nothing pass 97 points offline?
 
-python -m benchmarks.sim [--draws N] [--edits N]
+python -m benchmarks.sim [--repeats N] [--edits N]
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ import jsonschema
 import yaml
 
 from edison_ci.records import Message, Request
-from edison_ci.simulator.control import random_edit
-from edison_ci.simulator.generator import generate
-from edison_ci.simulator.judge import Criterion, score, task_of
-from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.pace import stream
-from edison_ci.simulator.qualities import PLAYBOOKS
-from edison_ci.simulator.refiner import improved
-from edison_ci.simulator.writing import Exhibit
+from edison_ci.simulator.assignment import AnswerSample
+from edison_ci.simulator.generator import PLAYBOOKS, generate
+from edison_ci.simulator.judge import Criterion, score, task_of_inputs
+from edison_ci.simulator.options import SimOptions, random_stream
+from edison_ci.simulator.refiner import improve, random_edit
 from edison_ci.templating.templates import Template, as_text, compile_template
 
 if TYPE_CHECKING:
@@ -184,8 +181,10 @@ def parsed(output: str) -> Any:
 def grade(example: Example, case: Case, output: str, seed: object) -> Graded:
     """Return the composite and the pass of one answer (SPEC section 6)."""
     criteria = [criterion for criterion, _ in example.criteria]
-    exhibit = Exhibit(task_of(case.inputs), case.inputs, output)
-    scores = score(exhibit, criteria, stream("judge", seed, output), noise=SimOptions().noise)
+    exhibit = AnswerSample(task_of_inputs(case.inputs), case.inputs, output)
+    scores = score(
+        exhibit, criteria, random_stream("judge", seed, output), noise=SimOptions().noise
+    )
     shares = {name: value.score / 5 for name, value in scores.items()}
     if re.search("json", example.prompt, re.I) and parsed(output) is None:
         return Graded(0.0, False, dict.fromkeys(shares, 0.0))  # MALFORMED
@@ -200,16 +199,16 @@ def grade(example: Example, case: Case, output: str, seed: object) -> Graded:
 
 
 def figures(
-    example: Example, prompt: str, *, model: str = "small", draws: Iterable[int] = (0,)
+    example: Example, prompt: str, *, model: str = "small", repeats: Iterable[int] = (0,)
 ) -> Figures:
-    """Return what a prompt is worth over all cases and these draws."""
+    """Return what a prompt is worth over all cases and these repeats."""
     params = {"temperature": 1.0, "max_tokens": 4096}
     graded = []
     for case in example.cases:
         messages = messages_of(prompt, case)
-        for draw in draws:
-            request = Request("sim", "", model, messages, params, draw=draw)
-            graded.append(grade(example, case, generate(request).text, request.address))
+        for repeat in repeats:
+            request = Request("sim", "", model, messages, params, repeat=repeat)
+            graded.append(grade(example, case, generate(request).text, request.request_hash))
     return Figures(
         100 * statistics.fmean(g.composite for g in graded),
         100 * statistics.fmean(g.passes for g in graded),
@@ -250,13 +249,13 @@ class Row:
         return [f"{self.name}: {said}" for kept, said in promises if not kept]
 
 
-def refined_prompts(example: Example, draws: Iterable[int]) -> list[tuple[str, Figures]]:
+def refined_prompts(example: Example, repeats: Iterable[int]) -> list[tuple[str, Figures]]:
     """Return the prompt after each round in which the refiner's diff was an improvement."""
-    kept = [(example.prompt, figures(example, example.prompt, draws=draws))]
+    kept = [(example.prompt, figures(example, example.prompt, repeats=repeats))]
     for number in range(ROUNDS):
         prompt, now = kept[-1]
-        proposal = improved(prompt, now.weakest(example), stream(example.name, number))
-        then = figures(example, proposal.text, draws=draws)
+        proposal = improve(prompt, now.weakest(example), random_stream(example.name, number))
+        then = figures(example, proposal.text, repeats=repeats)
         if then.points > now.points:
             kept.append((proposal.text, then))
     return kept
@@ -264,7 +263,7 @@ def refined_prompts(example: Example, draws: Iterable[int]) -> list[tuple[str, F
 
 def every_instruction(example: Example) -> str:
     """Return the prompt with all instructions that matter, however long it gets."""
-    task = task_of(example.cases[0].inputs)
+    task = task_of_inputs(example.cases[0].inputs)
     lines = "\n".join(f"- {feature.lines[0]}" for feature in PLAYBOOKS[task].features)
     head, _, tail = example.prompt.partition("# user\n")
     first, _, rest = tail.partition("\n")
@@ -273,17 +272,17 @@ def every_instruction(example: Example) -> str:
 
 def drift(example: Example, base: float, edits: int) -> float:
     """Return the mean gain of aimless edits."""
-    texts = [random_edit(example.prompt, stream("edit", seed)) for seed in range(edits)]
-    points = [figures(example, text, draws=(seed,)).points for seed, text in enumerate(texts)]
+    texts = [random_edit(example.prompt, random_stream("edit", seed)) for seed in range(edits)]
+    points = [figures(example, text, repeats=(seed,)).points for seed, text in enumerate(texts)]
     return statistics.fmean(points) - base
 
 
-def measured(name: str, *, draws: int, edits: int) -> Row:
+def measured(name: str, *, repeats: int, edits: int) -> Row:
     example = load(name)
-    several = range(draws)
+    several = range(repeats)
     kept = refined_prompts(example, several)
-    base = figures(example, example.prompt, draws=range(edits))
-    best = figures(example, every_instruction(example), model="large", draws=several)
+    base = figures(example, example.prompt, repeats=range(edits))
+    best = figures(example, every_instruction(example), model="large", repeats=several)
     return Row(
         name,
         kept[0][1],
@@ -291,7 +290,7 @@ def measured(name: str, *, draws: int, edits: int) -> Row:
         kept[-1][1],
         drift(example, base.points, edits),
         best,
-        figures(example, example.prompt, model="large", draws=several),
+        figures(example, example.prompt, model="large", repeats=several),
     )
 
 
@@ -311,10 +310,10 @@ def table(rows: list[Row]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--edits", type=int, default=20)
     options = parser.parse_args()
-    rows = [measured(name, draws=options.draws, edits=options.edits) for name in NAMES]
+    rows = [measured(name, repeats=options.repeats, edits=options.edits) for name in NAMES]
     print(table(rows))
     faults = [fault for row in rows for fault in row.faults]
     print("\n".join(faults) or "All figures are as promised.")

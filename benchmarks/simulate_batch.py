@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, ndtri, stdtr, stdtrit
 
-from edison_ci.stats.evidence import BETS
+from edison_ci.stats.sequential import BETS
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 MARGIN, ALPHA = 0.05, 0.05
-_DRAWS, _ENUMERATED, _CHUNK = 9_999, 14, 200
+_REPEATS, _ENUMERATED, _CHUNK = 9_999, 14, 200
 
 
 class Ends(NamedTuple):
@@ -95,7 +95,7 @@ def flip_p(d: Array, rng: np.random.Generator) -> Array:
         bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
         signs, extra = 2.0 * bits - 1, 0
     else:
-        signs, extra = 2.0 * rng.integers(0, 2, (_DRAWS, n)) - 1, 1
+        signs, extra = 2.0 * rng.integers(0, 2, (_REPEATS, n)) - 1, 1
     for start in range(0, rows, _CHUNK):
         part = d[start : start + _CHUNK]
         totals = np.abs(part) @ signs.T

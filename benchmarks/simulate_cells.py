@@ -27,8 +27,7 @@ from benchmarks.simulate_batch import (
     t_ends,
 )
 from edison_ci.stats.calibration import LabelCounts, corrected_rate
-from edison_ci.stats.paired import Pairs
-from edison_ci.stats.permutation import relabel_repeats, sign_flip
+from edison_ci.stats.paired import Pairs, relabel_repeats, sign_flip
 from edison_ci.stats.sequential import planned_levels
 
 if TYPE_CHECKING:

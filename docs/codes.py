@@ -23,7 +23,10 @@ CODES: dict[str, tuple[str, str]] = {
     "date": ("a date is not one, or `until` is before `since`", "write `YYYY-MM-DD`"),
     "depth": ("values or checks are nested too deeply", "flatten them"),
     "documents": ("a YAML file holds more than one document", "keep one; remove `---`"),
-    "duplicate": ("the same thing is listed twice", "remove one; for several answers set `draws`"),
+    "duplicate": (
+        "the same thing is listed twice",
+        "remove one; for several answers set `repeats`",
+    ),
     "duplicate-id": ("two cases have one id", "give each case its own; both rows are named"),
     "duplicate-key": ("a key is given twice in one map", "remove one; both lines are named"),
     "empty": ("there is no experiment, no case or no row left", "add one, or widen `where`"),
@@ -68,7 +71,7 @@ CODES: dict[str, tuple[str, str]] = {
     "more": ("there are more problems than are shown", "mend the first and validate again"),
     "name": ("a name holds characters that are not allowed", "letters, digits, `-`, `_`, `.`"),
     "no-effect": ("something is written where it does nothing", "remove it"),
-    "no-value": ("a key has no value", "give it one, or remove the key"),
+    "no-value": ("a key has no value", "set a value, or remove the key"),
     "not-a-file": ("a path is a folder, FIFO or device", "name a regular file"),
     "not-available": (
         "a model has `provider: local`, which does not work in this version",
@@ -88,7 +91,6 @@ CODES: dict[str, tuple[str, str]] = {
         "a path is absolute, leaves the project or is a link out of it",
         "write it relative to `edison.yaml`, with forward slashes",
     ),
-    "pattern": ("a text does not have the form that is asked for", "the form is in the message"),
     "price": (
         "a price is not one, or is not known (then a run with a budget is refused)",
         "write `price: {in: ..., out: ...}` or `price: free`",
@@ -109,7 +111,7 @@ CODES: dict[str, tuple[str, str]] = {
     "schema": ("a JSON Schema of the project is not valid", "the message names the place in it"),
     "secret": (
         "something looks like a key or password",
-        "remove it, revoke it, and name an environment variable instead",
+        "remove it, revoke it, and use an environment variable instead",
     ),
     "sections": ("role sections are empty or out of order", "system?, (user, assistant)*, user"),
     "share": ("a share is not one", "write `80%` or `0.8`"),

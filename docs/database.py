@@ -96,9 +96,9 @@ def diagram() -> str:
                 f"    {key.other_table} {many} {one.name} : {key.column}"
                 for key in one.foreign_keys
             ]
-            if {"address", "take"} <= one.columns_dict.keys() and one.name != "answer":
+            if {"request_hash", "answer_no"} <= one.columns_dict.keys() and one.name != "answer":
                 many = "||--o|" if one.name == "answer_text" else "|o--o{"
-                lines.append(f'    answer {many} {one.name} : "address, take"')
+                lines.append(f'    answer {many} {one.name} : "request_hash, answer_no"')
             if one.name in ("attempt", "event"):
                 lines.append(f"    run |o--o{{ {one.name} : run_id")
     text = "\n".join(lines)

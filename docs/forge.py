@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.reference import table
-from edison_ci.forge import permissions
+from edison_ci.forge import events
 from edison_ci.forge.events import Event, Situation
 
 _EVENTS = {
@@ -30,5 +30,5 @@ def situations() -> str:
 
 def permission_block(kind: str) -> str:
     """Return the permissions of a job as YAML."""
-    needed = {"comment": permissions.COMMENT, "propose": permissions.PROPOSE}[kind]
-    return f"```yaml\n{permissions.block(needed)}\n```"
+    needed = {"comment": events.COMMENT, "propose": events.PROPOSE}[kind]
+    return f"```yaml\n{events.permissions_block(needed)}\n```"

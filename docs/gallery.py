@@ -13,17 +13,32 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from edison_ci.report import components as ui
-from edison_ci.report.charts.bars import Bar, Bars, bars
-from edison_ci.report.charts.forest import Forest, GateLine, forest
+from edison_ci.report.charts.bars import Bar, Bars, Histogram, bars, histogram, tenths
+from edison_ci.report.charts.drawing import Unit
+from edison_ci.report.charts.estimates import (
+    Forest,
+    GateLine,
+    Pareto,
+    ParetoPoint,
+    Range,
+    forest,
+    interval,
+    pareto,
+)
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.histogram import Histogram, histogram, tenths
-from edison_ci.report.charts.interval import Range, interval
-from edison_ci.report.charts.pareto import Pareto, Spot, pareto
-from edison_ci.report.charts.scales import Unit
-from edison_ci.report.charts.sparkline import Sparkline, sparkline
-from edison_ci.report.charts.trend import Moment, Rule, Series, Trend, trend
-from edison_ci.report.markup import Html, element, joined
+from edison_ci.report.charts.trend import (
+    Rule,
+    Series,
+    Sparkline,
+    Trend,
+    TrendPoint,
+    sparkline,
+    trend,
+)
+from edison_ci.report.markup import element, join
 
 if TYPE_CHECKING:
     from edison_ci.report.charts.drawing import Drawing
@@ -35,19 +50,19 @@ ARABIC = "الرد على العميل"
 HOSTILE = "<script>alert(1)</script>\"&'\u202e]]>"
 
 
-def _moments(start: float, step: float, *, many: int = 12) -> tuple[Moment, ...]:
+def _moments(start: float, step: float, *, many: int = 12) -> tuple[TrendPoint, ...]:
     found = []
     for i in range(many):
         value = min(max(start + step * i + 0.03 * math.sin(3 * i), 0.0), 1.0)
         half = 0.05 + 0.02 * (i % 3)
         low, high = max(value - half, 0.0), min(value + half, 1.0)
-        found.append(Moment(float(i), f"Nov {i + 1}", value, low, high, f"run {i + 1}"))
+        found.append(TrendPoint(float(i), f"Nov {i + 1}", value, low, high, f"run {i + 1}"))
     return tuple(found)
 
 
-def _gaps(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+def _gaps(moments: tuple[TrendPoint, ...]) -> tuple[TrendPoint, ...]:
     return tuple(
-        Moment(m.at, m.label, math.nan if i in (4, 5) else m.value, m.low, m.high)
+        TrendPoint(m.at, m.label, math.nan if i in (4, 5) else m.value, m.low, m.high)
         for i, m in enumerate(moments)
     )
 
@@ -86,12 +101,12 @@ def charts() -> dict[str, Drawing]:
         Bar(f"case-{i}", (change,)) for i, change in enumerate((0.4, 0.22, 0.05, -0.1, -0.35))
     )
     spots = (
-        Spot("small", 90, 0.71, 0.63, 0.79, front=True),
-        Spot("medium", 410, 0.84, 0.77, 0.9, front=True),
-        Spot("large", 1400, 0.88, 0.81, 0.93, front=True),
-        Spot("old-medium", 620, 0.75, 0.66, 0.83),
-        Spot(LONG, 700, 0.755, 0.7, 0.8),
-        Spot("unpriced", None, 0.9),
+        ParetoPoint("small", 90, 0.71, 0.63, 0.79, front=True),
+        ParetoPoint("medium", 410, 0.84, 0.77, 0.9, front=True),
+        ParetoPoint("large", 1400, 0.88, 0.81, 0.93, front=True),
+        ParetoPoint("old-medium", 620, 0.75, 0.66, 0.83),
+        ParetoPoint(LONG, 700, 0.755, 0.7, 0.8),
+        ParetoPoint("unpriced", None, 0.9),
     )
     both = (Series("small", small), Series("large", large))
     rules = (Rule("gate", 0.6),)
@@ -104,7 +119,8 @@ def charts() -> dict[str, Drawing]:
         "trend-cost": trend(
             Trend(
                 "Cost of a run",
-                (Series("all", tuple(Moment(m.at, m.label, 2e6 * (m.value or 0)) for m in small)),),
+                (Series("all", tuple(TrendPoint(m.at, m.label, 2e6 * (m.value or 0))
+                                for m in small)),),
                 Unit.DOLLARS,
             )
         ),
@@ -119,7 +135,7 @@ def charts() -> dict[str, Drawing]:
                  limit=("budget", 1_200_000.0))
         ),
         "bars-days": bars(
-            Bars("Cost by day", days, parts=("generate", "judge"), standing=True,
+            Bars("Cost by day", days, parts=("generate", "judge"), vertical=True,
                  limit=("daily limit", 90_000.0))
         ),
         "bars-change": bars(Bars("Cases that moved", moved, Unit.CHANGE)),
@@ -141,7 +157,7 @@ def charts() -> dict[str, Drawing]:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def page() -> Html:
+def page() -> Markup:
     """Return the page with everything on it."""
     drawn = charts()
     figures = [
@@ -149,7 +165,7 @@ def page() -> Html:
         for name, drawing in drawn.items()
         if not name.startswith(("sparkline", "interval"))
     ]
-    body = joined(
+    body = join(
         [
             _top(),
             element(
@@ -167,10 +183,10 @@ def page() -> Html:
         element("title", "Gallery"),
         element("link", rel="stylesheet", href="edison.css"),
     )
-    return Html(f"<!doctype html>\n{element('html', head, element('body', body), lang='en')}\n")
+    return Markup(f"<!doctype html>\n{element('html', head, element('body', body), lang='en')}\n")
 
 
-def _top() -> Html:
+def _top() -> Markup:
     words = ("Experiments", "Leaderboard", "Costs", "Suggestions", "Alerts", "Audit")
     links = (
         element("li", element("a", word, href="#main", aria_current="page" if not i else None))
@@ -183,7 +199,7 @@ def _top() -> Html:
     return element("header", skip, inner, class_="topbar")
 
 
-def _header() -> Html:
+def _header() -> Markup:
     title = element(
         "div", element("h1", "support-reply"), ui.badge("inconclusive", large=True),
         ui.badge("simulated", large=True),
@@ -192,14 +208,20 @@ def _header() -> Html:
                 class_="page-actions"),
         class_="page-title",
     )  # fmt: skip
-    way = ui.crumbs([ui.Link("Experiments", "#main"), ui.Link("support-reply", "", here=True)])
+    steps = (
+        element("li", element("a", "Experiments", href="#main")),
+        element("li", "support-reply"),
+    )
+    crumbs = element("nav", element("ol", *steps), class_="crumbs", aria_label="Breadcrumbs")
     lead = element("p", "Answer customers briefly, kindly and correctly.", class_="page-lead")
     words = " ".join(("pass", "fail", "error"))
-    all_badges = element("p", *(joined([ui.badge(word), " "]) for word in ui.STATUSES))
-    return element("header", way, title, lead, all_badges, class_="page-header", aria_label=words)
+    all_badges = element("p", *(join([ui.badge(word), " "]) for word in ui.STATUSES))
+    return element(
+        "header", crumbs, title, lead, all_badges, class_="page-header", aria_label=words
+    )
 
 
-def _cards(drawn: dict[str, Drawing]) -> Html:
+def _cards(drawn: dict[str, Drawing]) -> Markup:
     return ui.cards(
         [
             ui.Card("Composite", "71.5", "of 100", "63.1 to 78.8", drawn["sparkline"]),
@@ -211,7 +233,7 @@ def _cards(drawn: dict[str, Drawing]) -> Html:
     )
 
 
-def _gates(drawn: dict[str, Drawing]) -> Html:
+def _gates(drawn: dict[str, Drawing]) -> Markup:
     said = (
         ("pass", "composite, small", "No worse than the base: +2.1 points (-1.8 to +6.0)."),
         ("fail", "composite, large", "Worse than the base by 14.0 points (8.0 to 20.0)."),
@@ -229,7 +251,7 @@ def _gates(drawn: dict[str, Drawing]) -> Html:
     return ui.section("Gates", element("div", sentences, plot, class_="stack"))
 
 
-def _table(drawn: dict[str, Drawing]) -> Html:
+def _table(drawn: dict[str, Drawing]) -> Markup:
     head = ("prompt with model", "score", "", "", "pass rate", "cost", "p50")
     classes = (None, "num", "ci", None, "num", "num", "num")
     cells = (
@@ -269,7 +291,7 @@ def _table(drawn: dict[str, Drawing]) -> Html:
     return ui.section("Tables", element("div", *wrapped, page, class_="stack"))
 
 
-def _controls() -> Html:
+def _controls() -> Markup:
     fields = (
         element("div", element("label", "Text", for_="q"),
                 element("input", type="search", id="q", name="q"), class_="field grow"),
@@ -281,19 +303,30 @@ def _controls() -> Html:
     )  # fmt: skip
     filters = element("form", *fields, class_="filters", role="search")
     metrics = ("grade", "tokens", "cost", "latency")
-    ways = ui.switch([ui.Link(w, "#main", w == "cost") for w in metrics], "Metric")
-    pages = ui.tabs([ui.Link(w, "#main", w == "Cases", 120) for w in ("Cases", "Criteria")], "Run")
-    said = ui.notice("odd", element("strong", "Simulated. "), "No model was asked.")
+    switch = element(
+        "nav",
+        *(element("a", word, href="#main", aria_current="true" if word == "cost" else None)
+          for word in metrics),
+        class_="switch", aria_label="Metric",
+    )  # fmt: skip
+    tabs = element(
+        "ul",
+        *(element("li", element("a", word, href="#main",
+                                aria_current="page" if word == "Cases" else None))
+          for word in ("Cases", "Criteria")),
+        class_="tabs",
+    )  # fmt: skip
+    said = ui.notice("odd", element("strong", "Simulated. "), "No model was called.")
     nothing = ui.empty_state(
         "No suggestions yet", "Ask for one: ", element("code", "edison refine")
     )
     known = ui.facts([("run", "01HX4Q"), ("commit", "1165bd7"), ("keys", element("kbd", "?"))])
-    return ui.section("Controls", element("div", pages, filters, ways, said, nothing, known,
+    return ui.section("Controls", element("div", tabs, filters, switch, said, nothing, known,
                                           element("progress", value=40, max=100, aria_label="done"),
                                           class_="stack"))  # fmt: skip
 
 
-def _texts() -> Html:
+def _texts() -> Markup:
     before = "You answer customers.\nBe brief.\nNever promise a date.\n"
     after = "You answer customers.\nBe brief and kind.\nNever promise a date.\nSign as Support.\n"
     hebrew = "שלום, החבילה שלך תגיע ביום שישי (12.11)."

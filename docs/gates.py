@@ -11,13 +11,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from docs.reference import code, table
-from edison_ci.config.decisions import Gate
-from edison_ci.decide.verdict import Background, RunDecision, decide
+from edison_ci.config.experiment import Gate
+from edison_ci.decide.verdict import RunDecision, VerdictContext, decide
+from edison_ci.records import CellStatus, Side
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.stats.power import cases_for_margin
-from edison_ci.store.comparisons import ComparisonRow, store_comparisons
+from edison_ci.store.cells import CellRow, Component, finish_cells
 from edison_ci.store.database import open_database
-from edison_ci.store.runs import CellRow, NewRun, Part, finish_cells, start_run
+from edison_ci.store.judgments import ComparisonRow, store_comparisons
+from edison_ci.store.runs import NewRun, start_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,12 +49,12 @@ class Graded:
     case: str
     composite: float | None = None
     side: str = "head"
-    draw: int = 0
+    repeat: int = 0
     prompt: str = "support-reply"
     model: str = "small"
     status: str = "ok"
     passed: bool | None = None
-    parts: tuple[Part, ...] = ()
+    components: tuple[Component, ...] = ()
     answer: Answer | None = field(default_factory=Answer)
 
 
@@ -116,7 +118,7 @@ class Results:
         background.setdefault("has_base", True)
         written = [Gate.model_validate(gate) for gate in gates]
         cells = TwoSidedSample.of_run(self.connection, self.run_id)
-        return decide(cells, written, Background(**background))
+        return decide(cells, written, VerdictContext(**background))
 
     def cell_id(self, cell: Graded) -> str:
         """Return the id that a cell has."""
@@ -124,43 +126,45 @@ class Results:
 
     def _named(self, cell: Graded) -> str:
         return "/".join(
-            (self.run_id, cell.side, cell.prompt, cell.model, cell.case, str(cell.draw))
+            (self.run_id, cell.side, cell.prompt, cell.model, cell.case, str(cell.repeat))
         )
 
     def _row(self, cell: Graded) -> CellRow:
         named = self._named(cell)
         answered = cell.answer is not None and cell.status not in ("error", "skipped")
-        address = hashlib.sha256(
+        request_hash = hashlib.sha256(
             (cell.answer.name if cell.answer and cell.answer.name else named).encode()
         ).hexdigest()
         if answered and cell.answer is not None:
-            self._answer(address, cell.answer)
+            self._answer(request_hash, cell.answer)
         return CellRow(
             id=self.cell_id(cell),
             run_id=self.run_id,
-            side=cell.side,
+            side=Side(cell.side),
             prompt=cell.prompt,
             version="da045f29" if cell.side == "base" else "b7c1e290",
             model=cell.model,
             case_id=cell.case,
-            draw=cell.draw,
-            address=address,
-            take=0 if answered else None,
-            status=cell.status,
+            repeat=cell.repeat,
+            request_hash=request_hash,
+            answer_no=0 if answered else None,
+            status=CellStatus(cell.status),
             composite=0.0 if cell.status == "malformed" else cell.composite,
             passed=False if cell.status in ("malformed", "blocked") else cell.passed,
             error="TIMEOUT" if cell.status == "error" else None,
-            parts=cell.parts,
+            components=cell.components,
         )
 
-    def _answer(self, address: str, answer: Answer) -> None:
-        if self.connection.execute("select 1 from answer where address = ?", (address,)).fetchone():
+    def _answer(self, request_hash: str, answer: Answer) -> None:
+        if self.connection.execute(
+            "select 1 from answer where request_hash = ?", (request_hash,)
+        ).fetchone():
             return
         attempt = self.connection.execute(
-            "insert into attempt (address, run_id, model, phase, state, est_microusd, "
+            "insert into attempt (request_hash, run_id, model, phase, state, est_microusd, "
             "cost_microusd, est_tokens, owner, sent_at) "
             "values (?, ?, 'small', 'generate', 'settled', 900, ?, 300, '1-sample', ?)",
-            (address, self.run_id, answer.cost_microusd, TIME),
+            (request_hash, self.run_id, answer.cost_microusd, TIME),
         ).lastrowid
         self.connection.execute(
             "insert into booked (scope, day, microusd) values (?, ?, ?) "
@@ -168,11 +172,12 @@ class Results:
             (f"run:{self.run_id}", TIME[:10], answer.cost_microusd),
         )
         self.connection.execute(
-            "insert into answer (address, take, attempt, finish_reason, tokens_in, tokens_out, "
+            "insert into answer (request_hash, answer_no, attempt, finish_reason, tokens_in, "
+            "tokens_out, "
             "latency_ms, cost_microusd, cost_kind, served_model, created_at) "
             "values (?, 0, ?, 'stop', ?, ?, ?, ?, ?, 'small-2026', ?)",
             (
-                address,
+                request_hash,
                 attempt,
                 answer.tokens_in,
                 answer.tokens_out,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edison_ci.web.pages.help import GROUPS
+from edison_ci.web.pages.home import GROUPS
 
 
 def table() -> str:

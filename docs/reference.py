@@ -20,7 +20,7 @@ import click
 
 from docs.check_examples import EXAMPLES, FILES
 from docs.codes import CODES
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands, edison
 from edison_ci.config.model_entry import OPTIONS
 from edison_ci.config.schema import schema_of
@@ -111,7 +111,7 @@ def session(*lines: str) -> str:
 
 _PROGRESS = re.compile(r" +[0-9]+%  [0-9,]+ of [0-9,]+ cells")
 _RUN_ID = re.compile(r"\b[0-9]{8}T[0-9]{6}-[0-9a-f]{6}\b")
-_SECONDS = re.compile(r" in [0-9]+ s$")
+_SECONDS = re.compile(r" in [0-9]+(?:\.[0-9])? s$")
 
 
 def _timeless(line: str) -> str:

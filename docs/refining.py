@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.reference import code, table
-from edison_ci.config.decisions import Refine
+from edison_ci.config.experiment import Refine
 from edison_ci.refine.guardrails import APPLIES, RULES
 
 _APPLIES = (
@@ -15,7 +15,7 @@ _APPLIES = (
 def guardrails() -> str:
     """Return every guardrail with the keys that set its limit."""
     rows = [(code(APPLIES), _APPLIES, "")]
-    rows += [(code(rule.name), rule.says, _limit(rule.limit)) for rule in RULES]
+    rows += [(code(rule.name), rule.description, _limit(rule.limit)) for rule in RULES]
     return table(("guardrail", "what must hold", "set by"), rows)
 
 

@@ -7,14 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci.records import Completion, FinishReason
-from edison_ci.results.rollups import Measured, write_rollups
-from edison_ci.results.slices import facets_of
-from edison_ci.store.answers import Settlement, Stored
+from edison_ci.records import CellStatus, Completion, FinishReason, RunStatus, Side
+from edison_ci.results.rollups import StoredEstimate, write_rollups
+from edison_ci.results.slices import slices_of
+from edison_ci.store.answers import CachedAnswer, Settlement
 from edison_ci.store.audit import AuditEntry, add_audit
+from edison_ci.store.cells import CaseFacts, CellRow, Component, finish_cells
 from edison_ci.store.database import open_database
-from edison_ci.store.ledger import Booking, Reserved, lose, release, reserve, settle
-from edison_ci.store.runs import CaseFacts, CellRow, NewRun, Part, finish_cells, move_run, start_run
+from edison_ci.store.ledger import Booking, Reservation, lose, release, reserve, settle
+from edison_ci.store.runs import NewRun, move_run, start_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -68,36 +69,52 @@ class Sample:
 
     def sum_up(self, run_id: str) -> None:
         """Write the sums of a run."""
-        facets = facets_of(self.connection, run_id)
-        write_rollups(run_id, intervals=[_interval()], facets=facets)(self.connection)
+        slices = slices_of(self.connection, run_id)
+        write_rollups(run_id, intervals=[_interval()], slices=slices)(self.connection)
 
     def _move(self, run_id: str, status: str, time: str, **changes: object) -> None:
-        move_run(run_id, status, time, **changes)(self.connection)
+        move_run(run_id, RunStatus(status), time, **changes)(self.connection)
 
     def _cell(self, run_id: str, case: str, model: str, time: str, *, reuse: bool) -> None:
         text, score = ANSWERS[case, model]
         booking = self.booking(run_id, case, model, time, reuse=reuse)
-        take = self.bought(booking, text)
+        answer_no = self.bought(booking, text)
         good = score >= 0.5
         self.finish(
             CellRow(
                 id=hashlib.sha256(f"{run_id}{case}{model}".encode()).hexdigest()[:12],
                 run_id=run_id,
-                side="head",
+                side=Side.HEAD,
                 prompt="support-reply",
                 version="da045f29",
                 model=model,
                 case_id=case,
-                draw=0,
-                address=booking.address,
-                take=take,
-                status="ok",
+                repeat=0,
+                request_hash=booking.request_hash,
+                answer_no=answer_no,
+                status=CellStatus.OK,
                 composite=score,
                 passed=good,
                 facts=FACTS[case],
-                parts=(
-                    Part("polite", "check", score, good, 0.5, "ok", "" if good else "'sorry'?"),
-                    Part("Empathy", "criterion", score, good, 0.5, "ok", "as the rubric says"),
+                components=(
+                    Component(
+                        "polite",
+                        "check",
+                        score,
+                        good,
+                        0.5,
+                        CellStatus.OK,
+                        "" if good else "'sorry'?",
+                    ),
+                    Component(
+                        "Empathy",
+                        "criterion",
+                        score,
+                        good,
+                        0.5,
+                        CellStatus.OK,
+                        "as the rubric says",
+                    ),
                 ),
             )
         )
@@ -111,7 +128,7 @@ class Sample:
     ) -> Booking:
         """Return a call of a run."""
         return Booking(
-            address=hashlib.sha256(f"{case}{model}".encode()).hexdigest(),
+            request_hash=hashlib.sha256(f"{case}{model}".encode()).hexdigest(),
             run_id=run_id,
             model=model,
             phase="generate",
@@ -124,11 +141,11 @@ class Sample:
         )
 
     def bought(self, booking: Booking, text: str) -> int:
-        """Make a call, or take its stored answer; return the take."""
+        """Make a call, or take its stored answer; return its number."""
         outcome = reserve(booking)(self.connection)
-        if isinstance(outcome, Stored):
-            return outcome.take
-        assert isinstance(outcome, Reserved)
+        if isinstance(outcome, CachedAnswer):
+            return outcome.answer_no
+        assert isinstance(outcome, Reservation)
         price, words = (10 if booking.model == "large" else 2), len(text.split())
         completion = Completion(
             text,
@@ -146,7 +163,7 @@ class Sample:
     def failed(self, booking: Booking, *, charged: bool) -> None:
         """Make a call that fails."""
         outcome = reserve(booking)(self.connection)
-        assert isinstance(outcome, Reserved)
+        assert isinstance(outcome, Reservation)
         close = release(booking, outcome.attempt, now=booking.now, error="connection refused")
         if charged:
             close = lose(outcome.attempt, now=booking.now, error="connection reset")
@@ -172,5 +189,5 @@ def build(path: Path) -> None:
         connection.execute("commit")
 
 
-def _interval() -> Measured:
-    return Measured("head", "", "", "composite", 0.7125, 0.31, 0.94, 4, "effective-n Wilson")
+def _interval() -> StoredEstimate:
+    return StoredEstimate("head", "", "", "composite", 0.7125, 0.31, 0.94, 4, "effective-n Wilson")

@@ -1,7 +1,7 @@
 """edison-ci: a prompt workbench that lives in a Git repository.
 
-The public interface is what `__all__` lists; everything is loaded when it is first asked for, so
-that importing the package costs nothing.
+The public interface is listed in `__all__`. Names are imported on first use, so that importing the
+package is cheap.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ if TYPE_CHECKING:
     from edison_ci.api.decisions import compare, gate
     from edison_ci.api.projects import load, validate
     from edison_ci.api.refinement import propose, refine_prompt
-    from edison_ci.api.results import Result, render_report, result
-    from edison_ci.api.runs import regrade, replay, resume, run
+    from edison_ci.api.results import Result, regrade, render_report, replay, result, resume, run
+    from edison_ci.checks.evaluation import Grade, ParsedAnswer
+    from edison_ci.checks.options import Check
     from edison_ci.config.load import Experiment, Project, inspect_project, load_project
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import (
+        CallError,
+        CriterionScore,
+        ErrorKind,
+        JudgePlugin,
+        ModelSettings,
+        Provider,
+        ProviderPlugin,
+        ScoredCriterion,
+    )
     from edison_ci.errors import (
         ConfigError,
         EdisonError,
@@ -30,27 +40,45 @@ if TYPE_CHECKING:
     from edison_ci.operate.sessions import SessionFactory
     from edison_ci.plan.plan import Plan, plan_run
     from edison_ci.plan.selection import Selection
-    from edison_ci.records import Case, Message
+    from edison_ci.records import Case, Completion, Message, Request
+    from edison_ci.report.files import Sources
+    from edison_ci.report.reporters import Reporter
+    from edison_ci.results.report import Report
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CallError": "contracts",
     "Case": "records",
+    "Check": "checks.options",
+    "Completion": "records",
     "ConfigError": "errors",
+    "CriterionScore": "contracts",
     "EdisonError": "errors",
+    "ErrorKind": "contracts",
     "ExitCode": "errors",
     "Experiment": "config.load",
+    "Grade": "checks.evaluation",
+    "JudgePlugin": "contracts",
     "Location": "errors",
     "Message": "records",
+    "ModelSettings": "contracts",
+    "ParsedAnswer": "checks.evaluation",
     "Plan": "plan.plan",
     "Problem": "errors",
     "Project": "config.load",
     "ProjectNotFound": "errors",
     "Provider": "contracts",
+    "ProviderPlugin": "contracts",
+    "Report": "results.report",
+    "Reporter": "report.reporters",
+    "Request": "records",
     "Result": "api.results",
     "RunOptions": "execute.run_options",
+    "ScoredCriterion": "contracts",
     "Selection": "plan.selection",
     "SessionFactory": "operate.sessions",
+    "Sources": "report.files",
     "UsageError": "errors",
     "compare": "api.decisions",
     "gate": "api.decisions",
@@ -60,32 +88,47 @@ _HOMES = {
     "plan_run": "plan.plan",
     "propose": "api.refinement",
     "refine_prompt": "api.refinement",
-    "regrade": "api.runs",
-    "replay": "api.runs",
+    "regrade": "api.results",
     "render_report": "api.results",
+    "replay": "api.results",
     "result": "api.results",
-    "resume": "api.runs",
-    "run": "api.runs",
+    "resume": "api.results",
+    "run": "api.results",
     "validate": "api.projects",
 }
 
 __all__ = [
+    "CallError",
     "Case",
+    "Check",
+    "Completion",
     "ConfigError",
+    "CriterionScore",
     "EdisonError",
+    "ErrorKind",
     "ExitCode",
     "Experiment",
+    "Grade",
+    "JudgePlugin",
     "Location",
     "Message",
+    "ModelSettings",
+    "ParsedAnswer",
     "Plan",
     "Problem",
     "Project",
     "ProjectNotFound",
     "Provider",
+    "ProviderPlugin",
+    "Report",
+    "Reporter",
+    "Request",
     "Result",
     "RunOptions",
+    "ScoredCriterion",
     "Selection",
     "SessionFactory",
+    "Sources",
     "UsageError",
     "__version__",
     "compare",

@@ -2,8 +2,8 @@
 
 `dataclasses` compiles seven methods of its own for each frozen class with slots, which takes a
 millisecond; the two hundred that a command loads would cost a fifth of a second. Here only
-`__init__` is compiled, when the first record is made, and the others are shared. Everything else,
-`fields`, `replace` and type checkers included, sees an ordinary dataclass.
+`__init__` is compiled, when the first record is created, and the others are shared. Everything
+else, `fields`, `replace` and type checkers included, sees an ordinary dataclass.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 __all__ = ["dataclass"]
 
 _set = object.__setattr__
-_MADE = object()
-"""Stands for a value that its factory is to make."""
+_FACTORY = object()
+"""Marks a field whose default factory has to be called."""
 
 
 def _fast(
     cls: type | None = None, /, *, frozen: bool = False, slots: bool = False, **other: Any
 ) -> Any:
-    """Return a dataclass; one that is frozen and has slots is made in a fifth of the time."""
+    """Return a dataclass; a frozen one with slots is created in a fifth of the time."""
 
-    def made(cls: type) -> type:
+    def decorate(cls: type) -> type:
         if not (frozen and slots) or other:
             return dataclasses.dataclass(frozen=frozen, slots=slots, **other)(cls)
-        return _made(cls)
+        return _fast_class(cls)
 
-    return made if cls is None else made(cls)
+    return decorate if cls is None else decorate(cls)
 
 
 if not TYPE_CHECKING:
     dataclass = _fast
 
 
-def _made(cls: type) -> type:
+def _fast_class(cls: type) -> type:
     own = frozenset(cls.__dict__)
-    # Python sets `__hash__` to None where a class has its own `__eq__` only.
+    # Python sets `__hash__` to None if a class defines only `__eq__`.
     own_hash = "__hash__" in own and not ("__eq__" in own and cls.__hash__ is None)
     plain: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     fields = dataclasses.fields(plain)
@@ -62,7 +62,7 @@ def _made(cls: type) -> type:
         "__setattr__": _refuse_assignment,
         "__delattr__": _refuse_deletion,
         "__getstate__": _state(_values(names)),
-        "__setstate__": _restored(names),
+        "__setstate__": _restorer(names),
     }
     members.update({name: method for name, method in shared.items() if name not in own})
     if not own_hash:
@@ -70,14 +70,14 @@ def _made(cls: type) -> type:
     made: Any = type(cls)(cls.__name__, cls.__bases__, members)
     made.__qualname__ = cls.__qualname__
     if "__init__" not in own:
-        made.__init__ = _first(made, fields)
+        made.__init__ = _lazy_init(made, fields)
     return cast("type", made)
 
 
-def _first(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
-    """Return an `__init__` that compiles the real one when the first record is made.
+def _lazy_init(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
+    """Return an `__init__` that compiles the real one when the first record is created.
 
-    Most commands make records of few classes.
+    Most commands create records of few classes.
     """
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -89,8 +89,8 @@ def _first(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
 
 
 def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
-    """Return the only method that is compiled for a class: it runs too often to be shared."""
-    known: dict[str, Any] = {"_set": _set, "_MADE": _MADE}
+    """Return the compiled `__init__` of a class, which runs too often to be shared."""
+    known: dict[str, Any] = {"_set": _set, "_FACTORY": _FACTORY}
     taken, lines = [], []
     for field in (*(f for f in fields if not f.kw_only), None, *(f for f in fields if f.kw_only)):
         if field is None:
@@ -101,9 +101,11 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
         if field.default_factory is not dataclasses.MISSING:
             known[f"_new_{name}"] = field.default_factory
             value = (
-                f"_new_{name}() if {name} is _MADE else {name}" if field.init else f"_new_{name}()"
+                f"_new_{name}() if {name} is _FACTORY else {name}"
+                if field.init
+                else f"_new_{name}()"
             )
-            taken += [f"{name}=_MADE"] if field.init else []
+            taken += [f"{name}=_FACTORY"] if field.init else []
         elif field.default is not dataclasses.MISSING:
             known[f"_default_{name}"] = field.default
             value = name if field.init else f"_default_{name}"
@@ -123,18 +125,18 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
 
 
 def _values(names: list[str]) -> Values:
-    """Return what reads so many attributes as a tuple."""
+    """Return a function that reads attributes as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda record: tuple(getattr(record, name) for name in names)
 
 
 def _repr(names: list[str]) -> Callable[[object], str]:
-    def told(self: object) -> str:
+    def represent(self: object) -> str:
         inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__qualname__}({inner})"
 
-    return told
+    return represent
 
 
 def _equality(compared: Values) -> Callable[[object, object], Any]:
@@ -154,7 +156,7 @@ def _state(values: Values) -> Callable[[object], tuple[Any, ...]]:
     return lambda self: values(self)
 
 
-def _restored(names: list[str]) -> Callable[[object, tuple[Any, ...]], None]:
+def _restorer(names: list[str]) -> Callable[[object, tuple[Any, ...]], None]:
     def restore(self: object, state: tuple[Any, ...]) -> None:
         for name, value in zip(names, state, strict=True):
             _set(self, name, value)

@@ -1,20 +1,25 @@
-"""What a plugin must look like, and how it says that it failed."""
+"""Interfaces of providers and judges, for plugins too, and the errors of calls."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from edison_ci.records import Completion, Request
+    from pydantic import BaseModel
+
+    from edison_ci.records import Case, Completion, Request
 
 
 class ErrorKind(StrEnum):
-    """Why a call failed, whoever the provider is."""
+    """Why a call failed, independent of the provider."""
 
     RATE_LIMIT = "RATE_LIMIT"
     INVALID_KEY = "INVALID_KEY"
@@ -32,13 +37,13 @@ class ErrorKind(StrEnum):
 RETRIED = frozenset(
     {ErrorKind.RATE_LIMIT, ErrorKind.PROVIDER_ERROR, ErrorKind.TIMEOUT, ErrorKind.NETWORK}
 )
-"""Failures of transport; an answer is never asked for again because of what it says."""
+"""Failures of transport that are retried; an answer is never retried for its content."""
 FATAL = frozenset({ErrorKind.INVALID_KEY, ErrorKind.QUOTA, ErrorKind.MODEL_NOT_FOUND})
-"""Failures that every further call of the lane would share."""
+"""Failures that every later call of the client would have too."""
 
 
 class CallError(Exception):
-    """A call that did not bring an answer."""
+    """A call without an answer."""
 
     def __init__(
         self,
@@ -49,29 +54,110 @@ class CallError(Exception):
         retry_after_s: float | None = None,
         charged: bool = True,
     ) -> None:
-        message = hidden(message)  # whoever refuses a key likes to repeat it
+        message = hidden(message)  # error messages about a key often repeat it
         super().__init__(f"{kind}: {message}")
         self.kind, self.message, self.status = kind, message, status
         self.retry_after_s = retry_after_s
         self.charged = charged
-        """False only when it is known that the provider did not charge for it."""
+        """False only if the provider certainly did not charge for it."""
         self.cut_off = False
-        """Whether a reply began and was cut off in transit: such a reply is asked for again."""
+        """Whether a reply was cut off in transit, in which case the call is retried."""
 
     def rewrite(self, redact: Callable[[str], str]) -> None:
-        """Change the message, which may repeat what was sent."""
+        """Redact the message, which may repeat the request."""
         self.message = redact(self.message)
         self.args = (f"{self.kind}: {self.message}",)
 
     @property
     def retried(self) -> bool:
-        """Whether the same call may be tried again."""
+        """Whether the call may be retried."""
         return self.kind in RETRIED or self.cut_off
 
 
 class Provider(Protocol):
-    """Something that answers requests."""
+    """An adapter that answers requests."""
 
     async def complete(self, request: Request) -> Completion:
-        """Return the answer, or raise CallError."""
+        """Return the answer; raises CallError."""
         ...
+
+
+# --- plugins --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Settings of a model in models.yaml, for the plugin that serves it."""
+
+    name: str
+    """Its name in models.yaml."""
+    model: str
+    base_url: str | None = None
+    """The address as written, or from the variable in `base_url_env`."""
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys by field; `api_key` when there is one. Each may go to the host of `base_url` only."""
+    options: Any = None
+    """An instance of the plugin's own `options`, or the mapping as written if it declares none."""
+    timeout_s: float = 60.0
+
+
+class ProviderPlugin(ABC):
+    """Base class of provider plugins, in the entry-point group edison_ci.providers.
+
+    `provider: NAME` in models.yaml names the entry point. One object is created for each model.
+    Caching, retries, rate limits, budgets and prices are added around it.
+    """
+
+    options: ClassVar[type[BaseModel] | None] = None
+    """Pydantic model of `options:` in models.yaml; without it, any mapping is accepted."""
+    offline: ClassVar[bool] = False
+    """Whether it answers without a network, so that `--offline` allows it."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer; raises CallError."""
+
+    async def aclose(self) -> None:  # noqa: B027  # most have nothing to close
+        """Close connections; called once, at the end of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredCriterion:
+    """A criterion of a rubric, for judge plugins."""
+
+    name: str
+    description: str
+    min: float
+    """Lowest score of its scale."""
+    max: float
+    """Highest score of its scale."""
+    lower_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionScore:
+    """The score of a judge plugin for one criterion."""
+
+    score: float
+    """On the scale of the criterion."""
+    reason: str = ""
+
+
+class JudgePlugin(ABC):
+    """Base class of judge plugins, in the entry-point group edison_ci.judges.
+
+    `judges: {pointwise: [NAME]}` of an experiment names the entry point. One object is created
+    for each run, when the first answer is judged.
+    """
+
+    @abstractmethod
+    async def judge(
+        self, case: Case, answer: str, criteria: Sequence[ScoredCriterion]
+    ) -> Mapping[str, CriterionScore]:
+        """Return the score of each criterion by its name.
+
+        A criterion that is left out, or an exception, is an error of this judge on this answer.
+        """

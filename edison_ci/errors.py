@@ -1,20 +1,20 @@
-"""What can go wrong, where, and which exit code it ends in.
+"""Errors, problems with their locations, and exit codes.
 
     EdisonError                     message, where, hint; `exit_code` belongs to the class
-    ├── UsageError            2     the command line asks for something that cannot be
+    ├── UsageError            2     the command line is wrong
     ├── ConfigError           2     files of the project are invalid; carries every problem found
     ├── ProjectNotFound       2     no edison.yaml here or above
     ├── BusyError             2     the experiment is being run by another process
-    ├── RoleError             2     whoever asks has no role that allows it
+    ├── RoleError             2     the role of the user does not allow it
     ├── StoreError            3     the results file could not be read or written
     ├── IncompleteRun         3     shards of a run are missing, or not finished
     ├── CallFailed            3     a model did not answer
-    ├── ForgeError            3     GitHub refused, was not there, or could not be understood
+    ├── ForgeError            3     GitHub refused, was unavailable, or returned an unknown reply
     ├── OutOfBudget           4     a budget has no room for the next call
-    └── Interrupted         130     somebody stopped it
+    └── Interrupted         130     the user stopped it
 
-A failed gate is a decision, not an exception. Whatever is not an `EdisonError` is a bug and ends
-in `ExitCode.BUG`.
+A failed gate is a decision, not an exception. Every other exception is a bug and ends in
+`ExitCode.BUG`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """How the process ends. These numbers are an interface for scripts."""
+    """Exit codes, which are a stable interface for scripts."""
 
     DONE = 0
     GATE_FAILED = 1
@@ -42,7 +42,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One line for people, printed in the README."""
+        """The meaning in one line, printed in the README."""
         return _MEANING[self]
 
 
@@ -52,14 +52,14 @@ _MEANING = {
     ExitCode.INVALID: "wrong usage, an invalid file, a refused role, a busy experiment",
     ExitCode.NOT_MEASURED: "could not measure: too many errors, no judge, no database",
     ExitCode.BUDGET: "stopped by a budget; resumable",
-    ExitCode.UNCLEAR: "inconclusive where a gate says `if_unclear: fail`",
+    ExitCode.UNCLEAR: "inconclusive, and a gate has `if_unclear: fail`",
     ExitCode.BUG: "a bug in edison",
     ExitCode.PAUSED: "paused by SIGINT or SIGTERM; resumable",
 }
 
 
 class Severity(StrEnum):
-    """How much a problem matters: an error stops every command, a warning does not."""
+    """Severity of a problem: an error stops every command, a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -67,7 +67,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a file of the project; lines and columns count from 1."""
+    """A location in a file of the project; lines and columns count from 1."""
 
     file: str
     line: int | None = None
@@ -83,17 +83,17 @@ class Location:
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """Sort key: by file, then as one reads."""
+        """Sort key: file, line, column."""
         return (self.file, self.line or 0, self.column or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in one place, and what would mend it."""
+    """A problem with its location and a hint."""
 
     where: Location
     code: str
-    """Stable kebab-case name of the rule that was broken."""
+    """Stable kebab-case name of the broken rule."""
     message: str
     hint: str = ""
     severity: Severity = Severity.ERROR
@@ -105,7 +105,7 @@ class Problem:
 
 
 class EdisonError(Exception):
-    """Something the user can act on: what, where, and what to do next."""
+    """An error that the user can act on, with message, location and hint."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.BUG
     code: ClassVar[str] = "error"
@@ -123,7 +123,7 @@ class EdisonError(Exception):
 
 
 class UsageError(EdisonError):
-    """The command line asks for something that cannot be."""
+    """The command line is wrong."""
 
     exit_code = ExitCode.INVALID
     code = "usage"
@@ -137,56 +137,56 @@ class ProjectNotFound(EdisonError):
 
 
 class BusyError(EdisonError):
-    """Another process is at work on the same experiment."""
+    """Another process runs the same experiment."""
 
     exit_code = ExitCode.INVALID
     code = "busy"
 
 
 class RoleError(EdisonError):
-    """Whoever asks has no role that allows it."""
+    """The role of the user does not allow the action."""
 
     exit_code = ExitCode.INVALID
     code = "role"
 
 
 class StoreError(EdisonError):
-    """The results file could not be read or written; what was stored before is safe."""
+    """The results file could not be read or written; stored data is safe."""
 
     exit_code = ExitCode.NOT_MEASURED
     code = "store"
 
 
 class IncompleteRun(EdisonError):
-    """Parts of a run are not there, so nothing can be said of the whole."""
+    """Shards of a run are missing, so there is no verdict."""
 
     exit_code = ExitCode.NOT_MEASURED
     code = "incomplete"
 
 
 class CallFailed(EdisonError):
-    """A model did not answer, and nothing else can be shown instead."""
+    """A model did not answer, and the command needs the answer."""
 
     exit_code = ExitCode.NOT_MEASURED
     code = "call"
 
 
 class OutOfBudget(EdisonError):
-    """A budget has no room for the next call; what was asked is kept."""
+    """A budget has no room for the next call; stored answers are kept."""
 
     exit_code = ExitCode.BUDGET
     code = "budget"
 
 
 class Interrupted(EdisonError):
-    """Somebody stopped it; what was asked is kept."""
+    """The user stopped it; stored answers are kept."""
 
     exit_code = ExitCode.PAUSED
     code = "stopped"
 
 
 class ForgeFault(StrEnum):
-    """Why a forge did not do what it was asked to."""
+    """Why a request to a forge failed."""
 
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
@@ -195,13 +195,13 @@ class ForgeFault(StrEnum):
     CONFLICT = "conflict"
     LIMITED = "limited"
     UNAVAILABLE = "unavailable"
-    """It may have happened all the same: whoever asked for a change looks before asking again."""
+    """The change may have been made: check before a retry."""
     MOVED = "moved"
     UNREADABLE = "unreadable"
 
 
 class ForgeError(EdisonError):
-    """GitHub, or whatever hosts the repository, did not do what it was asked to."""
+    """A request to GitHub, or another forge, failed."""
 
     exit_code = ExitCode.NOT_MEASURED
     code = "forge"
@@ -214,7 +214,7 @@ class ForgeError(EdisonError):
 
 
 class ConfigError(EdisonError):
-    """Files of the project are invalid; `problems` has all of them, sorted."""
+    """Files of the project are invalid; `problems` lists all problems, sorted."""
 
     exit_code = ExitCode.INVALID
     code = "invalid"

@@ -1,7 +1,7 @@
-"""Optional libraries: the extra that brings each, whether it works here, and how to install it.
+"""Optional libraries: the extra of each, whether it can be used, and how to install it.
 
-Nothing is imported to find out: a library may take seconds to load, and a stolen release runs its
-code on import.
+Nothing is imported to find out: a library may take seconds to import, and a compromised release
+runs code on import.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=search_path())
 
 
-# `known_bad.json` lists them with the day it was made; a workflow makes it anew from the public
-# database of advisories (`requirements/known_bad.py`). `edison doctor` looks at what is installed,
-# and a test at what is locked. Nothing is asked over the network for it.
+# `known_bad.json` lists compromised releases; a workflow updates it from the public database of
+# advisories (`requirements/known_bad.py`). `edison doctor` checks installed releases, and a test
+# the locked ones, without network access.
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
 class Advisory(NamedTuple):
-    """Why some releases of a package are bad."""
+    """An advisory about releases of a package."""
 
     package: str
     id: str
     why: str
     ranges: tuple[tuple[str, str | None], ...] = ()
-    """From which version on, up to which one it is mended in; None if it is in none."""
+    """First affected version and first fixed one; None if there is no fix."""
     versions: tuple[str, ...] = ()
     """Single versions."""
 
     def covers(self, version: str) -> bool:
-        """Whether a version is one of them."""
+        """Whether a version is affected."""
         here = release(version)
         if version in self.versions:
             return True
@@ -60,20 +60,20 @@ class Advisory(NamedTuple):
 
 
 class KnownBad(NamedTuple):
-    """The list, and the day it was made."""
+    """The list of advisories with its date."""
 
     date: str
     advisories: tuple[Advisory, ...]
 
     def about(self, package: str, version: str) -> list[Advisory]:
-        """Return what is known against a release."""
+        """Return the advisories about a release."""
         name = normal(package)
         return [a for a in self.advisories if a.package == name and a.covers(version)]
 
 
 @cache
 def known_bad() -> KnownBad:
-    """Return the list that comes with the program."""
+    """Return the bundled list."""
     value = json.loads(Path(__file__).with_name("known_bad.json").read_text(encoding="utf-8"))
     found = tuple(
         Advisory(
@@ -89,12 +89,12 @@ def known_bad() -> KnownBad:
 
 
 def normal(package: str) -> str:
-    """Return the name of a package in its one form."""
+    """Return the normalized name of a package."""
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the numbers at the front of a version, without zeros at the end: all that counts."""
+    """Return the leading numbers of a version without trailing zeros, for comparisons."""
     found = _RELEASE.match(version)
     numbers = [int(part) for part in found[0].split(".")] if found else []
     while numbers and numbers[-1] == 0:
@@ -104,17 +104,17 @@ def release(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library that an extra installs; on the index it has the name of its module."""
+    """A library of an extra; its package has the name of the module."""
 
     module: str
     extra: str
     requirement: str
-    """What to install, as pyproject.toml says it."""
+    """The requirement, as in pyproject.toml."""
     at_least: str = ""
-    """The oldest version that works, where an older one may be around."""
+    """Minimum version, if older ones may be installed."""
 
     def fault(self) -> str:
-        """Return why the library cannot be used, after its name; empty if it can."""
+        """Return why the library cannot be used, to follow its name; '' if it can."""
         if self._origin() is None:
             return "is not installed"
         if not self.at_least:
@@ -127,15 +127,15 @@ class Library:
         return ""
 
     def version(self) -> str:
-        """Return the version that is installed; empty if nothing tells."""
-        # By the name of a folder: importlib.metadata takes longer to load than a validation.
+        """Return the installed version; '' if unknown."""
+        # From the folder name: importlib.metadata takes longer to import than a validation.
         origin = self._origin()
         found = [] if origin is None else origin.parent.parent.glob(f"{self.module}-*.dist-info")
         names = [path.name.removesuffix(".dist-info") for path in found]
         return names[0].removeprefix(f"{self.module}-") if names else ""
 
     def folder(self) -> Path:
-        """Return the folder of the files that the library carries.
+        """Return the folder of the library.
 
         Raises:
             FileNotFoundError: it is not installed.
@@ -146,9 +146,9 @@ class Library:
         return origin.parent
 
     def _origin(self) -> Path | None:
-        """Return the file that would be imported; None if there is none."""
+        """Return the file that an import would load, if any."""
         spec = find_spec(self.module)
-        # A folder of this name in the working directory has a spec too, without an origin.
+        # A folder of this name in the working directory has a spec without an origin.
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
@@ -167,22 +167,23 @@ EXTRAS = {
     "litellm": "models of vertex, bedrock and litellm",
     "embeddings": "the check similar",
     "metrics": "the checks bleu, chrf and language",
-    "pii": "telephone numbers by the plan of each country in safety.pii, else by length",
+    "pii": "telephone numbers by country in safety.pii, instead of by length",
 }
-"""The extras of pyproject.toml, and what each is for."""
+"""The extras of pyproject.toml with their purpose."""
 
 
 def faults_of(extra: str) -> list[str]:
-    """Return what keeps the libraries of an extra from being used, one text for each."""
+    """Return the faults of the libraries of an extra."""
     libraries = [library for library in LIBRARIES if library.extra == extra]
     return [f"{each.module} {fault}" for each in libraries if (fault := each.fault())]
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra where edison runs, as far as files there tell.
+    """Return the command that installs an extra in this environment.
 
-    It names the libraries and not the extra: that would have edison itself looked for on the index,
-    where it is not yet, and anybody could put something of that name.
+    It lists the libraries instead of the extra: that would fetch edison itself from the index,
+      where
+    it is not published yet and another package could take its name.
     """
     libraries = (library for library in LIBRARIES if library.extra == extra)
     words = shlex.join(library.requirement for library in libraries)
@@ -195,7 +196,7 @@ def install_command(extra: str) -> str:
 
 
 def _made_by_uv(environment: Path) -> bool:
-    """Whether uv made the environment, which then has no pip of its own."""
+    """Whether uv created the environment, which then has no pip."""
     settings = environment / "pyvenv.cfg"
     if not settings.is_file():
         return False

@@ -5,31 +5,24 @@ from __future__ import annotations
 import importlib
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.metadata import EntryPoint
 
-
-def later(target: str) -> Callable[..., Any]:
-    """Return a function of ours that is imported when it is first called, as "module:name"."""
-    module, _, name = target.partition(":")
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*args, **kwargs)
-
-    return call
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Names of one kind of plugin: built-ins as "module:Class", others by entry point.
+    """Names of one kind of plugin: built-ins as "module:name", others by entry point.
 
-    Nothing is imported before it is asked for, and installed packages are searched only for a name
-    that is not built in.
+    Nothing is imported before it is needed, and installed packages are searched only for names that
+    are not built in.
     """
 
     group: str
@@ -40,7 +33,7 @@ class Registry:
         return sorted({*self.built_in, *self._installed})
 
     def load(self, name: str) -> Any:
-        """Return the class of this name, or None if there is none."""
+        """Return the object of this name, or None."""
         target = self.built_in.get(name)
         if target is not None:
             module, _, attribute = target.partition(":")
@@ -50,26 +43,57 @@ class Registry:
             return None
         try:
             return found.load()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # third-party code may raise any exception
             raise UsageError(
-                f"the plugin {found.value} that offers {name!r} cannot be loaded: {error}",
-                hint="reinstall or uninstall the package it is from",
+                f"the plugin {found.value} for {name!r} cannot be loaded: "
+                f"{type(error).__name__}: {error}",
+                hint="reinstall or uninstall its package",
             ) from error
 
+    def load_class(self, name: str, contract: Callable[..., T]) -> type[T] | None:
+        """Return the class of this name, or None; raises UsageError if it breaks the contract.
+
+        The contract is a class, typed as a callable because it may be abstract.
+        """
+        assert isinstance(contract, type)
+        found: Any = self.load(name)
+        if found is None:
+            return None
+        broken = ""
+        if not (isinstance(found, type) and issubclass(found, contract)):
+            broken = f"is not a subclass of {contract.__module__}.{contract.__name__}"
+        elif lacking := sorted(getattr(found, "__abstractmethods__", ())):
+            broken = f"does not define {', '.join(lacking)}"
+        if broken:
+            target = self.built_in.get(name) or self._installed[name].value
+            raise UsageError(
+                f"the plugin {target} for {name!r} {broken}",
+                hint="reinstall or uninstall its package",
+            )
+        kind: type[T] = found
+        return kind
+
+    def package(self, name: str) -> str | None:
+        """Return name and version of the package that provides a name; None if built in."""
+        found = None if name in self.built_in else self._installed.get(name)
+        if found is None:
+            return None
+        return f"{found.dist.name} {found.dist.version}" if found.dist else found.value
+
     @cached_property
-    def _installed(self) -> dict[str, Any]:
+    def _installed(self) -> dict[str, EntryPoint]:
         from importlib.metadata import entry_points  # 60 ms, and rarely needed
 
-        found: dict[str, Any] = {}
+        found: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group):
             if point.name in self.built_in:
                 raise UsageError(
-                    f"the plugin {point.value} calls itself {point.name!r}, which is built in",
-                    hint="uninstall the package it is from",
+                    f"the plugin {point.value} has the name {point.name!r}, which is built in",
+                    hint="uninstall its package",
                 )
             if point.name in found:
                 raise UsageError(
-                    f"two plugins of {self.group} call themselves {point.name!r}",
+                    f"two plugins of {self.group} have the name {point.name!r}",
                     hint=f"uninstall one of {found[point.name].value} and {point.value}",
                 )
             found[point.name] = point

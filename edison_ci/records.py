@@ -1,4 +1,4 @@
-"""The values that travel through the program."""
+"""Core records and enums: cases, requests, completions, statuses and verdicts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CaseId = NewType("CaseId", str)
-ExperimentId = NewType("ExperimentId", str)
 PromptId = NewType("PromptId", str)
-ModelName = NewType("ModelName", str)
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Role = Literal["system", "user", "assistant"]
@@ -31,30 +29,76 @@ class CaseKind(StrEnum):
     ADVERSARIAL = "adversarial"
 
 
+class RunStatus(StrEnum):
+    """Where a run stands. `store.runs.MOVES` lists which status may follow which."""
+
+    PENDING = "PENDING"
+    EXECUTING = "EXECUTING"
+    JUDGING = "JUDGING"
+    AGGREGATING = "AGGREGATING"
+    REFINING = "REFINING"
+    REVIEWING = "REVIEWING"
+    PAUSED = "PAUSED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class CellStatus(StrEnum):
+    """How a cell ended, or one component of its grade."""
+
+    OK = "ok"
+    MALFORMED = "malformed"
+    """The answer does not have the form that the prompt declares."""
+    ERROR = "error"
+    BLOCKED = "blocked"
+    """A safety screen withheld the answer."""
+    SKIPPED = "skipped"
+
+
+class Side(StrEnum):
+    """Side of a comparison that a cell belongs to."""
+
+    HEAD = "head"
+    BASE = "base"
+
+
+class Verdict(StrEnum):
+    """What the gates of a run, or one of them, concluded."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"
+    """The gate does not apply, or there is no base to compare with."""
+    ERROR = "error"
+    """Too little could be measured. Only a run has this verdict, never a single gate."""
+
+
 @dataclass(slots=True)
 class Case:
     """One input of an experiment.
 
-    Not frozen, though nobody changes one: a frozen one takes three times as long to make, and a
-    dataset may have a million.
+    Not frozen, although it is never changed: a frozen one takes three times as long to create, and
+    a dataset may have a million.
     """
 
     id: CaseId
     inputs: Mapping[str, Json]
     expected: Json = None
-    """None means that the case has no expected output."""
+    """None if the case has no expected output."""
     tags: tuple[str, ...] = ()
     difficulty: int | None = None
     cluster: str | None = None
-    """Cases of one cluster are not independent and are never split apart."""
+    """Cases of one cluster are not independent and stay together in splits."""
     metadata: Mapping[str, Json] = field(default_factory=dict)
     kind: str = "golden"
     line: int = 0
-    """Line of its file on which the case starts."""
+    """First line of the case in its file."""
 
     @property
     def variables(self) -> dict[str, Json]:
-        """What a template over the case may use."""
+        """Variables of a template over the case."""
         values = dict(self.inputs)
         if self.expected is not None:
             values["expected"] = self.expected
@@ -81,7 +125,7 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True)
 class Request:
-    """One call to a model. Two requests with the same address would get the same kind of answer."""
+    """One call to a model. Requests with the same hash would get the same kind of answer."""
 
     provider: str
     endpoint: str
@@ -91,13 +135,13 @@ class Request:
     params: Mapping[str, Json]
     tools: Json = None
     response_format: Json = None
-    draw: int = 0
+    repeat: int = 0
     not_before: str = ""
-    """A stored answer that is older than this is not good enough; not part of the address."""
+    """Older stored answers are not used; not part of the request hash."""
 
     @cached_property
-    def address(self) -> str:
-        """Return the name of the call: sha256 over everything that decides the answer."""
+    def request_hash(self) -> str:
+        """Return the sha256 of everything that determines the answer."""
         identity = [
             self.provider,
             self.endpoint,
@@ -106,7 +150,7 @@ class Request:
             self.tools,
             dict(self.params),
             self.response_format,
-            self.draw,
+            self.repeat,
         ]
         return sha256(canonical_json(identity).encode()).hexdigest()
 
@@ -118,21 +162,21 @@ class Completion:
     text: str
     finish_reason: FinishReason = FinishReason.STOP
     tokens_in: int | None = None
-    """None when the provider did not say."""
+    """None if the provider did not report it."""
     tokens_out: int | None = None
     cached_in: int = 0
-    """How many of the input tokens the provider had cached."""
+    """Input tokens that were read from the cache of the provider."""
     latency_ms: int = 0
     served_model: str = ""
     tool_calls: Json = None
     write_surcharge_in: float = 0.0
-    """What writing to the provider's cache is charged beyond `tokens_in`, in tokens of input."""
+    """Charge for cache writes beyond `tokens_in`, in input tokens."""
 
 
 def canonical_json(value: object) -> str:
-    """Return the one JSON text of a value: sorted keys, no blanks, characters as they are."""
+    """Return the canonical JSON text of a value: sorted keys, no blanks, no escapes."""
     return _canonical(value)
 
 
-# Made once: `json.dumps` would make an encoder for each call.
+# Created once, because `json.dumps` would create an encoder for each call.
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

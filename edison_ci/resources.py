@@ -1,4 +1,4 @@
-"""Files that come with the package: schemas, examples, requirements."""
+"""Data files of the package: schemas, examples, requirements."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KINDS = (
     "dataset",
     "quarantine",
     "labels",
-    "licences",
+    "judge_approvals",
     "trust",
 )
-"""The kinds of file a project has, each with a schema."""
+"""The kinds of project files, each with a schema."""
 
 
-def shipped(kind: str) -> Path:
-    """Return the folder of one kind of them, in an installation or a checkout."""
+def resource_folder(kind: str) -> Path:
+    """Return the folder of one kind of data files, in an installation or a checkout."""
     installed = _HERE / "_shipped" / kind
     return installed if installed.is_dir() else _HERE.parent / kind

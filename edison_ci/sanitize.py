@@ -1,7 +1,7 @@
-"""Text from files and models made harmless for terminals, logs and workflows.
+"""Sanitizing of texts from files and models for terminals, logs and workflows.
 
-Such text may hold escape sequences that a terminal obeys, bidirectional marks that turn a line
-around, lines that GitHub takes for commands, and keys that somebody put where they do not belong.
+Such texts may hold escape sequences that control a terminal, bidirectional marks that reorder a
+line, lines that GitHub takes for commands, and misplaced keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from edison_ci.documents.secrets import redacted
-from edison_ci.rounding import snap
+from edison_ci.numeric import snap
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -22,31 +22,31 @@ _UNSAFE = re.compile(
 _RUN = re.compile(r"[\w.+/=-]+")
 _START = re.compile(r"[\w+/=-]{4}")
 _DOTS, _REST = "...", 8
-"""How a secret is shortened: its start, dots, and at least so much of its end."""
+"""A shortened secret: its start, dots, and the minimum of its end."""
 _WRITTEN = frozenset({"input", "inputs", "expected", "metadata", "params", "tool_calls"})
-"""Keys below which numbers are those of people and models, with all their digits."""
+"""Keys whose numbers are written by people and models, and keep all digits."""
 _COMMAND = re.compile(r"(?m)^([^\S\n]*+)(?=::)|(?<=#)(?=#\[)")
 
 
 def clean(text: str) -> str:
-    """Return a text that a terminal shows and does not obey; it keeps its lines."""
+    """Return a text without control sequences; line breaks stay."""
     return _UNSAFE.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
 
 
 def line(text: str) -> str:
-    """Return a text on one line: harmless, and without what looks like a secret."""
+    """Return a text on one line, sanitized and redacted."""
     return clean(redacted(text)).replace("\n", "\\n")
 
 
 def lines(text: str) -> str:
-    """Return a text of several lines: harmless, and without what looks like a secret."""
+    """Return a text of several lines, sanitized and redacted."""
     return clean(redacted(text))
 
 
 def without_pieces(text: str) -> str:
-    """Return an error's text without the ends of a secret that was shortened in its middle.
+    """Return the text of an error without the ends of a secret shortened in its middle.
 
-    What is left of it no longer looks like a secret, so whatever was shortened so is cut.
+    The rest no longer looks like a secret, so every text shortened like this is cut.
     """
     text = redacted(text)
     return _RUN.sub(_without_end, text) if _DOTS in text else text
@@ -61,16 +61,16 @@ def _without_end(found: re.Match[str]) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:
-    """Return JSON without secrets, which no terminal or workflow obeys; other texts stay exact.
+    """Return sanitized JSON without secrets; other texts stay exact.
 
-    Numbers that were computed are without the digits that differ from machine to machine.
+    Computed numbers lose the digits that differ between machines.
     """
     text = json.dumps(_redacted(value), indent=indent, ensure_ascii=ascii_only, default=str)
     text = _UNSAFE.sub(lambda found: json.dumps(found.group())[1:-1], text)
     return text.replace("##[", "#\\u0023[")
 
 
-# A million lines have the same few keys.
+# Cached, because a million lines share a few keys.
 _key = functools.lru_cache(maxsize=1_000)(redacted)
 
 
@@ -88,10 +88,10 @@ def _redacted(value: Any, *, written: bool = False) -> Any:
 
 
 def in_actions() -> bool:
-    """Whether GitHub reads what we print."""
+    """Whether this runs in GitHub Actions, which parses the output."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def without_commands(text: str) -> str:
-    """Return a text in which GitHub finds no workflow command, `::name::` or `##[name]`."""
+    """Return a text without active workflow commands (`::name::` or `##[name]`)."""
     return _COMMAND.sub(r"\1\\", text)

@@ -1,7 +1,7 @@
-"""What all configuration models have in common: closed, frozen, strict, and helpful when wrong.
+"""Base class and shared types of configuration models: closed, frozen, strict, with hints.
 
-A field that is wrong never hides another: unknown keys are reported beside every other error of
-the same mapping, each with the nearest name that would have been right.
+An invalid field never hides another: unknown keys are reported together with every other error of
+the mapping, each with the nearest known name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import brief
-from edison_ci.names import did_you_mean, odd_character
+from edison_ci.spelling import did_you_mean, odd_character
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 def wrong(
     code: str, message: str, hint: str | Callable[[], str] = "", *, at: tuple[str | int, ...] = ()
 ) -> PydanticCustomError:
-    """Return the error a validator raises; `at` points below it, a hint may be worked out late."""
+    """Return the error of a validator; `at` is a path below it, `hint` may be computed later."""
     return PydanticCustomError(code, "{text}", {"text": message, "hint": hint, "at": list(at)})
 
 
 def report(found: Iterable[Exception]) -> None:
-    """Raise everything that several rules of one mapping found wrong, if anything."""
+    """Raise all errors of the rules of one mapping, if any."""
     listed = [InitErrorDetails(type=error, loc=(), input=None) for error in found]  # type: ignore[typeddict-item]  # made by `wrong`
     if listed:
         raise ValidationError.from_exception_data("rules", listed)
 
 
 def details(error: ValidationError, *, below: tuple[str | int, ...] = ()) -> list[InitErrorDetails]:
-    """Return the errors of a nested validation, so that an outer one can pass them on."""
+    """Return the errors of a nested validation, for an outer one to raise."""
     return [
         InitErrorDetails(
             type=PydanticCustomError(
@@ -67,14 +67,14 @@ def details(error: ValidationError, *, below: tuple[str | int, ...] = ()) -> lis
 class Shape(BaseModel):
     """A mapping in a configuration file."""
 
-    # A validator is built when it is first used, which takes a millisecond or more: what is left
-    # out in a file is made with `model_construct`, because defaults need no validation.
+    # Building a validator takes a millisecond or more, so it is built on first use, and defaults
+    # are created with `model_construct`, which needs none.
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True
     )
 
     tombstones: ClassVar[dict[str, str]] = {}
-    """Keys that are often tried or were removed, with what to write instead."""
+    """Removed or commonly mistaken keys, with a hint for each."""
     renamed: ClassVar[dict[str, str]] = {}
     """Old names of keys that still work, with a warning, for two minor versions."""
 
@@ -101,24 +101,24 @@ class Shape(BaseModel):
 
     @classmethod
     def key_names(cls) -> list[str]:
-        """Return the keys this mapping may have."""
+        """Return the allowed keys."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
     @classmethod
     def _wrong_key(cls, key: str, known: list[str]) -> PydanticCustomError:
         if key in known:
-            return wrong("no-value", f"{key} has no value", "give it one, or remove the key")
+            return wrong("no-value", f"{key} has no value", "set a value, or remove the key")
         near = partial(did_you_mean, key, known, otherwise="docs/files.md lists all keys")
         hint = cls.tombstones.get(key) or near
         return wrong("unknown-key", f"unknown key {short(key)}", hint)
 
 
-# --- how a value may be written, said once for the model and for the schema ----------------------
+# --- forms of values, for the model and for the schema -------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A text that matches a pattern; the message says what it should have been."""
+class TextPattern:
+    """A text that must match a pattern."""
 
     pattern: str
     what: str
@@ -126,7 +126,7 @@ class Written:
     code: str = "pattern"
 
     def check(self, value: str) -> str:
-        """Return the text, or say what it should have been."""
+        """Return the text; raises an error if it does not match."""
         if not re.fullmatch(self.pattern, value):
             raise wrong(self.code, f"{short(value)} is not {self.what}", self.hint)
         return value
@@ -144,7 +144,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Shorthand:
-    """A mapping that may be written as a text, which stands for one of its keys."""
+    """A mapping that may be written as a text, the value of one of its keys."""
 
     key: str
 
@@ -161,15 +161,15 @@ class Shorthand:
     ) -> dict[str, Any]:
         whole = handler(schema)
         key = dict(handler.resolve_ref_schema(whole)["properties"][self.key])
-        return {"anyOf": [{k: v for k, v in key.items() if k not in _SAID}, whole]}
+        return {"anyOf": [{k: v for k, v in key.items() if k not in _ANNOTATIONS}, whole]}
 
 
-_SAID = ("description", "default", "title")
+_ANNOTATIONS = ("description", "default", "title")
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Another way to write a value, for the schema; a validator turns it into the first."""
+    """An alternative form of a value in the schema; a validator converts it."""
 
     other: dict[str, Any] = field(hash=False)
 
@@ -180,7 +180,7 @@ class Or:
 
 
 class _OneOrMany:
-    """A list that may be written as its only entry."""
+    """A list that may be written as a single entry."""
 
     @staticmethod
     def _as_list(value: Any) -> Any:
@@ -202,7 +202,7 @@ ONE_OR_MANY = _OneOrMany()
 
 
 class _Unique:
-    """A list without repetitions."""
+    """A list without duplicates."""
 
     @staticmethod
     def check(value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -227,7 +227,7 @@ UNIQUE = _Unique()
 
 
 def items(minimum: int = 0, maximum: int = 10_000) -> Any:
-    """Return the field of a list that becomes a tuple; its items stay strict."""
+    """Return the field of a list that is stored as a tuple; its items stay strict."""
     return Field(strict=False, min_length=minimum, max_length=maximum)
 
 
@@ -235,7 +235,7 @@ short = brief
 """Returns a value for a message."""
 
 
-# --- scalar types that several files share --------------------------------------------------------
+# --- shared scalar types --------------------------------------------------------------------------
 
 _NAME_HINT = "use letters, digits, '-', '_' and '.', starting with a letter or digit"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -261,7 +261,7 @@ def _variable(value: str) -> str:
         shown = repr(value) if len(value) < 9 else f"{value[:4]!r}..."
         raise wrong(
             "env-name",
-            f"{shown} is not the name of a variable",
+            f"{shown} is not the name of an environment variable",
             "write a name such as OPENAI_API_KEY; never write the key itself",
         )
     return value
@@ -278,10 +278,10 @@ EnvName = Annotated[
 VariableName = Annotated[
     str,
     Field(min_length=1, max_length=100),
-    Written(
+    TextPattern(
         r"[A-Za-z_][A-Za-z0-9_]*",
-        "a variable's name",
-        "use letters, digits and '_', so that a prompt can say {{ name }}",
+        "a name of a variable",
+        "use letters, digits and '_', so that a prompt can use {{ name }}",
         "name",
     ),
 ]
@@ -290,12 +290,12 @@ VariableName = Annotated[
 Email = Annotated[
     str,
     Field(max_length=254),
-    Written(r"[^@\s]+@[^@\s]+", "an e-mail address", "write name@example.com", "email"),
+    TextPattern(r"[^@\s]+@[^@\s]+", "an e-mail address", "write name@example.com", "email"),
 ]
 
 
-def checked_path(value: str) -> str:
-    """Return a path of the project in its one form, or say why it is none."""
+def normal_path(value: str) -> str:
+    """Return a normalized path of the project; raises an error if it is invalid."""
     try:
         return inside(value)
     except Fault as fault:
@@ -303,12 +303,12 @@ def checked_path(value: str) -> str:
 
 
 PATH_PATTERN = r"^(?![/~]|.:|\.\.(?:/|$))(?!.*://)[^\\\n]+$"
-"""What can be said about a path without looking at its folders."""
+"""Pattern of valid paths, as far as a schema can check them."""
 
 FilePath = Annotated[
     str,
     Field(min_length=1, max_length=500, json_schema_extra={"pattern": PATH_PATTERN}),
-    AfterValidator(checked_path),
+    AfterValidator(normal_path),
 ]
 
 _PERCENT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*%\Z")
@@ -321,7 +321,7 @@ class Percent:
     """A number that may be written as a percentage: 80% is 0.8."""
 
     pattern: str = _TO_100
-    """Which percentages are in the number's range."""
+    """Pattern of the percentages in the range of the number."""
 
     @staticmethod
     def _share(value: Any) -> Any:
@@ -348,11 +348,11 @@ Share = Annotated[float, Field(ge=0, le=1), Percent()]
 
 
 class Margin(Shape):
-    """How much worse still counts as no worse."""
+    """A non-inferiority margin."""
 
     value: float = Field(ge=0, le=1, description="The margin as a share.")
     relative: bool = Field(
-        False, description="Whether it is a share of the base value instead of points."
+        False, description="Whether it is relative to the base value instead of points."
     )
 
 
@@ -375,7 +375,7 @@ MarginText = Annotated[
 ]
 
 
-# --- which keys go together -----------------------------------------------------------------------
+# --- combinations of keys -------------------------------------------------------------------------
 
 
 def one_of_keys(*names: str) -> dict[str, Any]:
@@ -389,7 +389,7 @@ def some_of_keys(*names: str) -> dict[str, Any]:
 
 
 def need_one_of(shape: Shape, *names: str, of: str, add: str) -> None:
-    """Refuse a mapping that does not have exactly one of these keys; `of` says what it is."""
+    """Refuse a mapping without exactly one of these keys; `of` names the mapping."""
     given = [name for name in names if getattr(shape, name) is not None]
     if len(given) == 1:
         return

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import inspect_project
+from edison_ci.config.validation import DataCheck
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Problem, Severity, sorted_problems
@@ -35,7 +35,7 @@ PLACES = {
     "dataset": "datasets/names.yaml",
     "quarantine": "quarantine.yaml",
     "labels": "labels/tone.jsonl",
-    "licences": "licences.yaml",
+    "judge_approvals": "judge_approvals.yaml",
     "trust": ".edison/trust.yaml",
 }
 """Where in a project a file of each kind stands."""

@@ -67,7 +67,7 @@ datasets:
     take: 100
     limits: {max_rows: 5000, max_bytes: 50000000}
 split: {holdout: 0.4, seed: 0}
-draws: 3
+repeats: 3
 checks:
   - contains: "{{ expected }}"
   - not: {regex: '(?i)as an ai'}
@@ -82,7 +82,8 @@ judges:
 safety: {pii: block, jailbreak: flag, secrets: block,
          moderation: {by: mod, action: flag, threshold: 0.7}, toxicity: {by: mod}}
 gates:
-  - {metric: composite, no_worse_than: base, margin: 10pp, confidence: 95%, if_unclear: more_draws}
+  - {metric: composite, no_worse_than: base, margin: 10pp, confidence: 95%, if_unclear:
+    more_repeats}
   - {metric: pass_rate, at_least: 60%, per: overall, use: human}
   - {metric: criterion.Tone of voice, at_least: 0.5}
   - {metric: cost_usd.mean, no_worse_than: base, margin: 10%, guarantee: strict}
@@ -148,9 +149,9 @@ cases:
             "cell": "0a1b2c3d4e5f",
         }
     ),
-    "licences": f"""
+    "judge_approvals": f"""
 version: 1
-licences:
+approvals:
   - rubric: tone
     judges: [judge, judge-b]
     combine: median

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from docs.sample import Sample
+from edison_ci.records import CellStatus, RunStatus, Side
 from edison_ci.results.rollups import rollups_of
+from edison_ci.store.cells import CellRow
 from edison_ci.store.database import open_database
-from edison_ci.store.runs import CellRow, NewRun, move_run, start_run
+from edison_ci.store.runs import NewRun, move_run, start_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +54,7 @@ def plant(folder: Folder, *runs: Planted) -> Path:
             connection.execute("begin immediate")
             sample = Sample(connection, run.experiment)
             start_run(_new(run))(connection)
-            move_run(run.id, "EXECUTING", run.time)(connection)
+            move_run(run.id, RunStatus.EXECUTING, run.time)(connection)
             sides = {"head": (run.version, run.scores), "base": (run.base_version, run.base)}
             for side, (version, scores) in sides.items():
                 for model, row in scores.items():
@@ -60,7 +62,7 @@ def plant(folder: Folder, *runs: Planted) -> Path:
                         _cell(sample, replace(run, version=version), side, model, number, score)
             for status in ("JUDGING", "AGGREGATING", "COMPLETED") if run.complete else ("PAUSED",):
                 done = status == "COMPLETED"
-                move_run(run.id, status, run.time, complete=done)(connection)
+                move_run(run.id, RunStatus(status), run.time, complete=done)(connection)
             connection.execute("commit")
             rollups_of(connection, run.id)(connection)
     return path
@@ -87,21 +89,21 @@ def _cell(
 ) -> None:
     case = f"c{number}"
     booking = sample.booking(run.id, f"{case}{run.version}{run.content}", model, run.time)
-    take = None if score is None else sample.bought(booking, "a word or two")
+    answer_no = None if score is None else sample.bought(booking, "a word or two")
     digest = hashlib.sha256(f"{run.id}{side}{run.prompt}{case}{model}".encode()).hexdigest()
     sample.finish(
         CellRow(
             id=digest[:12],
             run_id=run.id,
-            side=side,
+            side=Side(side),
             prompt=run.prompt,
             version=run.version,
             model=model,
             case_id=case,
-            draw=0,
-            address=booking.address,
-            take=take,
-            status="error" if score is None else "ok",
+            repeat=0,
+            request_hash=booking.request_hash,
+            answer_no=answer_no,
+            status=CellStatus.ERROR if score is None else CellStatus.OK,
             composite=score,
             passed=None if score is None else score >= 0.5,
             error="RATE_LIMITED" if score is None else None,

@@ -28,7 +28,7 @@ _MODULES = {
 _FILES = {"tests/forge/test_events.py"}  # examples from npm
 _SLOW = (
     "tests/cli/",
-    "tests/decide/test_looking.py",
+    "tests/decide/test_interim.py",
     "tests/docs/",
     "tests/e2e/",
     "tests/faults/",
@@ -40,7 +40,7 @@ _SLOW = (
     "tests/providers/test_litellm_bridge.py",
     "tests/refine/",
     "tests/report/",
-    "tests/store/test_totals.py",
+    "tests/store/test_ledger_totals.py",
     "tests/test_set_up.py",
 )
 """Whole commands, killed processes, pages, forges, searches, environments, simulations."""

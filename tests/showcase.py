@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edison_ci.store.database import changing
-from edison_ci.store.loops import Iteration, Loop, Point, write_iteration, write_loop
+from edison_ci.store.database import open_for_change
+from edison_ci.store.loops import Iteration, Loop, LoopState, write_iteration, write_loop
 from edison_ci.store.suggestions import (
     Guardrail,
     MadeBy,
-    Status,
     Suggestion,
     SuggestionComment,
+    SuggestionStatus,
     add_comment,
     add_suggestion,
 )
@@ -159,14 +159,14 @@ def _write(made: Showcase) -> None:
     made.edit(
         f"experiments/{EXPERIMENT}.yaml",
         ("models: [small] ", "models: [small, large] "),
-        ("draws: 1 ", "draws: 2 "),
+        ("repeats: 1 ", "repeats: 2 "),
         ("pointwise: [judge]", "pointwise: [judge, strict]\n  pairwise: {by: judge}"),
         ("at_least: 30%", "at_least: 90%"),
     )
     flaky = (made.path / f"experiments/{EXPERIMENT}.yaml").read_text(encoding="utf-8")
     flaky = flaky.replace(f"experiment: {EXPERIMENT}", "experiment: unreliable")
     flaky = flaky.replace("models: [small, large]", "models: [faulty]")
-    flaky = flaky.replace("draws: 2", "draws: 1")
+    flaky = flaky.replace("repeats: 2", "repeats: 1")
     (made.path / "experiments/unreliable.yaml").write_text(flaky, encoding="utf-8")
 
 
@@ -184,7 +184,7 @@ def _suggestions(made: Showcase) -> None:
     """Refine, so that a suggestion waits for a decision, and keep a hostile one beside it."""
     made.edison("refine", EXPERIMENT, "--force", "--yes")
     text = (made.path / "prompts/support-reply.md").read_text(encoding="utf-8")
-    with changing(made.path / ".edison" / "results.db") as connection:
+    with open_for_change(made.path / ".edison" / "results.db") as connection:
         (base,) = connection.execute(
             "select version from cell where side = 'head' order by rowid desc limit 1"
         ).fetchone()
@@ -207,7 +207,7 @@ def _suggestions(made: Showcase) -> None:
             base_hash=base,
             diff=diff,
             note=PROBE,
-            status=Status.REJECTED,
+            status=SuggestionStatus.REJECTED,
             created_at="2026-11-15T09:00:00.000Z",
             targets=("Empathy", "check icontains"),
             guardrails=(Guardrail("one_file", True, "changes one file"),),
@@ -227,7 +227,7 @@ _SEARCH = {
     "measured": 11,
     "refused": 1,
     "wider": 4,
-    "earlier_looks": 0,
+    "earlier_comparisons": 0,
     "stopped_by": PROBE,
 }
 _EVIDENCE = {
@@ -249,7 +249,7 @@ _EVIDENCE = {
 
 def _loops(made: Showcase) -> None:
     """Keep a loop that is done, and one that waits for a decision, over runs that are there."""
-    with changing(made.path / ".edison" / "results.db") as connection:
+    with open_for_change(made.path / ".edison" / "results.db") as connection:
         runs = connection.execute(
             "select r.id, c.version from run r join cell c on c.run_id = r.id and c.side = 'head' "
             "where r.experiment = ? and r.trigger <> 'refine' group by 1 order by r.created_at",
@@ -260,12 +260,13 @@ def _loops(made: Showcase) -> None:
         ).fetchone()
         about = (EXPERIMENT, "support-reply", "prompts/support-reply.md")
         ends = {"stopped_by": "no_refinement", "finished_at": "2026-11-15T09:30:00.000Z"}
-        done = Loop("20261115T090000-loop01", *about, "auto", Point.DONE, 5, 2_000_000,
+        done = Loop("20261115T090000-loop01", *about, "auto", LoopState.DONE, 5, 2_000_000,
                     "2026-11-15T09:00:00.000Z", branch=f"edison/loop/{EXPERIMENT}",
                     base_commit="0" * 40, evidence={**_EVIDENCE, "holdout": _EVIDENCE["train"]},
                     simulated=True, **ends)  # fmt: skip
-        waits = Loop("20261115T100000-loop02", *about, "review", Point.REVIEWING, 10, 100_000_000,
-                     "2026-11-15T10:00:00.000Z", suggestion=proposed, simulated=True)  # fmt: skip
+        waits = Loop("20261115T100000-loop02", *about, "review", LoopState.REVIEWING, 10,
+                     100_000_000, "2026-11-15T10:00:00.000Z", suggestion=proposed,
+                     simulated=True)  # fmt: skip
         for loop in (done, waits):
             write_loop(connection, loop)
             for number, (run_id, version) in enumerate(runs[: 1 if loop is waits else None], 1):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.prompt import read_prompt
 from edison_ci.refine.patch import diff_of
-from edison_ci.store.database import changing
+from edison_ci.store.database import open_for_change
 from edison_ci.store.suggestions import (
     Guardrail,
-    Status,
     Suggestion,
+    SuggestionStatus,
     add_suggestion,
     find_suggestion,
 )
@@ -44,7 +44,7 @@ EVIDENCE: dict[str, Any] = {
     },
     "verified": True,
     "proven": True,
-    "sentence": "On 22 unseen cases the new prompt is +4.8 (likely +0.9 to +8.7).",
+    "sentence": "On 22 held-out cases the new prompt is +4.8 (likely +0.9 to +8.7).",
     "criteria": [{"name": "Warmth", "kind": "criterion", "before": 0.4, "after": 0.62}],
     "cost_microusd": {"before": 80, "after": 88},
     "growth": {"chars": 32, "percent": 30.0, "lines_added": 1, "lines_removed": 0},
@@ -59,7 +59,7 @@ SEARCH: dict[str, Any] = {
     "measured": 13,
     "refused": 2,
     "wider": 4,
-    "earlier_looks": 2,
+    "earlier_comparisons": 2,
     "stopped_by": "converged",
 }
 
@@ -82,7 +82,7 @@ def suggestion_for(folder: Folder, added: str = ADDED, **fields: Any) -> Suggest
         "new_hash": version_of(after),
         "diff": diff_of(PATH, before, after),
         "note": "Warmth is weak: ask for it.",
-        "status": Status.PROPOSED,
+        "status": SuggestionStatus.PROPOSED,
         "created_at": "2026-11-15T12:00:00.000Z",
         "targets": ("Warmth",),
         "guardrails": (Guardrail("length", True, "+32 characters of 107; at most 300"),),
@@ -97,11 +97,11 @@ def keep(folder: Folder, suggestion: Suggestion) -> Suggestion:
     """Store a suggestion in the results of a project."""
     path = folder.path / ".edison/results.db"
     path.parent.mkdir(exist_ok=True)
-    with changing(path) as connection:
+    with open_for_change(path) as connection:
         return add_suggestion(connection, suggestion)
 
 
 def stored(folder: Folder, suggestion: Suggestion) -> Suggestion:
     """Return a suggestion as it is stored by now."""
-    with changing(folder.path / ".edison/results.db") as connection:
+    with open_for_change(folder.path / ".edison/results.db") as connection:
         return find_suggestion(connection, suggestion.hash)

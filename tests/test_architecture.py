@@ -21,12 +21,12 @@ PACKAGE = ROOT / "edison_ci"
 
 LAYERS = [
     {"_dataclass"},
-    {"errors", "extras", "records", "names", "rounding", "resources"},
+    {"errors", "extras", "records", "spelling", "numeric", "resources", "utc"},
     {"documents"},
     {"shape", "templating", "plugins", "git", "stats", "contracts", "store", "sanitize"},
-    {"checks", "safety", "formatting"},
-    {"config"},
-    {"plan", "providers", "judges", "simulator"},
+    {"checks", "safety"},
+    {"config", "simulator"},
+    {"plan", "providers", "judges"},
     {"results"},
     {"decide"},
     {"execute", "forge", "importing"},
@@ -46,27 +46,33 @@ SAME_FLOOR = {("__main__", "cli"), ("__main__", "__init__"), ("cli", "__init__")
 ONLY_IN = {
     "click": {"cli"},
     "yaml": {"documents/yaml_text.py"},
-    "jinja2": {"templating"},
-    "numpy": {"stats/libraries.py"},
-    "scipy": {"stats/libraries.py"},
+    "jinja2": {"templating", "report/html.py"},
+    "markupsafe": {"report"},
+    "numpy": {"stats/arrays.py"},
+    "scipy": {"stats/arrays.py"},
     "jsonschema": {"checks/json_schema.py"},
     "referencing": {"checks/json_schema.py"},
-    "difflib": {"names.py", "report/changed_lines.py", "git/repository.py"},
-    "cronsim": {"config/decisions.py"},
-    "tiktoken": {"plan/tokens.py"},
+    "difflib": {
+        "spelling.py",
+        "documents/text_diff.py",
+        "report/annotations.py",
+        "git/repository.py",
+    },
+    "cronsim": {"config/experiment.py"},
+    "tiktoken": {"plan/estimate.py"},
     "litellm": {"providers/litellm_bridge.py"},
     "aiohttp": {"providers/transport.py"},
     "uvloop": {"execute/session.py"},
     "httpx": {"forge/api.py", "providers/litellm_bridge.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
-    "sqlite_utils": {"store/absorbing.py"},
-    "cryptography": {"operate/signatures.py"},
+    "sqlite_utils": {"store/merge.py"},
+    "cryptography": {"operate/own_results.py"},
     "tenacity": {"providers/resilience.py"},
-    "phonenumbers": {"safety/numbers.py"},
+    "phonenumbers": {"safety/pii.py"},
     "subprocess": {
         "git/command.py",
         "cli/doctor.py",
-        "checks/worker.py",
+        "checks/time_limit.py",
         "checks/child.py",
         "report/pdf.py",
     },
@@ -175,14 +181,97 @@ def test_every_module_has_a_telling_name_and_a_docstring() -> None:
     assert asking == [], "say what is there"
 
 
+IMPORTED_IN_FUNCTIONS = {
+    "__main__.py": {"edison_ci", "edison_ci.cli.app"},
+    "cli/app.py": {"edison_ci.store.database"},
+    "cli/explain.py": {"edison_ci.decide.conclusion"},
+    "cli/lookup.py": {"edison_ci.results.snapshot", "edison_ci.store.database"},
+    "cli/options.py": {"edison_ci.operate.own_results"},
+    "cli/plan.py": {"edison_ci.execute.reuse_forecast"},
+    "cli/progress.py": {"edison_ci.cli.bars"},
+    "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
+    "cli/run.py": {"edison_ci.cli.reporting"},
+    "cli/schema.py": {"edison_ci.config.schema"},
+    "providers/adapters.py": {"edison_ci.simulator.provider"},
+    "report/reporters.py": {"edison_ci.report.html"},
+    "safety/redaction.py": {"edison_ci.safety.pii"},
+    "safety/screen.py": {"edison_ci.safety.pii"},
+    "templating/templates.py": {"edison_ci.templating.syntax"},
+    "web/__init__.py": {
+        "edison_ci.web.identity",
+        "edison_ci.web.responses",
+        "edison_ci.web.security",
+    },
+}
+"""What the common commands must not wait for; never a way around a cycle of imports."""
+
+
 def test_own_modules_are_imported_at_the_top() -> None:
-    lazy = {"__main__.py", "cli/app.py", "plan/plan.py"}  # start-up cost is their subject
-    inside = [
-        f"{place(path)}:{each.line}"
-        for path, each in every_import()
-        if each.local and is_own(each.module) and place(path) not in lazy
-    ]
-    assert inside == []
+    inside: dict[str, set[str]] = {}
+    for path, each in every_import():
+        if each.local and is_own(each.module):
+            inside.setdefault(place(path), set()).add(each.module)
+    assert inside == IMPORTED_IN_FUNCTIONS
+
+
+def test_own_functions_are_not_named_by_strings() -> None:
+    """A function behind a string has no types: a registry of plugins and the group may do so."""
+    may = {"plugins.py", "cli/app.py", "__init__.py", "stats/__init__.py"}
+    libraries = {"stats/arrays.py", "web/serving.py"}  # numpy and scipy
+    calling = {
+        place(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
+        and not (isinstance(node.args[0], ast.Constant) and not is_own(str(node.args[0].value)))
+    }
+    assert calling == may | libraries
+
+
+NOT_USED_YET = {
+    "cluster_sentence", "design_effect",  # STATS 4.2: what clustered cases are worth
+    "repeat_interval",  # 4.3: on exactly these cases
+    "exact_pass_interval", "jeffreys_interval",  # 5: other intervals of a pass rate
+    "decide_unpaired",  # 7: a gate on other cases than the base's
+    "cheapest_settling", "flip_sd",  # 7 and 10: more cases or more repeats
+    "shared_judges",  # 3: the judges that answered on both sides
+    "fleiss", "self_consistency",  # 13: further measures of agreement
+}  # fmt: skip
+"""What STATS.md promises and no command does yet."""
+
+
+def words_used(module: tuple[Path, ast.Module]) -> Iterator[str]:
+    """Yield the names that a module uses, and those in the texts of registries and packages."""
+    path, tree = module
+    for statement in tree.body:
+        if path.name != "__init__.py" and ast.unparse(statement).startswith("__all__ ="):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                yield node.id
+            elif isinstance(node, ast.Attribute):
+                yield node.attr
+            elif isinstance(node, ast.Constant) and re.fullmatch(r"\S+", str(node.value)):
+                yield from re.findall(r"\w+", str(node.value))
+
+
+def test_nothing_is_there_for_tests_alone() -> None:
+    """Commands and hooks are found by their decorators, checks by their modules."""
+    tools = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("*.py")]
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (*MODULES, *tools)}
+    templates = " ".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.html"))
+    used = set(re.findall(r"\w+", templates)).union(*map(words_used, trees.items()))
+    unused = {
+        node.name
+        for path in MODULES
+        for node in trees[path].body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not (node.decorator_list and isinstance(node, ast.FunctionDef))
+        and not (room(path) == "checks" and isinstance(node, ast.ClassDef))
+        and node.name not in used
+    }
+    assert unused - {"__getattr__"} == NOT_USED_YET
 
 
 SQL_IN = {"store", "results"}
@@ -229,11 +318,11 @@ def rounding_formats(path: Path) -> Iterator[int]:
 
 
 def test_numbers_are_rounded_in_one_place() -> None:
-    """A format rounds a sum up on one machine and down on another: `rounding` does not."""
+    """A format rounds a sum up on one machine and down on another: `numeric` does not."""
     own = [
         f"{place(path)}:{line}"
         for path in MODULES
-        if place(path) != "rounding.py"
+        if place(path) != "numeric.py"
         for line in rounding_formats(path)
     ]
     assert own == []

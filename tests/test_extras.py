@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci import extras
-from edison_ci.checks.options import check_class
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.options import REGISTRY, check_class
 from edison_ci.extras import (
     EXTRAS,
     LIBRARIES,

@@ -59,7 +59,7 @@ def test_ranges_and_single_versions_are_told_apart(version: str, bad: bool) -> N
 def test_doctor_names_what_is_installed_and_bad(edison: Edison, mini: Folder) -> None:
     done = mini.edison("doctor", "--json")
     (row,) = [row for row in json.loads(done.out)["findings"] if row["what"] == "releases"]
-    said = f"none that is known to be bad, by the list of {known_bad().date}"
+    said = f"no known bad release installed (list of {known_bad().date})"
     assert (row["verdict"], row["detail"]) == ("ok", said)
     mini.write("site/jinja2-3.1.5.dist-info/METADATA", "Name: jinja2\nVersion: 3.1.5\n")
     done = mini.edison("doctor", "--json", env={"PYTHONPATH": str(mini.path / "site")})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+from abc import ABC, abstractmethod
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.plugins import Registry
+from tests.offered import offer
 
 GROUP = "edison_ci.things"
 BUILT_IN = {"decoder": "json:JSONDecoder"}
@@ -53,7 +55,7 @@ def test_an_unknown_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_plugin_may_not_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, decoder="evil:Decoder")
-    with pytest.raises(UsageError, match="evil:Decoder calls itself 'decoder', which is built in"):
+    with pytest.raises(UsageError, match="evil:Decoder has the name 'decoder', which is built in"):
         Registry(GROUP, BUILT_IN).names()
 
 
@@ -70,5 +72,49 @@ def test_a_plugin_that_cannot_be_loaded_is_named(
     monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     install(monkeypatch, thing=target)
-    with pytest.raises(UsageError, match=f"the plugin {target} that offers 'thing' cannot be"):
+    with pytest.raises(UsageError, match=f"the plugin {target} for 'thing' cannot be"):
         Registry(GROUP).load("thing")
+
+
+class Contract(ABC):
+    @abstractmethod
+    def work(self) -> None: ...
+
+
+class Whole(Contract):
+    def work(self) -> None:
+        """Do nothing."""
+
+
+class Half(Contract):
+    pass
+
+
+def test_a_class_that_keeps_its_contract_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, registry := Registry(GROUP), whole=Whole)
+    assert registry.load_class("whole", Contract) is Whole
+    assert registry.load_class("nothing", Contract) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (dict, f"package:dict for 'thing' is not a subclass of {__name__}.Contract"),
+        (Half, "package:Half for 'thing' does not define work"),
+    ],
+)
+def test_a_class_that_breaks_its_contract_is_refused(
+    monkeypatch: pytest.MonkeyPatch, kind: type, said: str
+) -> None:
+    offer(monkeypatch, registry := Registry(GROUP), thing=kind)
+    with pytest.raises(UsageError, match=said) as caught:
+        registry.load_class("thing", Contract)
+    assert caught.value.exit_code is ExitCode.INVALID
+
+
+def test_the_package_of_a_name_is_known_with_its_version() -> None:
+    registry = Registry("pytest11", {"decoder": "json:JSONDecoder"})
+    version = importlib.metadata.version("pytest-asyncio")
+    assert registry.package("asyncio") == f"pytest-asyncio {version}"
+    assert registry.package("decoder") is None
+    assert registry.package("nothing") is None

@@ -13,38 +13,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docs.gates import Graded, Results
-from edison_ci.execute.grading import composite
-from edison_ci.judges.ensemble import Combine, grade
-from edison_ci.judges.severity import strictness
-from edison_ci.results.case_filter import Roll
-from edison_ci.results.comparison import compared
+from edison_ci.execute.grading import composite_of
+from edison_ci.judges.panel import Combine, grade_rubric
+from edison_ci.numeric import fixed
+from edison_ci.records import CellStatus
+from edison_ci.results.comparison import compare_with_base
 from edison_ci.results.judges import panel_agreement
 from edison_ci.results.leaderboard import board_of
-from edison_ci.results.rollups import part_totals, rollups_of
+from edison_ci.results.rollups import component_totals, rollups_of
+from edison_ci.results.samples import CaseFilter
 from edison_ci.results.scores import scores_of
 from edison_ci.results.slices import breakdown_of
-from edison_ci.rounding import fixed
-from edison_ci.stats.agreement import krippendorff
+from edison_ci.stats.agreement import krippendorff, panel
 from edison_ci.stats.arrays import dot, grouped, variance_of
 from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.pairwise import BothOrders, win_rate
-from edison_ci.stats.panel import panel
 from edison_ci.stats.scores import mean_interval
 from edison_ci.stats.sentences import (
     agreement_sentence,
     gate_sentence,
     judges_sentence,
-    score_sentence,
     win_sentence,
 )
 from edison_ci.stats.slices import Moments
 from edison_ci.stats.value import Contender, recommend
+from edison_ci.store.cells import Component
 from edison_ci.store.database import open_database
-from edison_ci.store.opinions import OpinionRow, write_opinions
-from edison_ci.store.runs import Part
+from edison_ci.store.judgments import JudgeScoreRow, write_judge_scores
 from tests.judges.bench import criterion, rubric
-from tests.judges.test_ensemble import opinion
+from tests.judges.test_panel import judge_score
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,8 +81,10 @@ def told(value: Any) -> Any:
 
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.3, 0.7, 1, 2.2]), SCORE), min_size=1), SEED)
 def test_the_composite_of_a_cell(weighted: list[tuple[float, float]], seed: int) -> None:
-    parts = [Part(f"p{i}", "check", s, True, w, "ok") for i, (w, s) in enumerate(weighted)]
-    assert composite(parts) == composite(shuffled(parts, seed))
+    components = [
+        Component(f"p{i}", "check", s, True, w, CellStatus.OK) for i, (w, s) in enumerate(weighted)
+    ]
+    assert composite_of(components) == composite_of(shuffled(components, seed))
 
 
 @given(
@@ -98,10 +98,12 @@ def test_the_grade_of_a_panel(
 ) -> None:
     names = ("Tone", "Facts", "Form")
     criteria = [criterion(n, w, min=0.3) for n, w in zip(names, (0.1, 0.2, 0.7), strict=True)]
-    opinions = [opinion(f"j{i}", **dict(zip(names, s, strict=True))) for i, s in enumerate(said)]
-    found = grade(rubric(*criteria, pass_at=pass_at), opinions, combine)
-    again = grade(
-        rubric(*shuffled(criteria, seed), pass_at=pass_at), shuffled(opinions, seed), combine
+    judge_scores = [
+        judge_score(f"j{i}", **dict(zip(names, s, strict=True))) for i, s in enumerate(said)
+    ]
+    found = grade_rubric(rubric(*criteria, pass_at=pass_at), judge_scores, combine)
+    again = grade_rubric(
+        rubric(*shuffled(criteria, seed), pass_at=pass_at), shuffled(judge_scores, seed), combine
     )
     assert (found.composite, found.passed, found.coverage) == (
         again.composite,
@@ -123,7 +125,6 @@ def test_a_score_and_its_interval(scores: list[float], seed: int) -> None:
     sliced, again = Moments.of(scores).interval(), Moments.of(other).interval()
     assert sliced is not None and sliced.method == found.method
     assert told(sliced) == told(again) == told(found)
-    assert score_sentence(sliced) == score_sentence(again) == score_sentence(found)
 
 
 @given(st.lists(st.tuples(SCORE, SCORE), min_size=2, max_size=14), SEED)
@@ -159,10 +160,8 @@ def test_what_judges_agree_on(table: list[tuple[float, float, float]], seed: int
         found = panel(rows)
         biases = dict(zip(judges, found.severity, strict=True))
         rng = np.random.default_rng(1)
-        strict = strictness([dict(zip(judges, r, strict=True)) for r in rows], judges)
         return (
             {name: told(bias) for name, bias in biases.items()},
-            {name: told(bias) for name, bias in strict.items()},
             judges_sentence(
                 names, [biases[n] for n in names], apart=len(found.flagged), of=len(rows)
             ),
@@ -189,13 +188,13 @@ def test_which_model_is_recommended(models: list[list[float]], seed: int) -> Non
     """Models whose scores are the same in another order are equally good: the name decides."""
     names = "abcd"[: len(models)]
     contenders = [Contender(n, s, 1.0, ()) for n, s in zip(names, models, strict=True)]
-    twin = Contender("z", shuffled(models[0], seed), 1.0, ())
+    counterpart = Contender("z", shuffled(models[0], seed), 1.0, ())
     order = shuffled(range(6), seed)
     other = [
         Contender(c.name, [c.case_scores[at] for at in order], c.cost, ())
-        for c in shuffled([*contenders, twin], seed)
+        for c in shuffled([*contenders, counterpart], seed)
     ]
-    found, again = recommend([*contenders, twin]), recommend(other)
+    found, again = recommend([*contenders, counterpart]), recommend(other)
     assert (found.value, found.best, [m.name for m in found.models]) == (
         again.value,
         again.best,
@@ -208,31 +207,31 @@ def test_which_model_is_recommended(models: list[list[float]], seed: int) -> Non
 
 
 def cells_of(rows: Sequence[tuple[float, float, float]]) -> list[Graded]:
-    """Return a case for each row: three draws of two models on both sides, the head lower."""
+    """Return a case for each row: three repeats of two models on both sides, the head lower."""
     return [
         Graded(
             f"case-{number:02}",
             score if side == "base" else score / 2,
             side,
-            draw,
+            repeat,
             model=model,
             passed=score >= 0.5,
-            parts=(
-                Part("Tone", "criterion", score, None, 0.3, "ok"),
-                Part("Facts", "criterion", 1 - score, None, 0.7, "ok"),
+            components=(
+                Component("Tone", "criterion", score, None, 0.3, CellStatus.OK),
+                Component("Facts", "criterion", 1 - score, None, 0.7, CellStatus.OK),
             ),
         )
         for number, row in enumerate(rows)
         for side in ("base", "head")
         for model in ("small", "large")
-        for draw, score in enumerate(row if model == "small" else row[::-1])
+        for repeat, score in enumerate(row if model == "small" else row[::-1])
     ]
 
 
-def opinions_on(cell: Graded) -> Iterator[OpinionRow]:
+def judge_scores_on(cell: Graded) -> Iterator[JudgeScoreRow]:
     for judge, less in (("mild", 0.0), ("strict", 0.15), ("third", 0.1)):
         for name in ("Tone", "Facts"):
-            yield OpinionRow(judge, name, None, max(0.0, (cell.composite or 0.0) - less))
+            yield JudgeScoreRow(judge, name, None, max(0.0, (cell.composite or 0.0) - less))
 
 
 def found_in(cells: Sequence[Graded]) -> dict[str, Any]:
@@ -245,19 +244,21 @@ def found_in(cells: Sequence[Graded]) -> dict[str, Any]:
         for cell in cells:
             results.add(cell)
         for cell in cells:
-            write_opinions(connection, [(results.cell_id(cell), o) for o in opinions_on(cell)])
+            write_judge_scores(
+                connection, [(results.cell_id(cell), o) for o in judge_scores_on(cell)]
+            )
         rollups_of(connection, results.run_id)(connection)
         connection.execute("update run set status = 'COMPLETED', complete = 1, partial = 0")
-        board = board_of(connection, "support-reply", Roll())
+        board = board_of(connection, "support-reply", CaseFilter())
         judges = panel_agreement(connection, results.run_id)
         assert board is not None and judges is not None
         decision = results.decide(*GATES)
-        parts = part_totals(connection, results.run_id, "head")
+        components = component_totals(connection, results.run_id, "head")
         return {
             "scores": told(scores_of(connection, results.run_id)),
-            "parts": {p.name: told(p._asdict()) for p in parts},
+            "components": {p.name: told(p._asdict()) for p in components},
             "breakdown": told(breakdown_of(connection, results.run_id)),
-            "change": told(compared(connection, results.run_id)),
+            "change": told(compare_with_base(connection, results.run_id)),
             "gates": [told(row.as_json()) for row in decision.rows],
             "board": [(row.place[2:], told(row.composite)) for row in board.rows],
             "contrasts": [told(c._asdict()) for c in board.contrasts],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jsonschema import Draft7Validator
 from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 
-from edison_ci.config.model_entry import OPTIONS, ProviderName
+from edison_ci.config.model_entry import OPTIONS, PROVIDERS
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.prompt import Input
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
@@ -168,7 +168,7 @@ def test_every_example_is_accepted(path: Path, kind: str) -> None:
 
 def test_the_examples_are_of_every_kind_a_template_has() -> None:
     kinds = [kind for _, kind in EXAMPLE_FILES]
-    assert set(kinds) == set(KINDS) - {"quarantine", "labels", "licences"}
+    assert set(kinds) == set(KINDS) - {"quarantine", "labels", "judge_approvals"}
     assert all(kinds.count(kind) >= 4 for kind in set(kinds))
 
 
@@ -180,7 +180,7 @@ def test_a_file_with_every_key_is_accepted(kind: str) -> None:
 
 def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path) -> None:
     folder = minimal(tmp_path)
-    for kind in ("edison", "quarantine", "licences", "trust"):
+    for kind in ("edison", "quarantine", "judge_approvals", "trust"):
         folder.write(PLACES[kind], FULL[kind])
     folder.write(PLACES["labels"], FULL["labels"].lstrip())
     folder.write("models.yaml", FULL["models"])
@@ -196,7 +196,7 @@ def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path)
     assert files.experiment("experiments/full.yaml") is not None
     assert files.rubric("rubrics/tone.yaml") is not None
     assert files.prompt("prompts/x.md") is not None
-    assert files.licences().of("tone", ("judge-b", "judge"), "median") is not None
+    assert files.approvals().of("tone", ("judge-b", "judge"), "median") is not None
     assert len(files.labels()["labels/tone.jsonl"].lines) == 1
     assert files.problems == []
 
@@ -229,6 +229,7 @@ RULES = {
     "paths-stay-inside": "steps up a path counted against steps down",
     "patterns-are-regular-expressions": "the language of a text",
     "prompts-are-of-the-right-type": "another file",
+    "providers-are-known": "which plugins are installed",
     "providers-take-the-parameters": "which vendor takes what",
     "quarantine-ends": "today's date",
     "schedules-are-possible": "the language of a text",
@@ -315,7 +316,7 @@ MODELS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("provider", get_args(ProviderName))
+@pytest.mark.parametrize("provider", PROVIDERS.built_in)
 def test_loader_and_schema_agree_on_what_goes_with_a_provider(
     provider: str, tmp_path: Path
 ) -> None:

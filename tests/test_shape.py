@@ -29,8 +29,8 @@ from edison_ci.shape import (
     Shape,
     Share,
     Shorthand,
+    TextPattern,
     VariableName,
-    Written,
     items,
     need_one_of,
     one_of_keys,
@@ -110,7 +110,7 @@ class Bottle(Shape):
 
 def test_a_key_without_a_value_is_told_and_hides_nothing_else() -> None:
     assert said(Bottle, "size:\ncolour: null\nlabel: x\n") == [
-        "1:6: size has no value (give it one, or remove the key)",
+        "1:6: size has no value (set a value, or remove the key)",
         "2:9: colour has no value (allowed: green, brown)",
         "3:1: unknown key 'label' (allowed: colour, size)",
     ]
@@ -255,7 +255,11 @@ LONG = "a" * 101
             ["5pp", "0pp", "100pp", "10%", "2.5pp", "7.5 %"],
             ["5", 5, 0.05, "5 points", "101pp", "-5pp", "200%", "pp", None],
         ),
-        (Annotated[str, Written("a+", "a word of a", "write aaa")], ["a", "aaa"], ["", "b", "ab"]),
+        (
+            Annotated[str, TextPattern("a+", "a word of a", "write aaa")],
+            ["a", "aaa"],
+            ["", "b", "ab"],
+        ),
         (
             Annotated[tuple[int, ...], items(1, 3), UNIQUE],
             [[1], [1, 2, 3]],
@@ -315,7 +319,7 @@ def test_a_key_in_place_of_its_name_is_not_repeated() -> None:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(EnvName).validate_python("abcd-efgh-ijkl-mnop")
     (item,) = caught.value.errors()
-    assert item["ctx"]["text"] == "'abcd'... is not the name of a variable"
+    assert item["ctx"]["text"] == "'abcd'... is not the name of an environment variable"
 
 
 # --- rules over several keys ----------------------------------------------------------------------

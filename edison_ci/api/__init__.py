@@ -1,4 +1,4 @@
-"""The library: what the commands do, from Python.
+"""The Python library: the operations of the commands.
 
     from edison_ci import compare, load, run
 
@@ -7,7 +7,7 @@
         print(result.run.verdict, result.overall.composite)
     compare(project, "main", "latest")
 
-The guarantees are those of the commands: every answer is stored before it is graded, nothing is
-paid for twice, budgets hold, a run that was stopped goes on with `resume`, and whoever may not make
-calls is refused. In a notebook a result shows itself.
+The guarantees are those of the commands: every answer is stored before it is graded, no call is
+paid twice, budgets are enforced, `resume` continues a stopped run, and calls need the role editor.
+In a notebook a result is shown as HTML.
 """

@@ -1,102 +1,109 @@
-"""Decisions from what is stored: comparisons, and the gates of today on a run."""
+"""Decisions from stored results: comparisons, and the current gates on a run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.decide.conclusion import base_beside, decide_again
-from edison_ci.decide.verdict import Background, decide, doubted
+from edison_ci.decide.conclusion import decide_again, with_stored_base
+from edison_ci.decide.verdict import VerdictContext, decide, with_doubts
 from edison_ci.errors import UsageError
-from edison_ci.judges.licensing import RunLicence
-from edison_ci.results.comparison import Setting, require_alike, stand
-from edison_ci.results.comparison_sample import comparison_sample
-from edison_ci.results.operands import Operands
+from edison_ci.judges.approval import JudgeApproval
+from edison_ci.records import RunStatus, Side
+from edison_ci.results.comparison import ComparisonSettings, compare_choices, require_same_suite
+from edison_ci.results.comparison_sample import Operands, comparison_sample
 from edison_ci.results.samples import TwoSidedSample
-from edison_ci.results.snapshot import kept_doubts
-from edison_ci.store.database import reading
-from edison_ci.store.runs import clusters_of, find_run
+from edison_ci.results.snapshot import doubts_of
+from edison_ci.store.cells import clusters_of
+from edison_ci.store.database import open_for_reading
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.config.load import Project
     from edison_ci.decide.verdict import RunDecision
-    from edison_ci.results.comparison import Standing
-    from edison_ci.results.comparison_sample import Choice
+    from edison_ci.results.comparison import ComparisonEstimate
+    from edison_ci.results.comparison_sample import CellChoice
     from edison_ci.store.runs import Run
 
 
-def compare(project: Project, a: str, b: str, *, experiment: str | None = None) -> Standing:
-    """Compare two runs, refs or prompt versions on the same cases, from what is stored."""
-    with reading(project.root / project.file.results) as reader:
+def compare(
+    project: Project, a: str, b: str, *, experiment: str | None = None
+) -> ComparisonEstimate:
+    """Compare two runs, refs or prompt versions on the same cases, from stored results."""
+    with open_for_reading(project.root / project.file.results) as reader:
         first, second = Operands(reader, project, experiment).pair(a, b)
-        return stand(reader, first, second, setting_of(project, reader, first.run, second.run))
+        return compare_choices(
+            reader, first, second, comparison_settings(project, reader, first.run, second.run)
+        )
 
 
-def setting_of(project: Project, reader: sqlite3.Connection, *runs: Run) -> Setting:
-    """Return what counts beside the cells: today's gates and quarantine, and stored clusters."""
+def comparison_settings(
+    project: Project, reader: sqlite3.Connection, *runs: Run
+) -> ComparisonSettings:
+    """Return the current gates and quarantine, and the stored clusters, for a comparison."""
     name = runs[-1].experiment
     experiment = project.experiments.get(name)
-    aside = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
+    quarantined = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
     gates = experiment.file.gates if experiment is not None else ()
     clusters = clusters_of(reader, *(run.id for run in runs))
-    return Setting(gates, clusters, aside)
+    return ComparisonSettings(gates, clusters, quarantined)
 
 
 @dataclass(frozen=True, slots=True)
-class Regated:
-    """A stored run, by the gates of today."""
+class GateResult:
+    """A stored run and the decision of the current gates."""
 
     run: Run
-    base: Choice | None
-    """The stored base that was named, if one was."""
+    base: CellChoice | None
+    """The stored base, if `against` names one."""
     decision: RunDecision
 
 
-def gate(project: Project, wanted: str = "latest", *, against: str | None = None) -> Regated:
-    """Re-evaluate a stored run with the current gates; nothing is asked and nothing is written."""
-    with reading(project.root / project.file.results) as reader:
+def gate(project: Project, wanted: str = "latest", *, against: str | None = None) -> GateResult:
+    """Re-evaluate a stored run with the current gates, without calls and without writing."""
+    with open_for_reading(project.root / project.file.results) as reader:
         run = find_run(reader, wanted)
         _require_ended(run)
         base, cells = None, TwoSidedSample.of_run(reader, run.id)
         if against is not None:
             base, head = Operands(reader, project, run.experiment).pair(against, run.id)
-            require_alike(base, head)
+            require_same_suite(base, head)
             sample = comparison_sample(reader, base, head)
             if not sample.matching.paired:
                 raise UsageError(
-                    f"the run and {against} have too few cases in common to decide gates on",
+                    f"the run and {against} have too few common cases for gates",
                     hint=f"measure both together: edison run --against {against}",
                 )
             cells = sample.cells
-        return Regated(run, base, _decided(cells, project, run, compared=base is not None))
+        return GateResult(run, base, _decided(cells, project, run, compared=base is not None))
 
 
 def _decided(cells: TwoSidedSample, project: Project, run: Run, *, compared: bool) -> RunDecision:
-    setting = setting_of(project, cells.connection, run)
+    setting = comparison_settings(project, cells.connection, run)
     experiment = project.experiment(run.experiment)
     gates = experiment.file.gates
-    background = Background(
+    background = VerdictContext(
         setting.clusters or {},
         setting.quarantined,
-        compared or bool(cells.subjects("base")),
-        unlicensed=RunLicence.of(project, experiment).unlicensed(gates),
+        compared or bool(cells.variants(Side.BASE)),
+        unapproved=JudgeApproval.of(project, experiment).unapproved(gates),
     )
     if compared:
         return decide(cells, gates, background)
-    known = base_beside(cells.connection, project, run, gates, background)
-    return doubted(decide_again(cells.connection, gates, run, known), kept_doubts(run))
+    known = with_stored_base(cells.connection, project, run, gates, background)
+    return with_doubts(decide_again(cells.connection, gates, run, known), doubts_of(run))
 
 
 def _require_ended(run: Run) -> None:
-    if run.status not in ("COMPLETED", "FAILED"):
+    if run.status not in (RunStatus.COMPLETED, RunStatus.FAILED):
         raise UsageError(
-            f"run {run.id} is {run.status}: its cells are not all there",
-            hint=f"go on with it: edison resume {run.id}",
+            f"run {run.id} is {run.status}, so its cells are not complete",
+            hint=f"continue it: edison resume {run.id}",
         )
     if run.shard is not None:
         raise UsageError(
             f"run {run.id} is shard {run.shard}: gates decide on all shards together",
-            hint="put them together: edison merge SHARD.db...",
+            hint="merge them: edison merge SHARD.db...",
         )

@@ -1,13 +1,13 @@
-"""Projects: read them, and say what is wrong with their files."""
+"""Projects: load one, and list the problems of its files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.config.inspection import inspect
 from edison_ci.config.load import find_root, load_project
-from edison_ci.operate.own_results import set_aside_unknown
+from edison_ci.config.validation import inspect
+from edison_ci.operate.own_results import set_aside_untrusted
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | Path = ".") -> Project:
-    """Return the project that a folder belongs to; raises ConfigError with all its problems."""
+    """Load the project of a folder; raises ConfigError with all problems."""
     root = find_root(Path(folder))
-    set_aside_unknown(root)
+    set_aside_untrusted(root)
     return load_project(root)
 
 
 def validate(folder: str | Path = ".") -> list[Problem]:
-    """Return everything that is wrong with the files of a project, warnings included."""
+    """Return all problems of a project's files, including warnings."""
     return inspect(find_root(Path(folder))).problems

@@ -1,4 +1,4 @@
-"""Refinement: changes of prompts suggested with proof, and put before people."""
+"""Refinement: suggest measured changes of prompts, and propose them for review."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from edison_ci.operate.sessions import SessionFactory, beside_loops
-from edison_ci.refine.asking import refiner_of
-from edison_ci.refine.refining import Orders, refine
-from edison_ci.refine.requests import refine_request
-from edison_ci.refine.trying import Bench, Wallet
-from edison_ci.review.desk import Desk
-from edison_ci.review.offering import Wish, newest, offer
+from edison_ci.operate.sessions import SessionFactory, run_outside_loop
+from edison_ci.refine.refinement import RefineOptions, refine, refine_request
+from edison_ci.refine.refiner import refiner_of
+from edison_ci.refine.trials import Allowance, TrialRunner
+from edison_ci.review.context import ReviewContext
+from edison_ci.review.proposal import ProposeOptions, newest, propose_suggestion
 from edison_ci.store.suggestions import list_suggestions
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.refine.refining import Refined
-    from edison_ci.review.offering import Offered
+    from edison_ci.refine.refinement import RefineResult
+    from edison_ci.review.proposal import ProposedSuggestion
 
 
 def refine_prompt(
@@ -27,32 +26,32 @@ def refine_prompt(
     experiment: str,
     *,
     prompt: str | None = None,
-    orders: Orders | None = None,
+    options: RefineOptions | None = None,
     budget_microusd: int | None = None,
-) -> Refined:
-    """Suggest small changes to a prompt, each tried on training and held-out cases."""
+) -> RefineResult:
+    """Suggest small changes to a prompt, each measured on training and held-out cases."""
     request = refine_request(project, "refine", experiment, prompt)
-    wallet = Wallet.of(request.subject, budget_microusd)
+    allowance = Allowance.of(request.target, budget_microusd)
     factory = SessionFactory()
-    bench = Bench(request.subject, lambda: factory.tools(request.project), wallet)
-    orders = orders or Orders(request.subject.limits.candidates)
-    wanted = replace(orders, audit=request.audited)
-    return beside_loops(partial(refine, bench, refiner_of(request.model), wanted))
+    trials = TrialRunner(request.target, lambda: factory.context(request.project), allowance)
+    options = options or RefineOptions(request.target.limits.candidates)
+    wanted = replace(options, audit=request.audit_entry)
+    return run_outside_loop(partial(refine, trials, refiner_of(request.model), wanted))
 
 
 def propose(
     project: Project, suggestion: str | None = None, *, open_pr: bool = False, force: bool = False
-) -> Offered | None:
-    """Put a suggestion on a branch; without an id the newest that was shown to help.
+) -> ProposedSuggestion | None:
+    """Propose a suggestion on a branch; without an id the newest that is shown to help.
 
-    Returns None if no suggestion was shown to help.
+    Returns None if there is no such suggestion.
     """
-    desk = Desk.of(project, offline=not open_pr)
+    review = ReviewContext.of(project, offline=not open_pr)
     if suggestion is None:
-        one = newest(desk.read(list_suggestions), force=force)
+        one = newest(review.read(list_suggestions), force=force)
     else:
-        one = desk.find(suggestion)
+        one = review.find(suggestion)
     if one is None:
         return None
-    wish = Wish(open_pr, force)
-    return beside_loops(lambda: asyncio.run(offer(desk, one, wish)))
+    chosen = ProposeOptions(open_pr, force)
+    return run_outside_loop(lambda: asyncio.run(propose_suggestion(review, one, chosen)))

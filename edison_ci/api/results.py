@@ -1,27 +1,107 @@
-"""Results: what runs found, and reports on them."""
+"""Runs from Python: start, resume, regrade and read them, and render reports."""
 
 from __future__ import annotations
 
 import contextlib
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.report.html.page import result_html
-from edison_ci.report.writing import Sources, rendered
+from edison_ci.api.evaluation import (
+    RunRequest,
+    evaluate,
+    regrade_run,
+    resume_run,
+    select_experiments,
+)
+from edison_ci.errors import UsageError
+from edison_ci.execute.run_options import RunOptions
+from edison_ci.operate.provenance import recording_doubts
+from edison_ci.operate.sessions import SessionFactory, require_editor
+from edison_ci.operate.site import Role, Site
+from edison_ci.providers.replay import open_recording
+from edison_ci.report.files import Sources
+from edison_ci.report.html import result_html
+from edison_ci.report.reporters import rendered, reporter
 from edison_ci.results.cells import Cells, cases_of
 from edison_ci.results.report import report_of
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.database import open_reader, reading
-from edison_ci.store.owners import is_alive
+from edison_ci.store.database import open_for_reading, open_reader
+from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edison_ci.config.load import Project
     from edison_ci.store.runs import Run
 
 
+def run(
+    project: Project,
+    experiments: Sequence[str] = (),
+    *,
+    against: str | None = None,
+    options: RunOptions | None = None,
+    factory: SessionFactory | None = None,
+) -> list[Result]:
+    """Evaluate experiments, all by default, and return the result of each run.
+
+    With `against`, a Git ref, head and base are measured on the same cases and gates compare them.
+    """
+    require_editor(project, "run")
+    request = RunRequest(
+        tuple(select_experiments(project, experiments)),
+        against,
+        options or RunOptions(trigger="library"),
+        factory or SessionFactory(),
+    )
+    return [result(project, end.run_id) for end in evaluate(project, request)]
+
+
+def replay(
+    project: Project, recording: str | Path, experiments: Sequence[str] = ()
+) -> list[Result]:
+    """Evaluate experiments with the answers of a recording, without model calls."""
+    require_editor(project, "run")
+    path = Path(recording)
+    request = RunRequest(
+        tuple(select_experiments(project, experiments)),
+        None,
+        RunOptions(trigger="replay", reuse=False),
+        SessionFactory(recording=open_recording(path)),
+        recording_doubts(project.root, [path]),
+    )
+    return [result(project, end.run_id) for end in evaluate(project, request)]
+
+
+def resume(
+    project: Project,
+    wanted: str = "latest",
+    *,
+    budget_microusd: int | None = None,
+    factory: SessionFactory | None = None,
+) -> Result:
+    """Resume a stopped run; `budget_microusd` is the budget of the whole run."""
+    stored = result(project, wanted).run
+    ended = resume_run(project, stored, budget_microusd, factory or SessionFactory())
+    return result(project, ended.run_id)
+
+
+def regrade(
+    project: Project,
+    wanted: str = "latest",
+    *,
+    options: RunOptions | None = None,
+    factory: SessionFactory | None = None,
+) -> Result:
+    """Grade the stored answers of a run with the current checks, rubric and judges."""
+    ended = regrade_run(project, wanted, options or RunOptions(), factory or SessionFactory())
+    return result(project, ended.run_id)
+
+
 class Result(RunResult):
-    """A run with its results open: what was not read yet is read when it is asked for."""
+    """The result of a run with an open connection; parts are read lazily."""
 
     def __init__(self, project: Project, run: Run) -> None:
         connection = open_reader(project.root / project.file.results)
@@ -29,14 +109,14 @@ class Result(RunResult):
         weakref.finalize(self, connection.close)
 
     def _repr_html_(self) -> str:
-        """Return the run as a notebook shows it."""
+        """Return the run as HTML for a notebook."""
         return result_html(self, Cells(self.connection).failing(self))
 
 
 def result(project: Project, wanted: str = "latest") -> Result:
-    """Return what a run found, by id, `latest` or the name of an experiment.
+    """Return the result of a run, by id, `latest` or the name of an experiment.
 
-    A run whose process died is shown as paused.
+    A run whose process has died is paused.
     """
     with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
         found = find_run(reader, wanted)
@@ -46,9 +126,19 @@ def result(project: Project, wanted: str = "latest") -> Result:
 
 
 def render_report(project: Project, wanted: str = "latest", *, format: str = "md") -> str:
-    """Return the report on a run as Markdown (`md`), `json`, `junit` or `sarif`."""
-    with reading(project.root / project.file.results) as reader:
+    """Render the report of a run as text, in a format of `edison report` or of a plugin."""
+    if reporter(format).texts:
+        Site(project.root, project.file).require(Role.VIEWER, f"report --format {format}")
+    with open_for_reading(project.root / project.file.results) as reader:
         found = report_of(reader, [result(project, wanted).run])
         private = project.file.settings.private
-        sources = Sources(cases=lambda view: cases_of(reader, view), reasons=not private)
-        return rendered(found, format, sources)
+        sources = Sources(
+            cases=lambda view: cases_of(reader, view),
+            reasons=not private,
+            cells=Cells(reader, texts=not private),
+        )
+        content = rendered(found, format, sources)
+        if isinstance(content, bytes):
+            hint = "write it to a file: edison report --out FILE"
+            raise UsageError(f"the format {format!r} is binary", hint=hint)
+        return "".join(content)

@@ -1,1 +1,1 @@
-"""Checks: grades that need no model. An entry in YAML is the object that runs."""
+"""Checks: grades without a model. An entry in YAML is the object that runs."""

@@ -1,11 +1,11 @@
-"""Code checks in a child process that may do nothing but say what it thinks of an answer.
+"""Code checks in a sandboxed child process.
 
-Each evaluation has a process of its own, in a session of its own, without the keys and settings of
-this one, with a home that is deleted afterwards. It ends with its whole session after five seconds.
-`child_entry` takes away the rest from the inside: the network, other processes, and every other
-folder to write to. Where the kernel does not allow that, as on macOS or without user namespaces,
-code could read the keys of its parent and send them anywhere, so none is run unless a person says
-so, with a flag or a variable of the environment and never in a file of the repository.
+Each evaluation has a process and a session of its own, without the keys and settings of this one,
+with a home that is deleted afterwards. The whole session is killed after five seconds.
+`child_entry` drops the rest from the inside: the network, other processes, and write access to all
+other folders. Where the kernel does not allow that, as on macOS or without user namespaces, code
+could read the keys of its parent and send them anywhere. So it is not run there unless a flag or an
+environment variable allows it; no file of the repository can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from edison_ci.checks.evaluation import EvaluationError, plain, quote
+from edison_ci.checks.evaluation import EvaluationError, quote, single_line
 from edison_ci.extras import search_path
 
 if TYPE_CHECKING:
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 NO_SANDBOX = "this machine has no sandbox for code (user and mount namespaces of Linux 5.12)"
 LIMIT_S = 5.0
 _PROBE_S = 30.0
-_MOST_SAID = 1_000_000
-_MOST_KEPT = 10_000
-"""Of what is written to standard error."""
+_MAX_OUTPUT_BYTES = 1_000_000
+_MAX_ERROR_BYTES = 10_000
+"""The end of standard error that is kept."""
 _BLOCK = 65_536
 _GLANCE_S = 0.1
-_MOST_MEMORY = 256 << 20
+_MAX_MEMORY_BYTES = 256 << 20
 _SESSION, _RESIDENT = 3, 21
 """Fields of /proc/PID/stat, counted from the one after the name."""
 _SET_DUMPABLE = 4
 _ENTRY = Path(__file__).with_name("child_entry.py")
 _NO_SANDBOX = 97
-"""Of `child_entry`."""
+"""Exit code of `child_entry`."""
 WITHOUT_SANDBOX = "EDISON_ALLOW_CODE_WITHOUT_SANDBOX"
-"""Variable that lets code run where there is no sandbox, as `--allow-code-without-sandbox` does."""
+"""Variable that allows code without a sandbox, like `--allow-code-without-sandbox`."""
 
 
-class _Said(NamedTuple):
-    """What a child wrote, and how it ended."""
+class _ChildOutput(NamedTuple):
+    """The output and the exit code of a child."""
 
     code: int
     out: bytes
@@ -59,7 +59,7 @@ class _Said(NamedTuple):
 
 
 def run_function(root: Path, path: str, function: str, request: Mapping[str, Json]) -> Json:
-    """Return what a function of a file returns; raises EvaluationError."""
+    """Return the result of a function in a file; raises EvaluationError."""
     file = (root / path).resolve()
     if not file.is_relative_to(root.resolve()) or not file.is_file():
         raise EvaluationError(f"{path} is not a file of the project")
@@ -67,19 +67,19 @@ def run_function(root: Path, path: str, function: str, request: Mapping[str, Jso
 
 
 def run_program(root: Path, command: Sequence[str], request: Mapping[str, Json]) -> Json:
-    """Return what a program writes; raises EvaluationError."""
+    """Return the JSON output of a program; raises EvaluationError."""
     return _run(["command", *command], root, request, command[0])
 
 
 def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: str) -> Json:
-    name = plain(name[:100])
-    _hide()
-    kind = "open" if _may_do_without() else "sandbox"
+    name = single_line(name[:100])
+    _hide_environment()
+    kind = "open" if _sandbox_is_optional() else "sandbox"
     command = [sys.executable, "-I", str(_ENTRY), kind, *arguments]
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
-        child = _Child(command, root, environment(home))
+        child = _Child(command, root, child_environment(home))
         try:
-            said = child.talk(json.dumps(request).encode())
+            said = child.communicate(json.dumps(request).encode())
         except EvaluationError as error:
             raise EvaluationError(f"{name} was stopped: {error}") from None
         finally:
@@ -88,28 +88,28 @@ def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: st
         raise EvaluationError(f"{name} was not run: {NO_SANDBOX}")
     if said.code != 0:
         lines = said.err.decode("utf-8", "replace").strip().splitlines()
-        last = quote(lines[-1], 150) if lines else "without a word"
+        last = quote(lines[-1], 150) if lines else "no error output"
         raise EvaluationError(f"{name} ended with {_ending(said.code)}: {last}")
     try:
         found: Json = json.loads(said.out, parse_constant=_refuse)
     except (ValueError, RecursionError):
         shown = quote(said.out[:200].decode("utf-8", "replace"))
-        raise EvaluationError(f"{name} gave {shown}, which is not JSON") from None
+        raise EvaluationError(f"{name} wrote {shown}, which is not JSON") from None
     return found
 
 
-def _may_do_without() -> bool:
+def _sandbox_is_optional() -> bool:
     return os.environ.get(WITHOUT_SANDBOX, "").lower() in ("1", "true", "yes")
 
 
 @cache
 def has_sandbox() -> bool:
-    """Whether the kernel lets code run without network, keys and folders to write to."""
+    """Whether the kernel can run code without network, keys and write access."""
     with tempfile.TemporaryDirectory(prefix="edison-check-") as home:
         command = [sys.executable, "-I", str(_ENTRY), "sandbox", "probe"]
         try:
             done = subprocess.run(
-                command, env=environment(home), capture_output=True, timeout=_PROBE_S
+                command, env=child_environment(home), capture_output=True, timeout=_PROBE_S
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
@@ -117,16 +117,16 @@ def has_sandbox() -> bool:
 
 
 def sandbox_fault() -> str:
-    """Return why no code runs on this machine; '' if it does."""
-    return "" if _may_do_without() or has_sandbox() else NO_SANDBOX
+    """Return why code cannot run on this machine; empty if it can."""
+    return "" if _sandbox_is_optional() or has_sandbox() else NO_SANDBOX
 
 
 def _refuse(name: str) -> None:
     raise ValueError(name)
 
 
-def environment(home: str) -> dict[str, str]:
-    """Return all the environment that code of the repository sees."""
+def child_environment(home: str) -> dict[str, str]:
+    """Return the environment variables of code from the repository."""
     return {
         "PATH": search_path(),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
@@ -143,8 +143,8 @@ def _ending(code: int) -> str:
     return f"signal {-code}"
 
 
-def resident(session: int) -> int:
-    """Return the bytes of memory that the processes of a session use; 0 where nothing tells."""
+def session_memory(session: int) -> int:
+    """Return the bytes of memory that the processes of a session use; 0 without /proc."""
     pages = 0
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -161,11 +161,11 @@ def _too_slow() -> EvaluationError:
 
 
 class _Child:
-    """A running child and what it has written so far."""
+    """A running child and its output so far."""
 
     def __init__(self, command: list[str], root: Path, env: dict[str, str]) -> None:
-        self._weighed_at = time.monotonic()
-        self._ends_at = self._weighed_at + LIMIT_S
+        self._memory_checked_at = time.monotonic()
+        self._ends_at = self._memory_checked_at + LIMIT_S
         self._process = subprocess.Popen(
             command,
             cwd=root,
@@ -178,8 +178,8 @@ class _Child:
         )
         self._out, self._err = bytearray(), bytearray()
 
-    def talk(self, request: bytes) -> _Said:
-        """Hand over the request and return what the child wrote, or raise EvaluationError."""
+    def communicate(self, request: bytes) -> _ChildOutput:
+        """Send the request and return the output; raises EvaluationError."""
         process = self._process
         rest = memoryview(request)
         with selectors.DefaultSelector() as pipes:
@@ -192,28 +192,28 @@ class _Child:
                     os.set_blocking(pipe.fileno(), False)
                     pipes.register(pipe, event, name)
             while pipes.get_map():
-                # Asked first: what it wrote before it ended is in the pipes now.
+                # Polled before reading: output written before the end is in the pipes then.
                 ended = process.poll() is not None
                 ready = pipes.select(min(self._left(), _GLANCE_S))
-                self._weigh()
+                self._check_memory()
                 if not ready and ended:
-                    break  # somebody it left behind holds the pipes
+                    break  # a process that it started keeps the pipes open
                 for key, _ in ready:
                     rest = self._step(key, rest, pipes)
         try:
             code = process.wait(self._left())
         except subprocess.TimeoutExpired:
             raise _too_slow() from None
-        return _Said(code, bytes(self._out), bytes(self._err))
+        return _ChildOutput(code, bytes(self._out), bytes(self._err))
 
-    def _weigh(self) -> None:
-        """Refuse a child that uses too much memory."""
+    def _check_memory(self) -> None:
+        """Raise EvaluationError if the child uses too much memory."""
         now = time.monotonic()
-        if now < self._weighed_at + _GLANCE_S:
+        if now < self._memory_checked_at + _GLANCE_S:
             return
-        self._weighed_at = now
-        if resident(self._process.pid) > _MOST_MEMORY:
-            raise EvaluationError(f"it used more than {_MOST_MEMORY >> 20} MB")
+        self._memory_checked_at = now
+        if session_memory(self._process.pid) > _MAX_MEMORY_BYTES:
+            raise EvaluationError(f"it used more than {_MAX_MEMORY_BYTES >> 20} MB")
 
     def _left(self) -> float:
         left = self._ends_at - time.monotonic()
@@ -224,12 +224,12 @@ class _Child:
     def _step(
         self, key: selectors.SelectorKey, rest: memoryview, pipes: selectors.BaseSelector
     ) -> memoryview:
-        """Write or read a block; return what is left to write."""
+        """Write or read a block; return the rest to write."""
         pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]  # only pipes are registered
         if key.data == "in":
             try:
                 rest = rest[os.write(pipe.fileno(), rest[:_BLOCK]) :]
-            except BrokenPipeError:  # a child may answer without reading all
+            except BrokenPipeError:  # a child may answer before it has read everything
                 rest = rest[:0]
             if not rest:
                 pipes.unregister(pipe)
@@ -240,14 +240,14 @@ class _Child:
             pipes.unregister(pipe)
         elif key.data == "out":
             self._out += block
-            if len(self._out) > _MOST_SAID:
-                raise EvaluationError(f"it wrote more than {_MOST_SAID:,} bytes")
+            if len(self._out) > _MAX_OUTPUT_BYTES:
+                raise EvaluationError(f"it wrote more than {_MAX_OUTPUT_BYTES:,} bytes")
         else:
-            self._err = (self._err + block)[-_MOST_KEPT:]
+            self._err = (self._err + block)[-_MAX_ERROR_BYTES:]
         return rest
 
     def end(self) -> None:
-        """End the child and everything that is left of its session."""
+        """Kill the child and the rest of its session."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -257,9 +257,9 @@ class _Child:
 
 
 @cache
-def _hide() -> None:
-    """Make the environment of this process, where the keys are, unreadable for its children."""
-    import ctypes  # only for those who run code
+def _hide_environment() -> None:
+    """Make the environment of this process, with its keys, unreadable for children."""
+    import ctypes  # slow to load, and for code checks only
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

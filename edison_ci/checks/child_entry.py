@@ -1,10 +1,10 @@
-"""The child process of a code check, before and after the code of the repository.
+"""Entry point of the child process of a code check: it sets up the sandbox and runs the code.
 
 This file runs on its own (`python -I child_entry.py ...`), so it imports nothing of the package. It
-takes away what the code does not need: the network, other processes, every folder to write to but
-its own HOME, much memory, much processor time, large files and core dumps. Then it becomes the
-program, or calls the function and writes what it returns. Where the kernel does not allow the first
-three, it runs nothing, unless it is told to go on without a sandbox.
+drops what the code does not need: the network, other processes, write access to all folders but its
+HOME, and memory, processor time, files and core dumps above a limit. Then it becomes the program,
+or calls the function and writes its result. If the kernel does not allow the first three, it runs
+nothing, unless its first argument is `open`.
 
     child_entry.py sandbox|open command PROGRAM ARGUMENT...
     child_entry.py sandbox|open python FILE FUNCTION
@@ -29,7 +29,7 @@ _PROCESSES = 64
 _DIE_WITH_PARENT = 1
 _NO_NEW_PRIVILEGES, _CAPABILITIES = 38, 0x20080522
 _NAMESPACES = 0x10000000 | 0x40000000 | 0x20000000 | 0x00020000
-"""Of users, network, processes and mounts."""
+"""Namespaces of users, network, processes and mounts."""
 _PRIVATE, _BIND = 0x4000 | 1 << 18, 0x1000
 _MOUNT_SETATTR, _RECURSIVE, _READ_ONLY, _HERE = 442, 0x8000, 1, -100
 NO_SANDBOX = 97
@@ -37,10 +37,10 @@ NO_SANDBOX = 97
 
 
 def isolate() -> bool:
-    """Leave network, other processes and writable folders behind; return whether that is so.
+    """Drop network, other processes and write access; return whether that worked.
 
-    In a namespace of its own the first process takes all others with it when it ends, also those
-    that left their session, and /proc does not show it the environment of others.
+    When the first process of a namespace ends, the kernel kills all others in it, also those that
+    left the session; and /proc in it does not show the environment of processes outside.
     """
     import ctypes
 
@@ -54,7 +54,9 @@ def isolate() -> bool:
         _write("/proc/self/gid_map", f"{group} {group} 1")
     if not _read_only_but(system, os.environ["HOME"].encode()):
         return False
-    for _ in range(2):  # the first process of a namespace is deaf to most signals: not the code's
+    for _ in range(
+        2
+    ):  # the first process of a namespace ignores most signals, so the code must be the second
         child = os.fork()
         if child != 0:
             _wait(child)
@@ -63,7 +65,7 @@ def isolate() -> bool:
 
 
 def _read_only_but(system: Any, home: bytes) -> bool:
-    """Let nothing be written but in one folder; needs Linux 5.12."""
+    """Make all mounts read-only except one folder; needs Linux 5.12."""
     import ctypes
 
     def attribute(path: bytes, flags: int, on: int, off: int) -> bool:
@@ -80,7 +82,7 @@ def _read_only_but(system: Any, home: bytes) -> bool:
 
 
 def _without_powers(system: Any) -> bool:
-    """Give up what the first process of a namespace may do there, such as mounting, for good."""
+    """Drop the capabilities in the namespace, such as mounting, for good."""
     import ctypes
 
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0)
@@ -91,7 +93,7 @@ def _without_powers(system: Any) -> bool:
 
 
 def _wait(child: int) -> NoReturn:
-    """Hold nothing but the place, and end as the child ends."""
+    """Wait without open files, and exit with the code of the child."""
     for file in (0, 1, 2):
         os.close(file)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -107,9 +109,9 @@ def _write(path: str, text: str) -> None:
 
 
 def limit(memory: tuple[int, int], *, isolated: bool) -> None:
-    """Bound what the code may use; `memory` is a kind of memory and how much of it.
+    """Set the resource limits of the code; `memory` is a kind of limit and its value.
 
-    Processes can be counted only where those of the user's other programs do not count as well.
+    Processes are limited only in a namespace: elsewhere all processes of the user would count.
     """
     for kind, most in (
         memory,
@@ -118,7 +120,7 @@ def limit(memory: tuple[int, int], *, isolated: bool) -> None:
         (resource.RLIMIT_CORE, 0),
         *([(resource.RLIMIT_NPROC, _PROCESSES)] if isolated else []),
     ):
-        with contextlib.suppress(ValueError, OSError):  # a limit that is lower already
+        with contextlib.suppress(ValueError, OSError):  # the limit is lower already
             resource.setrlimit(kind, (most, most))
 
 
@@ -128,9 +130,9 @@ def call(file: str, function: str) -> None:
     import json
 
     result = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the code prints is not its result
+    os.dup2(2, 1)  # printed output is not the result
     request = json.load(sys.stdin)
-    sys.path.append(str(Path.cwd()))  # last, so that nothing of Python is shadowed
+    sys.path.append(str(Path.cwd()))  # last, so that it shadows no module of Python
     spec = importlib.util.spec_from_file_location("edison_check", file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be imported")
@@ -142,12 +144,12 @@ def call(file: str, function: str) -> None:
 
 
 def _number(value: Any) -> float:
-    """Return a number of a library, such as numpy's, as a plain one."""
+    """Return a number of another type, such as numpy's, as a float."""
     return float(value)
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the arguments say."""
+    """Set up the sandbox and run the code that the arguments name."""
     isolated = False
     wanted, *arguments = arguments
     with contextlib.suppress(OSError, ImportError):
@@ -155,7 +157,7 @@ def main(arguments: list[str]) -> None:
     if arguments == ["probe"] or (wanted == "sandbox" and not isolated):
         sys.exit(0 if isolated else NO_SANDBOX)
     if arguments[0] == "command":
-        # Programs such as Node.js reserve far more than they use; `child` watches what they use.
+        # Programs such as Node.js reserve far more memory than they use; `child` checks their use.
         limit((resource.RLIMIT_DATA, _DATA), isolated=isolated)
         os.execvp(arguments[1], arguments[1:])
     limit((resource.RLIMIT_AS, _ADDRESSES), isolated=isolated)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from edison_ci.checks.child import run_function, run_program
-from edison_ci.checks.evaluation import EvaluationError, Grade, brief, quote
+from edison_ci.checks.evaluation import EvaluationError, Grade, quote, shorten
 from edison_ci.checks.options import Check
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
@@ -18,7 +18,7 @@ from edison_ci.shape import items, short, wrong
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
     from edison_ci.records import Json
 
 _TARGET = re.compile(r"(?P<file>[^:]+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
@@ -39,16 +39,16 @@ class _Code(Check):
 
     @property
     def needs_code(self) -> bool:
-        """Always: what runs is code of the repository."""
+        """Always true: it runs code of the repository."""
         return True
 
     @property
     def blocking(self) -> bool:
-        """Always: the code runs in a process of its own."""
+        """Always true: the code runs in a process of its own."""
         return True
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return what the code says."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the grade by the code; raises EvaluationError if code is not allowed."""
         if answered.root is None:
             raise EvaluationError("code of the repository is not allowed; add --allow-code")
         return _grade(self._run(answered.root, _request(answered)))
@@ -57,7 +57,7 @@ class _Code(Check):
         raise NotImplementedError
 
 
-def _request(answered: Answered) -> dict[str, Json]:
+def _request(answered: ParsedAnswer) -> dict[str, Json]:
     case = answered.case
     return {
         "output": answered.text,
@@ -76,16 +76,16 @@ def _request(answered: Answered) -> dict[str, Json]:
 
 
 def _grade(found: Json) -> Grade:
-    """Return the grade that a number, true, false or a map stands for."""
+    """Return the grade of a result: a number, a boolean, or a map."""
     if not isinstance(found, dict):
         return Grade(_score(found))
     reason, passed = found.get("reason", ""), found.get("pass")
     if not (isinstance(reason, str) and isinstance(passed, bool | None)):
-        raise EvaluationError("in the result, reason is not a text or pass is not a boolean")
+        raise EvaluationError("in the result, reason is not a string or pass is not a boolean")
     if "score" not in found and passed is None:
         raise EvaluationError(f"the result has neither score nor pass: {quote(str(found))}")
     score = _score(found["score"]) if "score" in found else float(bool(passed))
-    return Grade(score, brief(reason), passed)
+    return Grade(score, shorten(reason), passed)
 
 
 def _score(found: Json) -> float:

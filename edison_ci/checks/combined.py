@@ -1,4 +1,4 @@
-"""Checks made of checks."""
+"""Combinators: any_of, all_of and not."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from edison_ci.checks.evaluation import Grade, brief
+from edison_ci.checks.evaluation import Grade, shorten
 from edison_ci.checks.options import Check, CheckEntry
 from edison_ci.shape import items
 from edison_ci.templating.templates import MissingValueError
 
 if TYPE_CHECKING:
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
 
 
 class _Combined(Check):
     @property
     def passes_at(self) -> float:
-        """The lowest passing score; a half if a part has scores between 0 and 1."""
+        """The lowest passing score; 0.5 if an inner check has scores between 0 and 1."""
         if self.threshold is not None:
             return self.threshold
-        return 0.5 if any(part.passes_at < 1 for part in self.parts()) else 1.0
+        return 0.5 if any(part.passes_at < 1 for part in self.inner_checks()) else 1.0
 
 
 class _Group(_Combined):
     value: Annotated[tuple[CheckEntry, ...], items(1, 50)] = Field(description="The checks.")
 
-    def parts(self) -> tuple[Check, ...]:
-        """Return the checks inside."""
+    def inner_checks(self) -> tuple[Check, ...]:
+        """Return the inner checks."""
         return self.value
 
-    def _grades(self, answered: Answered, *, until: float) -> list[Grade]:
-        """Return the grades of the parts that are not skipped, up to one that settles it."""
+    def _grades(self, answered: ParsedAnswer, *, until: float) -> list[Grade]:
+        """Return the grades of the inner checks, without skipped ones, up to a score of `until`."""
         grades: list[Grade] = []
         skipped: MissingValueError | None = None
-        for part in self.parts():
+        for part in self.inner_checks():
             try:
                 grade = part.evaluate(answered)
             except MissingValueError as error:
@@ -55,13 +55,13 @@ class AnyOf(_Group):
     check: ClassVar[str] = "any_of"
     example: ClassVar[str] = "any_of: [{contains: yes}, {contains: sure}]"
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return the highest score of the parts."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the highest score of the inner checks."""
         grades = self._grades(answered, until=1.0)
         best = max(grades, key=_score)
         if best.score > 0:
             return best
-        return Grade(0.0, brief("; ".join(grade.reason for grade in grades if grade.reason)))
+        return Grade(0.0, shorten("; ".join(grade.reason for grade in grades if grade.reason)))
 
 
 class AllOf(_Group):
@@ -70,8 +70,8 @@ class AllOf(_Group):
     check: ClassVar[str] = "all_of"
     example: ClassVar[str] = "all_of: [{is_json: {}}, {chars: {max: 500}}]"
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return the lowest score of the parts."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the lowest score of the inner checks."""
         return min(self._grades(answered, until=0.0), key=_score)
 
 
@@ -89,12 +89,12 @@ class Not(_Combined):
             argument if isinstance(argument, dict) and "value" in argument else {"value": argument}
         )
 
-    def parts(self) -> tuple[Check, ...]:
-        """Return the check inside."""
+    def inner_checks(self) -> tuple[Check, ...]:
+        """Return the inner check."""
         return (self.value,)
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 - the score of the check inside."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 - the score of the inner check."""
         part: Check = self.value
         grade = part.evaluate(answered)
         passed = None if grade.passed is None else not grade.passed

@@ -1,4 +1,4 @@
-"""What a check sees of an answer, and what it says."""
+"""The parsed answer that a check evaluates, and the grade that it returns."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ _FENCE = re.compile(r"\s*+```[^\n`]*+\n")
 
 
 class EvaluationError(Exception):
-    """A check cannot say what an answer is worth; that is not the answer's fault."""
+    """A check cannot grade an answer, for a reason that is not in the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A score from 0 to 1, and why."""
+    """A score from 0 to 1, and its reason."""
 
     score: float
     reason: str = ""
     passed: bool | None = None
-    """What code of the repository decided itself; None lets the threshold decide."""
+    """The decision of a code check; None lets the threshold decide."""
 
     @classmethod
     def of(cls, good: bool, reason: str) -> Grade:
-        """Return 1, or 0 with the reason."""
+        """Return a grade of 1, or of 0 with the reason."""
         return cls(1.0) if good else cls(0.0, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """An answer to a case, taken apart."""
+class ParsedAnswer:
+    """An answer to a case, parsed."""
 
     case: Case
     text: str
-    """What counts: without thinking, and out of its response section."""
+    """The text that is graded: without thinking, from the response section."""
     completion: Completion
     cost_microusd: int = 0
     schemas: Mapping[str, Json] = field(default_factory=dict)
-    """The JSON Schemas that checks name by path."""
+    """JSON Schemas by the path that checks name."""
     root: Path | None = None
-    """Folder of the project whose code may run; None if none may."""
+    """Folder of the project if its code may run, else None."""
     _parsed: list[Json | Fault] = field(default_factory=list, repr=False, compare=False)
 
     def render(self, template: Template) -> str:
@@ -67,17 +67,17 @@ class Answered:
             return template.source
         return template.render(self.case.variables)
 
-    def some(self, template: Template) -> str:
-        """Return an argument that must not be empty; a case with nothing to look for lacks it."""
+    def render_required(self, template: Template) -> str:
+        """Return an argument that must not be empty; raises MissingValueError if it is."""
         text = self.render(template)
         if not text:
             raise MissingValueError("the text to look for")
         return text
 
     def texts(self, listed: Template | tuple[Template, ...]) -> list[str]:
-        """Return an argument that is a list of texts, or one variable that holds one."""
+        """Return an argument that is a list of texts, or one variable with such a list."""
         if isinstance(listed, tuple):
-            return [self.some(template) for template in listed]
+            return [self.render_required(template) for template in listed]
         value = listed.value(self.case.variables)
         if not isinstance(value, list):
             raise RenderError(f"{listed.single} is {quote(as_text(value), 30)}, not a list")
@@ -86,11 +86,11 @@ class Answered:
         return [as_text(item) for item in value]
 
     def json(self) -> Json:
-        """Return the JSON value that the answer is, read once; raises Fault."""
+        """Return the answer as a JSON value, parsed once; raises Fault."""
         if not self._parsed:
-            too_long(self, "JSON", _LONGEST_JSON)
+            refuse_long(self, "JSON", _LONGEST_JSON)
             try:
-                self._parsed.append(parse_json(unfenced(self.text)))
+                self._parsed.append(parse_json(strip_fence(self.text)))
             except Fault as fault:
                 self._parsed.append(fault)
         found = self._parsed[0]
@@ -99,8 +99,8 @@ class Answered:
         return found
 
 
-def unfenced(text: str) -> str:
-    """Return the text inside a code fence around the whole answer, or the answer; trimmed."""
+def strip_fence(text: str) -> str:
+    """Return the text without a code fence around all of it, trimmed."""
     found = _FENCE.match(text)
     whole = text.strip()
     if found is None or not whole.endswith("```"):
@@ -110,25 +110,25 @@ def unfenced(text: str) -> str:
 
 
 def quote(text: str, longest: int = _QUOTED) -> str:
-    """Return a text in quotes for a reason: short, on one line, nothing invisible in it."""
-    return f"'{plain(text[:longest])}{'...' if len(text) > longest else ''}'"
+    """Return a text in quotes for a reason: short, on one line, printable."""
+    return f"'{single_line(text[:longest])}{'...' if len(text) > longest else ''}'"
 
 
-def plain(text: str) -> str:
-    """Return a text on one line without control, bidirectional and other invisible characters."""
+def single_line(text: str) -> str:
+    """Return a text on one line, without control and other invisible characters."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(text.split()) if "  " in text else text
 
 
-def brief(reason: str) -> str:
-    """Return a reason that fits a report."""
-    reason = plain(reason[: LONGEST_REASON + 1])
+def shorten(reason: str) -> str:
+    """Return a reason that is short enough for a report."""
+    reason = single_line(reason[: LONGEST_REASON + 1])
     return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
 
 
-def too_long(answered: Answered, check: str, longest: int) -> None:
-    """Refuse an answer that a check would take too long to read."""
+def refuse_long(answered: ParsedAnswer, check: str, longest: int) -> None:
+    """Raise EvaluationError for an answer that is too long for a check."""
     if len(answered.text) > longest:
         size = f"{len(answered.text):,}"
         raise EvaluationError(
@@ -137,14 +137,14 @@ def too_long(answered: Answered, check: str, longest: int) -> None:
 
 
 @contextmanager
-def using(library: Library) -> Iterator[None]:
-    """Turn whatever goes wrong while a library is loaded into an error that says what to do."""
+def library_errors(library: Library) -> Iterator[None]:
+    """Turn any error while a library is loaded into an EvaluationError with a remedy."""
     try:
         yield
     except Exception as error:  # a broken library may raise anything
-        fault, said = library.fault(), f"{type(error).__name__}: {error}"
+        fault, reason = library.fault(), f"{type(error).__name__}: {error}"
         if fault:
-            told = f"{library.module} {fault}: {install_command(library.extra)}"
+            message = f"{library.module} {fault}: {install_command(library.extra)}"
         else:
-            told = f"{library.module} is installed but cannot be used, install it again: {said}"
-        raise EvaluationError(told) from error
+            message = f"{library.module} is installed but broken, reinstall it: {reason}"
+        raise EvaluationError(message) from error

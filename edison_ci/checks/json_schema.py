@@ -1,9 +1,9 @@
-"""The only place that makes validators of JSON Schemas.
+"""Validators of JSON Schemas, which retrieve nothing.
 
-The validators of `jsonschema` open what a reference names: a file of this machine, or an address.
-A schema comes from whoever wrote the files, so a validator made here retrieves nothing: what is
-neither in the schema itself nor a published draft does not resolve. The process of `worker_jobs`
-runs this file as well, by its path, so it imports nothing of the package.
+The validators of `jsonschema` open what a reference names, a file or a URL, and a schema may be
+hostile. A validator made here resolves only references inside the schema and to published drafts;
+no other module makes one. The process of `worker_jobs` runs this file by its path, so it imports
+nothing of the package.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ def _draft(schema: Any) -> type[Validator]:
 
 
 def validator(schema: Any) -> Validator:
-    """Return a validator that knows the schema, the published drafts and nothing else."""
+    """Return a validator that resolves references to the schema and published drafts only."""
     from referencing import Registry  # an empty one, that retrieves nothing
 
     return _draft(schema)(schema, registry=Registry())
 
 
 def is_known_draft(name: str) -> bool:
-    """Whether `$schema` names a draft that there is a validator for."""
+    """Whether there is a validator for the draft that `$schema` names."""
     found = str(_draft({"$schema": name}).META_SCHEMA["$schema"])
     return found.rstrip("#") == name.rstrip("#")
 
 
 def draft_errors(schema: Any, draft: Any) -> Iterator[ValidationError]:
-    """Yield where `schema` breaks the rules of the draft that `draft`, a schema, is written in."""
+    """Yield the errors of `schema` by the rules of the draft of the schema `draft`."""
     return validator(_draft(draft).META_SCHEMA).iter_errors(schema)
 
 
 def keywords(schema: Any) -> frozenset[str]:
-    """Return the keywords below which the rules of a schema's draft look for schemas."""
+    """Return the keywords that contain schemas, by the draft of a schema."""
     known = frozenset(_draft(schema).VALIDATORS) | {"definitions"}
     return known | {"$defs"} if known & {"$dynamicRef", "$recursiveRef"} else known
 
 
 def resolver(schema: Any) -> Callable[[str], Any]:
-    """Return what finds the target of a reference inside a schema; it raises LookupError."""
+    """Return a function that resolves references inside a schema; it raises LookupError."""
     from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012, specification_with

@@ -1,4 +1,4 @@
-"""Checks of the kind of text: its language and how easily it reads."""
+"""Checks of the language of an answer, its readability, and refusals."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from edison_ci.checks.evaluation import EvaluationError, Grade, quote, using
+from edison_ci.checks.evaluation import EvaluationError, Grade, library_errors, quote
 from edison_ci.checks.limits import Range, flesch
-from edison_ci.checks.options import Check, written
+from edison_ci.checks.options import Check, text_of_form
 from edison_ci.extras import PY3LANGID, Library
+from edison_ci.numeric import fixed
 from edison_ci.records import FinishReason
-from edison_ci.rounding import fixed
-from edison_ci.shape import Written
+from edison_ci.shape import TextPattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
 
 _READ = 100_000
-"""Characters that are enough to tell a language, or how easily a text reads."""
+"""Characters that are enough to identify a language or to compute readability."""
 _OPENING = 500
-"""Who declines does so at once; later the same words may be a quotation."""
+"""Refusals are at the start of an answer; later the same words may be a quotation."""
 
 _DECLINING = (
     r"\bi (?:can't|cannot|can not|won't|will not|am unable to|am not able to|'m unable to)"
@@ -49,7 +49,7 @@ class Refusal(Check):
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "not: {refusal: {}}"
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer was filtered, or starts with words that decline."""
         if answered.completion.finish_reason == FinishReason.CONTENT_FILTER:
             return Grade(1.0, "the provider filtered the answer")
@@ -60,8 +60,8 @@ class Refusal(Check):
         return Grade(0.0, "the answer does not decline")
 
 
-_CODE: Any = written(
-    Written("[a-z]{2,3}", "the code of a language", "write an ISO 639 code such as en or de")
+_CODE: Any = text_of_form(
+    TextPattern("[a-z]{2,3}", "the code of a language", "write an ISO 639 code such as en or de")
 )
 
 
@@ -73,9 +73,9 @@ class Language(Check):
     example: ClassVar[str] = "language: de"
     value: _CODE = Field(description="ISO 639 code, such as en or de.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if py3langid takes the answer for the language."""
-        wanted, identify = answered.some(self.value), _identifier()
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if py3langid identifies the language of the answer as this one."""
+        wanted, identify = answered.render_required(self.value), _identifier()
         if wanted not in identify.labels:
             raise EvaluationError(f"{quote(wanted)} is not a language that py3langid knows")
         text = answered.text[:_READ]
@@ -86,7 +86,7 @@ class Language(Check):
 
 
 class _Identifier(NamedTuple):
-    """Tells languages apart."""
+    """The classifier of languages, and its labels."""
 
     classify: Callable[[str], tuple[str, float]]
     labels: frozenset[str]
@@ -94,8 +94,8 @@ class _Identifier(NamedTuple):
 
 @cache
 def _identifier() -> _Identifier:
-    with using(PY3LANGID):
-        import py3langid  # an extra, and 0.2 s
+    with library_errors(PY3LANGID):
+        import py3langid  # an extra, and slow to load (0.2 s)
     labels = frozenset(str(label) for label, _ in py3langid.rank("language"))
     return _Identifier(py3langid.classify, labels)
 
@@ -111,7 +111,7 @@ class Readability(Range):
     min: Ease | None = Field(None, description="Lowest score allowed.")
     max: Ease | None = Field(None, description="Highest score allowed.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if 206.835 - 1.015 words/sentences - 84.6 syllables/words is in the range."""
         ease = flesch(answered.text[:_READ])
         if ease is None:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from edison_ci.checks.evaluation import Grade, quote, too_long
+from edison_ci.checks.evaluation import Grade, quote, refuse_long
 from edison_ci.checks.options import Check
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
 from edison_ci.shape import some_of_keys, wrong
 
 if TYPE_CHECKING:
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
 
 
 LONGEST_PROSE = 200_000
-"""Characters in which sentences are looked for."""
+"""Characters in which sentences are counted."""
 _BLOCK = 1_000_000
 
-# The look-behind keeps a long row of dots from being tried at each of its dots.
+# The look-behind prevents an attempt at each dot of a long row of dots.
 _END = re.compile(
     r"(?<![.!?\u2026])(?P<marks>[.!?\u2026]++)[\"'\u201d\u2019\u00bb)\]*_]*+(?=\s|\Z)"
     r"|[\u3002\uff01\uff1f]++|\n[ \t\r]*+\n\s*+"
@@ -37,17 +37,17 @@ _ABBREVIATIONS = frozenset(_SHORTENED.split())
 
 
 def count_words(text: str) -> int:
-    """Return the number of texts between blanks."""
+    """Return the number of words, separated by white space."""
     count = len(text[:_BLOCK].split())
-    for at in range(_BLOCK, len(text), _BLOCK):  # by blocks, so as not to hold millions of words
+    for at in range(_BLOCK, len(text), _BLOCK):  # in blocks, to save memory
         count += len(text[at : at + _BLOCK].split())
         if not text[at - 1].isspace() and not text[at].isspace():
-            count -= 1  # one word on both sides of the cut
+            count -= 1  # the same word on both sides of the cut
     return count
 
 
 def count_sentences(text: str) -> int:
-    """Return the number of sentences: they end at . ! ? or an empty line, and have a word."""
+    """Return the number of sentences: they end at . ! ? or an empty line, and contain a word."""
     count = start = 0
     for found in _END.finditer(text):
         if found["marks"] and not found["marks"].strip(".\u2026") and not _ends(text, found):
@@ -59,7 +59,7 @@ def count_sentences(text: str) -> int:
 
 
 def _ends(text: str, found: re.Match[str]) -> bool:
-    """Whether a full stop ends a sentence: not after an abbreviation or before a small letter."""
+    """Whether a full stop ends a sentence: not after an abbreviation or before lower case."""
     following = _NEXT.match(text, found.end())
     if following and following[1].islower():
         return False
@@ -74,14 +74,14 @@ def _initial(word: str) -> bool:
     return len(word) == 1 and word.isalpha() and word != "i"
 
 
-# --- how easily it reads --------------------------------------------------------------------------
+# --- readability ----------------------------------------------------------------------------------
 
 _LETTERS = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*+")
 _VOWELS = re.compile(r"[aeiouyàáâäæèéêëìíîïòóôöøœùúûüý]+")
 
 
 def flesch(text: str) -> float | None:
-    """Return the reading ease of Flesch (1948), made for English; None without words."""
+    """Return the reading ease of Flesch (1948), for English; None without words."""
     words = _LETTERS.findall(text)
     if not words:
         return None
@@ -91,7 +91,7 @@ def flesch(text: str) -> float | None:
 
 
 def _syllables(word: str) -> int:
-    """Return the groups of vowels, without a silent e at the end."""
+    """Return the number of groups of vowels, without a silent final e."""
     groups = len(_VOWELS.findall(word))
     if word.endswith("e") and not word.endswith(("le", "ee", "ye")) and groups > 1:
         groups -= 1
@@ -104,24 +104,24 @@ Count = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class Range(Check):
-    """A check with a lowest and a highest value, at least one of them given."""
+    """A check with a lowest or a highest value, or both."""
 
     model_config = ConfigDict(json_schema_extra=some_of_keys("min", "max"))
     main: ClassVar[str | None] = None
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_range(self) -> Self:
         low: Any = getattr(self, "min", None)
         high: Any = getattr(self, "max", None)
         if low is None and high is None:
             raise wrong("range", f"{self.check} needs min or max", f"write {self.example}")
         if low is not None and high is not None and low > high:
-            said = f"min {low:g} is above max {high:g}"
-            raise wrong("range", said, "swap them, or leave one out", at=("min",))
+            message = f"min {low:g} is above max {high:g}"
+            raise wrong("range", message, "swap them, or leave one out", at=("min",))
         return self
 
     def _within(self, number: float, what: str) -> Grade:
-        """Return 1 if a number is in the range; `what` says the number in words."""
+        """Return 1 if a number is in the range; `what` describes the number."""
         low: Any = getattr(self, "min", None)
         high: Any = getattr(self, "max", None)
         if low is not None and number < low:
@@ -135,7 +135,7 @@ class _Counted(Range):
     min: Count | None = Field(None, description="Fewest allowed.")
     max: Count | None = Field(None, description="Most allowed.")
 
-    def _counted(self, number: int, noun: str) -> Grade:
+    def _grade_count(self, number: int, noun: str) -> Grade:
         return self._within(number, f"the answer has {number:,} {noun}{'' if number == 1 else 's'}")
 
 
@@ -145,9 +145,9 @@ class Words(_Counted):
     check: ClassVar[str] = "words"
     example: ClassVar[str] = "words: {max: 120}"
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the number of texts between blanks is in the range."""
-        return self._counted(count_words(answered.text), "word")
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the number of words is in the range."""
+        return self._grade_count(count_words(answered.text), "word")
 
 
 class Chars(_Counted):
@@ -156,9 +156,9 @@ class Chars(_Counted):
     check: ClassVar[str] = "chars"
     example: ClassVar[str] = "chars: {min: 20, max: 280}"
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the number of characters is in the range, surrounding blanks aside."""
-        return self._counted(len(answered.text.strip()), "character")
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the number of characters, without surrounding space, is in the range."""
+        return self._grade_count(len(answered.text.strip()), "character")
 
 
 class Sentences(_Counted):
@@ -167,10 +167,10 @@ class Sentences(_Counted):
     check: ClassVar[str] = "sentences"
     example: ClassVar[str] = "sentences: {max: 3}"
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the number of sentences is in the range."""
-        too_long(answered, self.check, LONGEST_PROSE)
-        return self._counted(count_sentences(answered.text), "sentence")
+        refuse_long(answered, self.check, LONGEST_PROSE)
+        return self._grade_count(count_sentences(answered.text), "sentence")
 
 
 class Tokens(_Counted):
@@ -179,11 +179,11 @@ class Tokens(_Counted):
     check: ClassVar[str] = "tokens"
     example: ClassVar[str] = "tokens: {max: 500}"
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the provider's count, or else bytes / 4, is in the range."""
         tokens = answered.completion.tokens_out
         if tokens is not None:
-            return self._counted(tokens, "token")
+            return self._grade_count(tokens, "token")
         size = len(answered.completion.text.encode("utf-8", "surrogatepass"))
         tokens = -(-size // _BYTES_PER_TOKEN)
         said = f"the answer has about {tokens:,} tokens (estimated, the provider gave no count)"
@@ -198,7 +198,7 @@ class Latency(Check):
     example: ClassVar[str] = "latency: {max_ms: 2000}"
     max_ms: int = Field(ge=1, le=3_600_000, description="Most milliseconds allowed.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the call took no longer."""
         took = answered.completion.latency_ms
         if took <= self.max_ms:
@@ -214,7 +214,7 @@ class Cost(Check):
     example: ClassVar[str] = "cost: {max_usd: 0.01}"
     max_usd: float = Field(ge=0, le=1_000, description="Most dollars allowed.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the call cost no more."""
         cost = f"${fixed(answered.cost_microusd / 1e6, 6)}"
         if answered.cost_microusd <= round(self.max_usd * 1e6):
@@ -231,7 +231,7 @@ class FinishReason(Check):
         "stop", description="The reason."
     )
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the model stopped for the reason."""
         found = answered.completion.finish_reason
         if found == self.value:

@@ -1,4 +1,4 @@
-"""What every check is: its options, the one-key syntax that writes them, and the combinators."""
+"""The base class of checks: options, templates in arguments, and entries in YAML."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from edison_ci.checks.registry import REGISTRY
 from edison_ci.errors import UsageError
 from edison_ci.extras import Library
-from edison_ci.names import did_you_mean
-from edison_ci.shape import Name, Shape, Written, details, report, short, wrong
+from edison_ci.plugins import Registry
+from edison_ci.shape import Name, Shape, TextPattern, details, report, short, wrong
+from edison_ci.spelling import did_you_mean
 from edison_ci.templating.templates import Template, TemplateFaults, as_text, compile_template
 
 if TYPE_CHECKING:
@@ -19,7 +19,37 @@ if TYPE_CHECKING:
 
     from pydantic_core import InitErrorDetails
 
-    from edison_ci.checks.evaluation import Answered, Grade
+    from edison_ci.checks.evaluation import Grade, ParsedAnswer
+
+
+_FAMILIES = {
+    "text": (
+        "equals contains contains_any contains_all icontains starts_with ends_with regex one_of"
+    ),
+    "limits": "words chars sentences tokens latency cost finish_reason",
+    "structure": (
+        "is_json json_schema json_path is_xml is_html is_sql is_yaml number tool_call tool_call_f1"
+    ),
+    "similarity": "levenshtein rouge_l rouge_n bleu chrf token_f1 similar overlap",
+    "language": "refusal language readability",
+    "code": "python command",
+    "combined": "not any_of all_of",
+}
+
+
+def _class(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+REGISTRY = Registry(
+    "edison_ci.checks",
+    {
+        name: f"edison_ci.checks.{family}:{_class(name)}"
+        for family, names in _FAMILIES.items()
+        for name in names.split()
+    },
+)
+
 
 MAX_NESTING = 10
 
@@ -30,13 +60,13 @@ class Check(Shape):
     check: ClassVar[str]
     """The name of the check in YAML."""
     main: ClassVar[str | None] = "value"
-    """The option that a bare argument stands for; None if the check takes none."""
+    """The option that a bare argument sets; None if there is none."""
     graded: ClassVar[bool] = False
     """Whether the score has values between 0 and 1 (default threshold 0.5 instead of 1)."""
     example: ClassVar[str]
-    """A line of YAML that shows the check at work."""
+    """A line of YAML as an example."""
     needs: ClassVar[tuple[Library, ...]] = ()
-    """Libraries of an extra that evaluating it takes."""
+    """Libraries of extras that it needs."""
 
     name: Name | None = Field(None, description="Name in reports; the check's own by default.")
     weight: float | None = Field(
@@ -61,14 +91,14 @@ class Check(Shape):
 
     @classmethod
     def expand(cls, argument: Any) -> dict[str, Any]:
-        """Return the options that an argument in YAML stands for."""
+        """Return the options for an argument in YAML."""
         if isinstance(argument, dict):
             return argument
         if argument is None:
             return {}
         if cls.main is None:
-            said = f"{cls.check} takes options, not {short(argument)}"
-            raise wrong("check", said, f"write {cls.example}")
+            message = f"{cls.check} takes options, not {short(argument)}"
+            raise wrong("check", message, f"write {cls.example}")
         return {cls.main: argument}
 
     def templates(self) -> Iterator[tuple[str, Template]]:
@@ -76,25 +106,25 @@ class Check(Shape):
         for option in type(self).model_fields:
             yield from ((option, template) for template in _templates(getattr(self, option)))
 
-    def parts(self) -> tuple[Check, ...]:
+    def inner_checks(self) -> tuple[Check, ...]:
         """Return the checks inside a combinator."""
         return ()
 
     @property
     def needs_code(self) -> bool:
-        """Whether evaluating it runs code from the repository."""
-        return any(part.needs_code for part in self.parts())
+        """Whether it runs code of the repository."""
+        return any(part.needs_code for part in self.inner_checks())
 
     @property
     def blocking(self) -> bool:
-        """Whether evaluating it may wait for a process, so that it belongs in a thread."""
-        return any(part.blocking for part in self.parts())
+        """Whether it may wait for a process, so that it is run in a thread."""
+        return any(part.blocking for part in self.inner_checks())
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return the grade of an answer.
 
-        Raises MissingValueError when the case lacks what an argument needs, and any other
-        exception when the check itself cannot say.
+        Raises MissingValueError if the case lacks a variable of an argument, and any other
+        exception if the check cannot grade the answer.
         """
         raise NotImplementedError(f"the check {self.check!r} has no evaluate()")
 
@@ -141,7 +171,7 @@ def _not_empty(value: Template) -> Template:
 
 
 def when_constant(check: Callable[[str], str]) -> AfterValidator:
-    """Return a validator of a template that is the same for every case; others wait for it."""
+    """Return a validator for constant templates; others are checked when they are rendered."""
 
     def checked(value: Template) -> Template:
         if value.is_constant:
@@ -183,8 +213,8 @@ ScalarText = Annotated[
 """A text that may use the case, or a number, true or false as they appear in a prompt."""
 
 
-def written(form: Written) -> Any:
-    """Return a text of this form, or a template that will render to one."""
+def text_of_form(form: TextPattern) -> Any:
+    """Return the type of a text of this form, or of a template that renders to one."""
     return Annotated[
         Any,
         BeforeValidator(_compile),
@@ -198,7 +228,7 @@ _LIST_HINT = "write [a, b], or one variable that holds a list: {{ name }}"
 
 
 def one_variable(value: str) -> Template:
-    """Return the template of one variable of the case that holds a list."""
+    """Return the template of a single variable, which holds a list."""
     template = _compile(value)
     if template.single is None:
         raise wrong("type", f"{short(value)} is not a list", _LIST_HINT)
@@ -258,7 +288,7 @@ _EXPECTED = compile_template("{{ expected }}")
 
 def expected_output(description: str) -> Any:
     """Return the field of an argument that is the expected output by default."""
-    # A factory, because pydantic would copy a default, and a compiled template has no copy.
+    # A factory, because pydantic copies defaults, and a compiled template cannot be copied.
     return Field(
         default_factory=lambda: _EXPECTED,
         description=description,
@@ -270,20 +300,25 @@ def expected_output(description: str) -> Any:
 
 
 def check_class(name: str) -> type[Check] | None:
-    """Return the class of a check, built in or installed, or None if there is none."""
-    kind = REGISTRY.load(name)
-    if kind is None:
-        return None
-    if not (isinstance(kind, type) and issubclass(kind, Check)):
+    """Return the class of a check, built in or installed; None if it is unknown."""
+    kind = REGISTRY.load_class(name, Check)
+    if kind is None or name in REGISTRY.built_in:
+        return kind
+    lacking = [each for each in ("check", "example") if not hasattr(kind, each)]
+    lacking += ["evaluate"] if kind.evaluate is Check.evaluate else []
+    said = f"does not define {', '.join(lacking)}" if lacking else ""
+    if not said and kind.check != name:
+        said = f"calls itself {kind.check!r}"
+    if said:
         raise UsageError(
-            f"the plugin that offers the check {name!r} is not a check",
-            hint=f"uninstall it; it gives {short(kind)} instead of a Check",
+            f"the check {name!r} of {REGISTRY.package(name)} {said}",
+            hint="reinstall or uninstall the package it is from",
         )
     return kind
 
 
 def parse_check(entry: Any, depth: int = 1) -> Check:
-    """Return the check an entry of YAML stands for."""
+    """Return the check of an entry in YAML; raises ValidationError."""
     if isinstance(entry, Check):
         return entry
     if not isinstance(entry, dict) or len(entry) != 1:
@@ -310,7 +345,7 @@ def _near_check(name: str) -> str:
 
 
 def _no_entry(entry: Any) -> Exception:
-    """Return what is wrong with an entry that is not a map with one key."""
+    """Return the error for an entry that is not a map with one key."""
     if isinstance(entry, str):
         kind = check_class(entry)
         hint = f"write {kind.example}" if kind else "write NAME: ARGUMENT"
@@ -328,7 +363,7 @@ def _no_entry(entry: Any) -> Exception:
 
 
 def _at_argument(item: InitErrorDetails, main: tuple[str, str]) -> InitErrorDetails:
-    """Let an error of the main option point at the bare argument that stood for it."""
+    """Return an error of the main option with the location of the bare argument."""
     loc = item.get("loc", ())
     if loc[:2] == main:
         item["loc"] = (loc[0], *loc[2:])

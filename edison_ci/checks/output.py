@@ -1,7 +1,7 @@
-"""Output of a model taken apart: thinking off, the response or the JSON out.
+"""Parsing of the output of a model: thinking, the response section, and JSON.
 
-Time grows with the length of the answer and no faster: a tag or a fence is looked for once, from
-left to right.
+It takes time linear in the length of the answer: tags and fences are searched once, from left to
+right.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
-from edison_ci.checks.time_limit import limited
+from edison_ci.checks.time_limit import run_limited
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 
@@ -27,28 +27,28 @@ _FENCE = "```"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An answer taken apart; `raw` is kept, `text` is what counts."""
+    """A parsed answer: `raw` is all of it, `text` is what is graded."""
 
     raw: str
     text: str
     thinking: str = ""
     value: Json = None
-    """The parsed JSON, when JSON was expected."""
+    """The JSON value, if JSON is expected."""
     malformed: str = ""
-    """Why the answer is not of the expected shape; '' if it is."""
+    """Why the answer does not have the expected form; empty if it has."""
     failed: str = ""
-    """Why nobody can tell what shape the answer has; '' otherwise. That is not its fault."""
+    """Why the answer could not be parsed in time; empty otherwise. It is not the answer's fault."""
 
 
 def parse_output(raw: str, expect: str) -> Output:
-    """Take `<thinking>` off, and the response or JSON out, as the prompt expects them."""
+    """Remove `<thinking>` and extract the response or JSON, as the prompt expects."""
     try:
-        return limited("reading the answer", lambda: _parsed(raw, expect))
+        return run_limited("reading the answer", lambda: _parse(raw, expect))
     except EvaluationError as error:
         return Output(raw, raw, failed=str(error))
 
 
-def _parsed(raw: str, expect: str) -> Output:
+def _parse(raw: str, expect: str) -> Output:
     thinking, text = _without_thinking(raw)
     if expect in ("response", "response+json"):
         found = [text[start:end] for start, end in _sections(_RESPONSE, text)]
@@ -59,14 +59,14 @@ def _parsed(raw: str, expect: str) -> Output:
     if expect not in ("json", "response+json"):
         return Output(raw, text, thinking)
     try:
-        value = parse_json(_unfenced(text))
+        value = parse_json(_strip_json_fence(text))
     except Fault as fault:
         return Output(raw, text, thinking, malformed=fault.message)
     return Output(raw, text, thinking, value)
 
 
 def _sections(tag: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the insides of `<tag>...</tag>` start and end; tags do not nest."""
+    """Yield start and end of the contents of `<tag>...</tag>`; tags do not nest."""
     start: int | None = None
     for found in tag.finditer(text):
         is_end = text[found.start() + 1] == "/"
@@ -78,7 +78,7 @@ def _sections(tag: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _without_thinking(raw: str) -> tuple[str, str]:
-    """Return what was thought aloud, and the rest."""
+    """Return the thinking, and the rest."""
     sections = list(_sections(_THINKING, raw)) if "<" in raw else []
     thinking = "\n".join(raw[start:end].strip() for start, end in sections)
     if not thinking:
@@ -90,8 +90,8 @@ def _without_thinking(raw: str) -> tuple[str, str]:
     return thinking, "".join([*rest, raw[at:]]).strip()
 
 
-def _unfenced(text: str) -> str:
-    """Return the text between the lines of a ``` or ```json fence around all of it, or the text."""
+def _strip_json_fence(text: str) -> str:
+    """Return the text without a ``` or ```json fence around all of it."""
     text = text.strip()
     if len(text) < 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text

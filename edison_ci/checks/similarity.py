@@ -1,4 +1,4 @@
-"""Checks of similarity to a reference, and the measures behind them."""
+"""Checks of similarity to a reference, and their measures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pydantic import Field
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.distance import Levenshtein as Edits
 
-from edison_ci.checks.evaluation import EvaluationError, Grade, using
+from edison_ci.checks.evaluation import EvaluationError, Grade, library_errors
 from edison_ci.checks.options import Check, TemplateText, expected_output
 from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
 
 
 # Weights and tokenizer are files of the package `wordllama`, whose own code is never imported: its
@@ -51,18 +51,18 @@ class _Model(NamedTuple):
 
 @cache
 def _model() -> _Model:
-    with using(SAFETENSORS):
+    with library_errors(SAFETENSORS):
         from safetensors.numpy import load_file
-    with using(TOKENIZERS):
+    with library_errors(TOKENIZERS):
         from tokenizers import Tokenizer
-    with using(WORDLLAMA):
+    with library_errors(WORDLLAMA):
         folder = WORDLLAMA.folder()
         tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
         return _Model(tokenizer, load_file(folder / _WEIGHTS)["embedding.weight"])
 
 
 def cosine(one: str, other: str) -> float:
-    """Return the cosine of the embeddings of two texts, 0 where one has no direction."""
+    """Return the cosine of the embeddings of two texts; 0 if a vector is zero."""
     model = _model()
     a, b = model.vector(one), model.vector(other)
     length = math.sqrt(_dot(a, a) * _dot(b, b))
@@ -77,10 +77,10 @@ def _dot(a: NDArray[float64], b: NDArray[float64]) -> float:
 # ROUGE is Lin (2004) without stemming; the words of a text are its runs of letters and digits in
 # lower case. F1 of words is that of SQuAD (Rajpurkar et al. 2016). BLEU and chrF are sacrebleu's.
 _MOST_PAIRS = 2_000_000_000
-"""Of characters or words to compare: some tenths of a second."""
+"""Pairs of characters or words to compare: some tenths of a second."""
 _MOST_CHARACTERS = 1_000_000
 _FIRST_LETTER = 0x10000
-"""Beyond it are a million letters, and no more words in two texts of the greatest length."""
+"""Above it are a million characters, more than two texts of maximum length have words."""
 _LONGEST_FOR_LIBRARIES = 200_000
 _WORD = re.compile(r"[^\W_]+")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -109,7 +109,7 @@ def edit_similarity(answer: str, reference: str) -> float:
     return float(Edits.normalized_similarity(answer, reference))
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the runs of letters and digits in lower case."""
     return _WORD.findall(text.lower())
 
@@ -117,9 +117,11 @@ def words_of(text: str) -> list[str]:
 def rouge_l(answer: str, reference: str) -> float:
     """Return the F1 of the longest common subsequence of words."""
     _refuse_long(answer, reference, _MOST_CHARACTERS)
-    one, other = words_of(answer), words_of(reference)
+    one, other = split_words(answer), split_words(reference)
     _refuse(one, other, "words")
-    letters: dict[str, str] = {}  # a letter for each word: texts compare ten times as fast as lists
+    letters: dict[
+        str, str
+    ] = {}  # one character for each word: strings compare ten times as fast as lists
     spelled = ["".join([_letter(word, letters) for word in words]) for words in (one, other)]
     return _f1(int(LCSseq.similarity(*spelled)), len(one), len(other))
 
@@ -132,9 +134,9 @@ def _letter(word: str, letters: dict[str, str]) -> str:
 
 
 def rouge_n(answer: str, reference: str, n: int) -> float:
-    """Return the F1 of the word n-grams in common, each counted as often as both have it."""
+    """Return the F1 of common word n-grams, counted with multiplicity."""
     _refuse_long(answer, reference, _MOST_CHARACTERS)
-    one, other = _grams(words_of(answer), n), _grams(words_of(reference), n)
+    one, other = _grams(split_words(answer), n), _grams(split_words(reference), n)
     return _f1((one & other).total(), one.total(), other.total())
 
 
@@ -173,19 +175,19 @@ def overlap(answer: str, reference: str) -> float:
     return 0.3 * common / len(one | other) + 0.7 * common / len(other)
 
 
-# --- measures of other libraries ------------------------------------------------------------------
+# --- measures of libraries ------------------------------------------------------------------------
 
 
 @cache
 def _sacrebleu(name: str) -> Any:
-    with using(SACREBLEU):
-        from sacrebleu.metrics.bleu import BLEU  # an extra, and 0.3 s
+    with library_errors(SACREBLEU):
+        from sacrebleu.metrics.bleu import BLEU  # an extra, and slow to load (0.3 s)
         from sacrebleu.metrics.chrf import CHRF
     return BLEU(effective_order=True) if name == "bleu" else CHRF()
 
 
 def sacrebleu_score(name: str, answer: str, reference: str) -> tuple[float, str]:
-    """Return a score of sacrebleu from 0 to 1, and the signature that says how it was computed."""
+    """Return a score of sacrebleu from 0 to 1, and its signature."""
     metric = _sacrebleu(name)
     _refuse_long(answer, reference, _LONGEST_FOR_LIBRARIES)
     score = metric.sentence_score(answer, [reference]).score / 100
@@ -193,7 +195,7 @@ def sacrebleu_score(name: str, answer: str, reference: str) -> tuple[float, str]
 
 
 def similarity(answer: str, reference: str) -> float:
-    """Return the cosine of the embeddings of two texts; an empty one is like no other."""
+    """Return the cosine of the embeddings of two texts; 0 if one is empty."""
     _refuse_long(answer, reference, _LONGEST_FOR_LIBRARIES)
     if not answer.strip() or not reference.strip():
         return 0.0
@@ -201,7 +203,7 @@ def similarity(answer: str, reference: str) -> float:
 
 
 def _whole(text: str) -> str:
-    """Return a text without halves of characters, which the tokenizer does not take."""
+    """Return a text without lone surrogates, which the tokenizer does not accept."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -209,8 +211,8 @@ class _Similarity(Check):
     graded: ClassVar[bool] = True
     value: TemplateText = expected_output("The reference; the expected output by default.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return how near the answer is to the reference."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the similarity of the answer to the reference."""
         score = self._score(answered.text, answered.render(self.value))
         return Grade(score, f"{self.check} is {fixed(score, 3)}")
 
@@ -252,8 +254,8 @@ class RougeN(_Similarity):
 class _Sacrebleu(_Similarity):
     needs: ClassVar[tuple[Library, ...]] = (SACREBLEU,)
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return sacrebleu's score, with the signature that makes it comparable."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the score of sacrebleu, with its signature in the reason."""
         reference = answered.render(self.value)
         score, signature = sacrebleu_score(self.check, answered.text, reference)
         return Grade(score, f"{self.check} is {fixed(score, 3)} ({signature})")
@@ -291,7 +293,7 @@ class Similar(_Similarity):
     example: ClassVar[str] = "similar: {threshold: 0.8}"
 
     def _score(self, answer: str, reference: str) -> float:
-        """Return the cosine of the embeddings; below 0 counts as 0."""
+        """Return the cosine of the embeddings; negative values count as 0."""
         return min(max(similarity(answer, reference), 0.0), 1.0)
 
 

@@ -16,16 +16,15 @@ from pydantic import (
     WrapValidator,
 )
 
-from edison_ci.checks.evaluation import EvaluationError, Grade, brief, quote, too_long, unfenced
-from edison_ci.checks.json_values import (
-    NothingThereError,
-    is_tame,
-    reads_as,
-    same,
-    schema_breach,
-    steps_of,
-    value_at,
+from edison_ci.checks.evaluation import (
+    EvaluationError,
+    Grade,
+    quote,
+    refuse_long,
+    shorten,
+    strip_fence,
 )
+from edison_ci.checks.json_schema import validator
 from edison_ci.checks.options import (
     ONE_VARIABLE,
     Check,
@@ -36,18 +35,182 @@ from edison_ci.checks.options import (
     one_variable,
     when_constant,
 )
-from edison_ci.checks.worker import bounded
+from edison_ci.checks.patterns import LINEAR, analyse_pattern
+from edison_ci.checks.time_limit import run_job
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.shape import PATH_PATTERN, Or, Shape, Written, checked_path, items, short, wrong
+from edison_ci.shape import PATH_PATTERN, Or, Shape, TextPattern, items, normal_path, short, wrong
 from edison_ci.templating.templates import Template, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
     from edison_ci.records import Json
+
+
+_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(-?[0-9]+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_SHORT = 100_000
+_FEW_APPLICATIONS = 2_000_000
+_LONG_VALIDATION_S = 5.0
+_ENDLESS = frozenset(
+    {"$ref", "$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"}
+)
+_REMEMBERED = 64
+
+
+def json_equal(one: Json, other: Json) -> bool:
+    """Whether two JSON values are equal; 1 equals 1.0, but not true."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(json_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(json_equal(one[key], other[key]) for key in one)
+    return one == other
+
+
+def equals_text(found: Json, text: str) -> bool:
+    """Whether a value equals a text: strings are compared as they are, others as JSON."""
+    if isinstance(found, str):
+        return found == text
+    try:
+        return json_equal(found, parse_json(text.strip()))
+    except Fault:
+        return False
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+
+class PathError(LookupError):
+    """A value has nothing at a path; the message says what is missing."""
+
+
+def parse_path(path: str) -> tuple[str | int, ...]:
+    """Return the keys and indexes of a path such as $.items[0].id."""
+    return tuple(
+        int(found[2]) if found[2] else str(found[1] or found[3] or found[4] or "")
+        for found in _STEP.finditer(path)
+    )
+
+
+def value_at(value: Json, steps: tuple[str | int, ...]) -> Json:
+    """Return the value at a path; raises PathError."""
+    at = "$"
+    for step in steps:
+        if isinstance(step, str):
+            if not isinstance(value, dict):
+                raise PathError(f"{at} is not an object, so it has no {step!r}")
+            if step not in value:
+                raise PathError(f"{at} has no {step!r}")
+            value, at = value[step], f"{at}.{step}"
+            continue
+        if not isinstance(value, list):
+            raise PathError(f"{at} is not a list, so it has no [{step}]")
+        if not -len(value) <= step < len(value):
+            raise PathError(f"{at} has {len(value)} items, so it has no [{step}]")
+        value, at = value[step], f"{at}[{step}]"
+    return value
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+class _PreparedSchema(NamedTuple):
+    """A schema, its validator, and the cost of using it."""
+
+    schema: Json
+    """Keeps the object alive, as the key of the table is its id()."""
+    validator: Any
+    effort: int
+    """Upper bound of the work for each character of a value, if it is bounded."""
+    is_tame: bool
+    """Whether each part of the schema visits each part of a value at most once."""
+
+
+_prepared_schemas: dict[int, _PreparedSchema] = {}
+
+
+def _prepare(schema: Any) -> _PreparedSchema:
+    known = _prepared_schemas.get(id(schema))
+    if known is None:
+        if len(_prepared_schemas) >= _REMEMBERED:
+            _prepared_schemas.clear()
+        known = _PreparedSchema(schema, validator(schema), _effort(schema), is_bounded(schema))
+        _prepared_schemas[id(schema)] = known
+    return known
+
+
+def _schema_values(schema: Json) -> Iterator[Json]:
+    stack = [schema]
+    while stack:
+        item = stack.pop()
+        yield item
+        if isinstance(item, dict | list):
+            stack.extend(item.values() if isinstance(item, dict) else item)
+
+
+def _schema_patterns(part: dict[str, Json]) -> Iterator[Json]:
+    if "pattern" in part:
+        yield part["pattern"]
+    named = part.get("patternProperties")
+    yield from named if isinstance(named, dict) else ()
+
+
+def _effort(schema: Json) -> int:
+    """Return the number of values in a schema plus the steps of its patterns."""
+    total = 0
+    for item in _schema_values(schema):
+        total += 1
+        if isinstance(item, dict):
+            total += sum(_pattern_steps(pattern) for pattern in _schema_patterns(item))
+    return total
+
+
+def is_bounded(schema: Json) -> bool:
+    """Whether validation is fast: no references, no uniqueItems, only linear patterns.
+
+    Keywords are searched everywhere, also where they are names of properties, which errs on the
+    safe side.
+    """
+    for part in _schema_values(schema):
+        if not isinstance(part, dict):
+            continue
+        if not _ENDLESS.isdisjoint(part) or part.get("uniqueItems"):
+            return False
+        if any(_pattern_steps(pattern) > LINEAR for pattern in _schema_patterns(part)):
+            return False
+    return True
+
+
+def _pattern_steps(pattern: Json) -> int:
+    """Return the steps of a pattern for each character; 0 if it is not a string."""
+    if not isinstance(pattern, str):
+        return 0
+    try:
+        return analyse_pattern(pattern).steps
+    except (re.error, RecursionError, OverflowError):
+        return 2 * LINEAR
+
+
+def schema_error(schema: Json, value: Json, length: int) -> str:
+    """Return the first error of a value by a schema, or ''; `length` is that of its text."""
+    known = _prepare(schema)
+    if known.is_tame and length <= _SHORT and length * known.effort <= _FEW_APPLICATIONS:
+        error = next(known.validator.iter_errors(value), None)
+        return "" if error is None else _error_text(error.json_path, error.message)
+    reply = run_job("schema", schema, value, what="the JSON Schema", limit_s=_LONG_VALIDATION_S)
+    if reply is None:
+        return ""
+    if not isinstance(reply, list):  # pragma: no cover - the worker always returns a list
+        raise EvaluationError("the worker returned no result for the JSON Schema")
+    return _error_text(str(reply[0]), str(reply[1]))
+
+
+def _error_text(path: str, message: str) -> str:
+    return shorten(f"{path[:100]}: {message[:150]}")
 
 
 _MOST = 1_000
@@ -61,16 +224,16 @@ class Call(NamedTuple):
     arguments: dict[str, Json] | None
 
     def fits(self, made: Call) -> bool:
-        """Whether a call that was made is this one: same tool, and these arguments among its."""
+        """Whether a call matches this one: the same tool, and at least these arguments."""
         if self.tool != made.tool:
             return False
         given = made.arguments or {}
         wanted = self.arguments or {}
-        return all(key in given and same(value, given[key]) for key, value in wanted.items())
+        return all(key in given and json_equal(value, given[key]) for key, value in wanted.items())
 
 
-def calls_of(listed: Json) -> list[Call]:
-    """Return the calls of a completion, whether in OpenAI's, Anthropic's or the plain form."""
+def parse_calls(listed: Json) -> list[Call]:
+    """Return the tool calls of a completion, in OpenAI's, Anthropic's or the plain form."""
     if not isinstance(listed, list):
         return []
     return [call for item in listed[:_MOST] if (call := _call(item)) is not None]
@@ -93,14 +256,14 @@ def _call(item: Json) -> Call | None:
     return Call(name, arguments if isinstance(arguments, dict) else {})
 
 
-def wanted_call(answered: Answered, tool: Template, arguments: Json) -> Call:
-    """Return a call that a check describes, filled in for a case."""
+def expected_call(answered: ParsedAnswer, tool: Template, arguments: Json) -> Call:
+    """Return the call that a check expects for a case."""
     filled = fill(arguments, answered.case.variables)
-    return Call(answered.some(tool), filled if isinstance(filled, dict) else None)
+    return Call(answered.render_required(tool), filled if isinstance(filled, dict) else None)
 
 
 def fill(data: Any, values: Mapping[str, Json]) -> Json:
-    """Return data with its templates rendered; one that is a single variable keeps its kind."""
+    """Return data with its templates rendered; a single variable keeps its type."""
     if isinstance(data, Template):
         return data.value(values)
     if isinstance(data, dict):
@@ -110,8 +273,8 @@ def fill(data: Any, values: Mapping[str, Json]) -> Json:
     return data  # type: ignore[no-any-return]  # a scalar of YAML
 
 
-def calls_from(value: Json, name: str) -> list[Call]:
-    """Return the calls that a variable of a case lists; an empty list wants no call."""
+def parse_expected_calls(value: Json, name: str) -> list[Call]:
+    """Return the calls in a variable of a case; an empty list expects no call."""
     if not isinstance(value, list):
         raise EvaluationError(f"{name} is not a list of tool calls")
     if len(value) > _MOST_WANTED:
@@ -120,18 +283,18 @@ def calls_from(value: Json, name: str) -> list[Call]:
     for item in value:
         call = Call(item, None) if isinstance(item, str) else _call(item)
         if call is None:
-            raise EvaluationError(f"{name} holds something that is not a tool call")
+            raise EvaluationError(f"{name} contains an item that is not a tool call")
         if isinstance(item, dict) and not {"arguments", "input", "function"} & item.keys():
             call = Call(call.tool, None)
         found.append(call)
     return found
 
 
-def matched(wanted: Sequence[Call], made: Sequence[Call]) -> int:
-    """Return how many wanted calls can be paired with calls that were made, each used once.
+def count_matches(wanted: Sequence[Call], made: Sequence[Call]) -> int:
+    """Return how many expected calls can be matched with calls that were made, each used once.
 
-    The largest pairing (Kuhn 1955, by augmenting paths): a call without arguments must not take
-    the only one that fits a stricter one.
+    A maximum matching (Kuhn 1955, by augmenting paths): an expected call without arguments must
+    not use up the only call that fits a stricter one.
     """
     taken: dict[int, int] = {}
     fits = [[j for j, call in enumerate(made) if want.fits(call)] for want in wanted]
@@ -148,7 +311,7 @@ def matched(wanted: Sequence[Call], made: Sequence[Call]) -> int:
     return sum(place(index, set()) for index in range(len(wanted)))
 
 
-# Both readers go over the text once, follow nothing that lies outside it, and build nothing.
+# Both parsers read the text once, resolve nothing outside of it, and build no tree.
 LONGEST_HTML = 500_000
 
 _EMPTY = "area base br col embed hr img input link meta param source track wbr"
@@ -172,7 +335,7 @@ _UNTIL_QUOTE = re.compile(r"[^\"'>]*+")
 
 
 class NotMarkupError(ValueError):
-    """Why a text is not what it should be."""
+    """A text is not valid markup; the message says why."""
 
 
 # --- XML ------------------------------------------------------------------------------------------
@@ -193,7 +356,7 @@ def check_xml(text: str) -> None:
 
 
 def _refuse_entity(name: str, *_: object) -> NoReturn:
-    """An entity may stand for gigabytes, or for a file of this machine."""
+    """Raise: an entity may expand to gigabytes, or to a file of this machine."""
     raise NotMarkupError(f"the XML declares an entity ({name[:40]}), which is not read")
 
 
@@ -201,7 +364,7 @@ def _refuse_entity(name: str, *_: object) -> NoReturn:
 
 
 def check_html(text: str) -> None:
-    """Raise NotMarkupError unless a text starts and ends with tags of HTML that fit together."""
+    """Raise NotMarkupError unless a text starts and ends with balanced tags of HTML."""
     if not text.startswith("<") or not text.endswith(">"):
         raise NotMarkupError("not HTML: it does not start and end with a tag")
     reader = _Html(text)
@@ -211,7 +374,7 @@ def check_html(text: str) -> None:
 
 
 class _Html:
-    """Goes from tag to tag and remembers which are open."""
+    """Reads tag by tag and keeps a stack of open tags."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -253,7 +416,7 @@ class _Html:
             raise NotMarkupError(f"not HTML: </{name[:40]}> in line {line} closes nothing")
 
     def _end_of_tag(self, at: int) -> int:
-        """Return the place after the > that is not inside quotes."""
+        """Return the position after the > that is not inside of quotes."""
         while True:
             found = _UNTIL_QUOTE.match(self._text, at)
             at = found.end() if found else at
@@ -280,9 +443,9 @@ _NOISE = str.maketrans({",": "", "$": "", "\u20ac": "", "\u00a3": "", "\u2212": 
 
 
 def last_number(text: str) -> str | None:
-    """Return the last number of a text as it is written, or None if its end has none."""
+    """Return the last number of a text as written; None if its end has none."""
     tail = text[-_TAIL:]
-    cut = len(text) > _TAIL  # a number at the very start of the tail may lack its first digits
+    cut = len(text) > _TAIL  # a number at the start of the tail may lack its first digits
     last = None
     for found in _LAST_NUMBER.finditer(tail):
         if found.start() or not cut:
@@ -290,8 +453,8 @@ def last_number(text: str) -> str | None:
     return last
 
 
-def number_of(text: str) -> Decimal:
-    """Return the number that the argument of a check is."""
+def parse_argument(text: str) -> Decimal:
+    """Return the argument of a check as a number; raises EvaluationError."""
     text = text.strip()
     if len(text) > _TAIL or not _LAST_NUMBER.fullmatch(text):
         raise EvaluationError(f"{quote(text)} is not a number; write 42 or {{{{ expected }}}}")
@@ -299,15 +462,15 @@ def number_of(text: str) -> Decimal:
 
 
 def read_number(text: str) -> Decimal:
-    """Return the value of a number as `last_number` finds it."""
+    """Return the value of a number that `last_number` found."""
     return Decimal(text.translate(_NOISE))
 
 
-def near(one: Decimal, other: Decimal, tolerance: float) -> bool:
+def is_close(one: Decimal, other: Decimal, tolerance: float) -> bool:
     """Whether two numbers differ by no more than the tolerance."""
     try:
         return one == other or abs(one - other) <= Decimal(str(tolerance))
-    except ArithmeticError:  # beyond what decimal arithmetic holds
+    except ArithmeticError:  # out of range of decimal arithmetic
         return False
 
 
@@ -317,7 +480,7 @@ _LONGEST_YAML = 1_000_000
 
 def _no_data(fault: Fault) -> Grade:
     line, column = fault.at
-    return Grade(0.0, brief(f"{fault.message} (line {line + 1}, column {column + 1})"))
+    return Grade(0.0, shorten(f"{fault.message} (line {line + 1}, column {column + 1})"))
 
 
 def _instead(made: list[Call]) -> str:
@@ -331,7 +494,7 @@ class IsJson(Check):
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_json: {}"
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer parses."""
         try:
             answered.json()
@@ -342,7 +505,7 @@ class IsJson(Check):
 
 def _schema_or_path(value: Any) -> Any:
     if isinstance(value, str):
-        return checked_path(value)
+        return normal_path(value)
     if isinstance(value, dict):
         return value
     raise wrong("type", f"{short(value)} is not a JSON Schema", "write {type: object} or a path")
@@ -370,11 +533,11 @@ class JsonSchema(Check):
 
     @property
     def blocking(self) -> bool:
-        """Unless the schema is here and cannot take long."""
-        return not (isinstance(self.value, dict) and is_tame(self.value))
+        """False only for a bounded schema that is given inline."""
+        return not (isinstance(self.value, dict) and is_bounded(self.value))
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the schema accepts the value that the answer is."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the answer is JSON that the schema accepts."""
         try:
             value = answered.json()
         except Fault as fault:
@@ -384,11 +547,11 @@ class JsonSchema(Check):
             if schema not in answered.schemas:
                 raise EvaluationError(f"the schema {schema} was not loaded")
             schema = answered.schemas[schema]
-        breach = schema_breach(schema, value, len(answered.text))
+        breach = schema_error(schema, value, len(answered.text))
         return Grade(0.0, breach) if breach else Grade(1.0, "the schema accepts the answer")
 
 
-_JSON_PATH = Written(
+_JSON_PATH = TextPattern(
     r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])*",
     "a path",
     "write $.order.items[0].id",
@@ -411,18 +574,18 @@ class JsonPath(Check):
 
     @cached_property
     def _steps(self) -> tuple[str | int, ...]:
-        return steps_of(self.path)
+        return parse_path(self.path)
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if there is a value at the path and it is the one wanted."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if there is a value at the path and it is the expected one."""
         wanted = None if self.value is None else answered.render(self.value)
         try:
             found = value_at(answered.json(), self._steps)
         except Fault as fault:
             return _no_data(fault)
-        except NothingThereError as error:
-            return Grade(0.0, brief(str(error)))
-        if wanted is None or reads_as(found, wanted):
+        except PathError as error:
+            return Grade(0.0, shorten(str(error)))
+        if wanted is None or equals_text(found, wanted):
             return Grade(1.0, f"{self.path} is {quote(as_text(found))}")
         return Grade(0.0, f"{self.path} is {quote(as_text(found))}, not {quote(wanted)}")
 
@@ -434,12 +597,12 @@ class IsXml(Check):
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_xml: {}"
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer is one well-formed document that declares no entities."""
         try:
-            check_xml(unfenced(answered.text))
+            check_xml(strip_fence(answered.text))
         except NotMarkupError as error:
-            return Grade(0.0, brief(str(error)))
+            return Grade(0.0, shorten(str(error)))
         return Grade(1.0, "the answer is XML")
 
 
@@ -450,13 +613,13 @@ class IsHtml(Check):
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_html: {}"
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the answer starts and ends with tags of HTML that fit together."""
-        too_long(answered, self.check, LONGEST_HTML)
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the answer starts and ends with balanced tags of HTML."""
+        refuse_long(answered, self.check, LONGEST_HTML)
         try:
-            check_html(unfenced(answered.text))
+            check_html(strip_fence(answered.text))
         except NotMarkupError as error:
-            return Grade(0.0, brief(str(error)))
+            return Grade(0.0, shorten(str(error)))
         return Grade(1.0, "the answer is HTML")
 
 
@@ -469,19 +632,19 @@ class IsSql(Check):
 
     @property
     def blocking(self) -> bool:
-        """Always: parsing happens in another process."""
+        """Always true: parsing happens in another process."""
         return True
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if SQLite's parser takes the answer as one statement."""
-        too_long(answered, self.check, _LONGEST_SQL)
-        statement = unfenced(answered.text)
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if SQLite parses the answer as one statement."""
+        refuse_long(answered, self.check, _LONGEST_SQL)
+        statement = strip_fence(answered.text)
         if not statement:
             return Grade(0.0, "the answer is empty")
-        fault = bounded("sql", statement, what="parsing the SQL")
+        fault = run_job("sql", statement, what="parsing the SQL")
         if fault is None:
             return Grade(1.0, "the answer is one SQL statement")
-        return Grade(0.0, brief(f"not SQL as SQLite reads it: {fault}"))
+        return Grade(0.0, shorten(f"not SQL as SQLite reads it: {fault}"))
 
 
 class IsYaml(Check):
@@ -491,21 +654,21 @@ class IsYaml(Check):
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_yaml: {}"
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer is a map or a list in YAML as files of a project are read."""
-        too_long(answered, self.check, _LONGEST_YAML)
+        refuse_long(answered, self.check, _LONGEST_YAML)
         try:
-            document = read_yaml(unfenced(answered.text), "the answer")
+            document = read_yaml(strip_fence(answered.text), "the answer")
         except Fault as fault:
             return _no_data(fault)
         if document.problems:
-            return Grade(0.0, brief(f"not YAML: {document.problems[0].message}"))
+            return Grade(0.0, shorten(f"not YAML: {document.problems[0].message}"))
         if not isinstance(document.value, dict | list):
             return Grade(0.0, "the answer is plain text, not a map or a list in YAML")
         return Grade(1.0, "the answer is YAML")
 
 
-_NUMBER = Written(
+_NUMBER = TextPattern(
     r"\s*-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\s*",
     "a number",
     'write 42, or a variable of the case: "{{ expected }}"',
@@ -532,13 +695,13 @@ class Number(Check):
     ] = expected_output("The number; the expected output by default.")
     tolerance: float = Field(0, ge=0, description="How far off is still right.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the last number of the answer is within the tolerance."""
-        wanted = number_of(answered.some(self.value))
+        wanted = parse_argument(answered.render_required(self.value))
         written = last_number(answered.text)
         if written is None:
             return Grade(0.0, "the answer has no number at its end")
-        if near(read_number(written), wanted, self.tolerance):
+        if is_close(read_number(written), wanted, self.tolerance):
             return Grade(1.0, f"the answer ends in {quote(written)}")
         more = f" within {self.tolerance:g}" if self.tolerance else ""
         said = f"the answer ends in {quote(written)}, not in {quote(str(wanted), 40)}{more}"
@@ -556,10 +719,10 @@ class ToolCall(Check):
         None, description="Arguments that must be among those given; any by default."
     )
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if a call of the tool has the arguments, perhaps among others."""
-        wanted = wanted_call(answered, self.tool, self.arguments)
-        made = calls_of(answered.completion.tool_calls)
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if a call of the tool has at least the arguments."""
+        wanted = expected_call(answered, self.tool, self.arguments)
+        made = parse_calls(answered.completion.tool_calls)
         if any(wanted.fits(call) for call in made):
             return Grade(1.0, f"{quote(wanted.tool)} was called")
         if any(wanted.tool == call.tool for call in made):
@@ -591,16 +754,16 @@ class ToolCallF1(Check):
         Or(ONE_VARIABLE),
     ] = Field(description="The calls, or one variable of the case that holds them.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 2 x calls in common / (calls wanted + calls made)."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 2 x matching calls / (expected calls + calls made)."""
         if isinstance(self.value, Template):
             name = str(self.value.single)
-            wanted = calls_from(self.value.value(answered.case.variables), name)
+            wanted = parse_expected_calls(self.value.value(answered.case.variables), name)
         else:
-            wanted = [wanted_call(answered, call.tool, call.arguments) for call in self.value]
-        made = calls_of(answered.completion.tool_calls)
+            wanted = [expected_call(answered, call.tool, call.arguments) for call in self.value]
+        made = parse_calls(answered.completion.tool_calls)
         if not wanted and not made:
             return Grade(1.0, "no tool was wanted and none was called")
-        common = matched(wanted, made)
+        common = count_matches(wanted, made)
         said = f"{common} of {len(wanted)} calls wanted were made, of {len(made)} in all"
         return Grade(2 * common / (len(wanted) + len(made)), said)

@@ -1,4 +1,4 @@
-"""Checks of what an answer says."""
+"""Checks of the text of an answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edison_ci.checks.options import (
     TemplateTexts,
     expected_output,
 )
-from edison_ci.checks.patterns import MAX_PATTERN, analysed, find
+from edison_ci.checks.patterns import MAX_PATTERN, analyse_pattern, search
 from edison_ci.shape import wrong
 
 if TYPE_CHECKING:
-    from edison_ci.checks.evaluation import Answered
+    from edison_ci.checks.evaluation import ParsedAnswer
     from edison_ci.templating.templates import Template
 
 
@@ -27,7 +27,7 @@ _SHOWN = 40
 _MOST_LISTED = 3
 
 
-def _folded(texts: list[str], *, ignore_case: bool) -> list[str]:
+def _fold(texts: list[str], *, ignore_case: bool) -> list[str]:
     return [text.casefold() for text in texts] if ignore_case else texts
 
 
@@ -37,30 +37,32 @@ def _listed(texts: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _found(there: bool, wanted: str) -> Grade:
+def _containment(there: bool, wanted: str) -> Grade:
     if there:
         return Grade(1.0, f"{quote(wanted)} is in the answer")
     return Grade(0.0, f"{quote(wanted)} is not in the answer")
 
 
-def _missing(check: ContainsAny | ContainsAll, answered: Answered) -> tuple[list[str], list[str]]:
-    """Return the texts of a check, and those of them that the answer lacks."""
+def _missing(
+    check: ContainsAny | ContainsAll, answered: ParsedAnswer
+) -> tuple[list[str], list[str]]:
+    """Return the texts of a check, and those that the answer lacks."""
     wanted = answered.texts(check.value)
-    (text,) = _folded([answered.text], ignore_case=check.ignore_case)
-    folded = _folded(wanted, ignore_case=check.ignore_case)
+    (text,) = _fold([answered.text], ignore_case=check.ignore_case)
+    folded = _fold(wanted, ignore_case=check.ignore_case)
     return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
 
 
 class Equals(Check):
-    """The answer is this text, surrounding blanks aside."""
+    """The answer is this text, ignoring surrounding white space."""
 
     check: ClassVar[str] = "equals"
     example: ClassVar[str] = 'equals: "{{ expected }}"'
     value: TemplateText = expected_output("The text; the expected output by default.")
-    ignore_case: bool = Field(False, description="Whether case does not matter.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if both texts are the same without surrounding blanks."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if both texts are the same without surrounding white space."""
         wanted, found = answered.render(self.value).strip(), answered.text.strip()
         same = wanted == found or (self.ignore_case and wanted.casefold() == found.casefold())
         if same:
@@ -75,23 +77,23 @@ class Contains(Check):
     example: ClassVar[str] = 'contains: "{{ expected }}"'
     value: SomeText = expected_output("The text; the expected output by default.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the text is in the answer."""
-        wanted = answered.some(self.value)
-        return _found(wanted in answered.text, wanted)
+        wanted = answered.render_required(self.value)
+        return _containment(wanted in answered.text, wanted)
 
 
 class Icontains(Check):
-    """The answer contains this text, whatever the case of its letters."""
+    """The answer contains this text, ignoring case."""
 
     check: ClassVar[str] = "icontains"
     example: ClassVar[str] = "icontains: thank you"
     value: SomeText = expected_output("The text; the expected output by default.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the text is in the answer, both with their case folded."""
-        wanted = answered.some(self.value)
-        return _found(wanted.casefold() in answered.text.casefold(), wanted)
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the text is in the answer, both case-folded."""
+        wanted = answered.render_required(self.value)
+        return _containment(wanted.casefold() in answered.text.casefold(), wanted)
 
 
 class ContainsAny(Check):
@@ -100,9 +102,9 @@ class ContainsAny(Check):
     check: ClassVar[str] = "contains_any"
     example: ClassVar[str] = "contains_any: [refund, exchange]"
     value: TemplateTexts = Field(description="The texts.")
-    ignore_case: bool = Field(False, description="Whether case does not matter.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if one of the texts is in the answer."""
         wanted, missing = _missing(self, answered)
         if len(missing) < len(wanted):
@@ -116,9 +118,9 @@ class ContainsAll(Check):
     check: ClassVar[str] = "contains_all"
     example: ClassVar[str] = 'contains_all: "{{ must_include }}"'
     value: TemplateTexts = Field(description="The texts.")
-    ignore_case: bool = Field(False, description="Whether case does not matter.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if all of the texts are in the answer."""
         _, missing = _missing(self, answered)
         if missing:
@@ -133,9 +135,9 @@ class StartsWith(Check):
     example: ClassVar[str] = "starts_with: Dear"
     value: SomeText = Field(description="The text.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the answer starts with the text, blanks before it aside."""
-        wanted, text = answered.some(self.value), answered.text
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the answer starts with the text, ignoring white space before it."""
+        wanted, text = answered.render_required(self.value), answered.text
         if text.startswith(wanted) or text.lstrip().startswith(wanted):
             return Grade(1.0, f"the answer starts with {quote(wanted)}")
         start = quote(text.lstrip()[:_SHOWN], _SHOWN)
@@ -149,9 +151,9 @@ class EndsWith(Check):
     example: ClassVar[str] = "ends_with: Kind regards"
     value: SomeText = Field(description="The text.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the answer ends with the text, blanks after it aside."""
-        wanted, text = answered.some(self.value), answered.text
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the answer ends with the text, ignoring white space after it."""
+        wanted, text = answered.render_required(self.value), answered.text
         if text.endswith(wanted) or text.rstrip().endswith(wanted):
             return Grade(1.0, f"the answer ends with {quote(wanted)}")
         end = quote(text.rstrip()[-_SHOWN:], _SHOWN)
@@ -160,11 +162,11 @@ class EndsWith(Check):
 
 def _pattern(value: Template) -> Template:
     if len(value.source) > MAX_PATTERN:
-        said = f"the pattern has {len(value.source):,} characters; at most {MAX_PATTERN:,}"
-        raise wrong("regex", said, "use several checks")
+        message = f"the pattern has {len(value.source):,} characters; at most {MAX_PATTERN:,}"
+        raise wrong("regex", message, "use several checks")
     if value.is_constant:
         try:
-            analysed(value.source)
+            analyse_pattern(value.source)
         except (re.error, RecursionError, OverflowError) as error:
             hint = "a backslash needs single quotes: '\\d+'"
             raise wrong("regex", f"not a valid pattern: {error}", hint) from None
@@ -180,31 +182,31 @@ class Regex(Check):
 
     @property
     def blocking(self) -> bool:
-        """Unless the pattern is known to take no longer than reading the answer."""
-        return not (self.value.is_constant and analysed(self.value.source).is_linear)
+        """False only for a constant pattern that takes linear time."""
+        return not (self.value.is_constant and analyse_pattern(self.value.source).is_linear)
 
-    def evaluate(self, answered: Answered) -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the pattern matches somewhere."""
-        pattern = answered.some(self.value)
-        found = find(pattern, answered.text)
+        pattern = answered.render_required(self.value)
+        found = search(pattern, answered.text)
         if found is None:
             return Grade(0.0, f"nothing in the answer matches {quote(pattern)}")
         return Grade(1.0, f"{quote(found)} matches {quote(pattern)}")
 
 
 class OneOf(Check):
-    """The answer is one of these texts, surrounding blanks aside."""
+    """The answer is one of these texts, ignoring surrounding white space."""
 
     check: ClassVar[str] = "one_of"
     example: ClassVar[str] = "one_of: [yes, no, unsure]"
     value: TemplateTexts = Field(description="The texts.")
-    ignore_case: bool = Field(False, description="Whether case does not matter.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: Answered) -> Grade:
-        """Return 1 if the answer is one of the texts without surrounding blanks."""
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the answer is one of the texts, without surrounding white space."""
         wanted = [text.strip() for text in answered.texts(self.value)]
         found = answered.text.strip()
-        folded = _folded([found, *wanted], ignore_case=self.ignore_case)
+        folded = _fold([found, *wanted], ignore_case=self.ignore_case)
         if folded[0] in folded[1:]:
             return Grade(1.0, f"the answer is {quote(found)}")
         return Grade(0.0, f"the answer is {quote(found)}, not one of {_listed(wanted)}")

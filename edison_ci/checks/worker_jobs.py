@@ -1,9 +1,9 @@
-"""Jobs of the worker process: it searches, validates and parses, and dies when it takes long.
+"""Jobs of the worker process: searching patterns, validating by schemas, and parsing SQL.
 
 This file runs on its own (`python -I worker_jobs.py`), so it imports nothing of the package. It
 reads requests from standard input, each a line with a length and that many bytes of JSON, and
-answers each with a line of JSON. The kernel ends it when a job takes too much processor time, which
-holds even if whoever started it is gone.
+answers each with a line of JSON. The kernel kills it when a job takes too much processor time, also
+if its parent has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_STATEMENT = re.compile(r"(?:[\s;]|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 
 
 def search(pattern: str, text: str) -> list[str] | None:
-    """Return the start of what a pattern finds, in a list, or None."""
+    """Return the start of the first match in a list, or None."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = re.compile(pattern).search(text)
@@ -42,12 +42,12 @@ def search(pattern: str, text: str) -> list[str] | None:
 
 @cache
 def _json_schema() -> dict[str, Any]:
-    """Return what is in `json_schema.py`, the one place that makes validators."""
+    """Return the globals of `json_schema.py`, the only module that makes validators."""
     return runpy.run_path(str(Path(__file__).with_name("json_schema.py")))
 
 
 def schema(schema: Any, value: Any) -> list[str] | None:
-    """Return path and message of the first place where a value breaks a schema, or None."""
+    """Return path and message of the first error of a value, or None."""
     error = next(_json_schema()["validator"](schema).iter_errors(value), None)
     return None if error is None else [error.json_path[:100], error.message[:200]]
 
@@ -56,7 +56,7 @@ def sql(statement: str) -> str | None:
     """Return why a text is not one statement of SQL, or None.
 
     The statement is prepared on an empty database and never run: executemany() with no rows steps
-    nothing. That a table or a function is missing shows that the parser was content.
+    nothing. An error about a missing table or function means that the statement was parsed.
     """
     if _NO_STATEMENT.fullmatch(statement):
         return "there is no statement"
@@ -73,7 +73,7 @@ def sql(statement: str) -> str | None:
 
 
 def _allow(action: int, *_: Any) -> int:
-    """Settings may act while they are prepared, some on the whole process."""
+    """Deny pragmas: some take effect when they are prepared, for the whole process."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_PRAGMA else sqlite3.SQLITE_OK
 
 
@@ -81,14 +81,14 @@ JOBS: dict[str, Callable[..., Any]] = {"search": search, "schema": schema, "sql"
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job found, or how it failed."""
+    """Return the result of a job, or its failure."""
     try:
         return {"found": JOBS[request["job"]](*request["arguments"])}
     except MemoryError:
         return {"failed": "it needs too much memory"}
     except RecursionError:
         return {"failed": "it is nested too deeply"}
-    except Exception as error:  # whatever a pattern or a schema of a user provokes
+    except Exception as error:  # any error that a pattern or a schema of a user causes
         return {"failed": f"{type(error).__name__}: {error}"[:300]}
 
 
@@ -97,7 +97,7 @@ def main() -> None:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     for line in sys.stdin.buffer:
         request = json.loads(sys.stdin.buffer.read(int(line)))

@@ -1,7 +1,7 @@
-"""The group of commands, and how a command ends.
+"""The `edison` command: its table of commands, exit codes and shell completion.
 
-Commands live in modules of their own, imported only when asked for; this table carries their
-one-line descriptions so that `edison --help` imports none of them.
+Commands live in modules of their own that are imported when a command is run. The table holds
+their one-line descriptions, so that `edison --help` imports none of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
-from click.shell_completion import CompletionItem, shell_complete
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from edison_ci import __version__
-from edison_ci.cli.options import EdisonGroup, State
-from edison_ci.cli.terminal import Terminal, flush
-from edison_ci.documents.secrets import HidingStream, learn
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import Terminal, flush, write
+from edison_ci.documents.secrets import RedactingStream, learn
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a command is and what it does."""
+    """A command in the table: its section, where it is defined, and its description."""
 
     section: str
     place: str
@@ -36,71 +36,87 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("Start", "demo:demo", "See it work, offline, in a minute."),
-    "init": Entry("Start", "init:init", "Make a project that runs offline at once."),
-    "import": Entry("Start", "import_:import_", "Take over what other tools or machines wrote."),
-    "validate": Entry("Start", "validate:validate", "Check every file, line by line."),
+    "demo": Entry("Start", "demo:demo", "Show the whole workflow in a temporary project, offline."),
+    "init": Entry("Start", "init:init", "Create a project that runs offline."),
+    "import": Entry(
+        "Start", "import_:import_", "Import the files of another tool, or a report bundle."
+    ),
+    "validate": Entry("Start", "validate:validate", "Check every file of the project."),
     "plan": Entry("Start", "plan:plan", "Show what a run would do and cost."),
-    "render": Entry("Start", "render:render", "Show exactly what a model would be sent."),
-    "try": Entry("Start", "try_one:try_one", "Send one case once, and show the answer."),
-    "run": Entry("Run", "run:run", "Evaluate, and store every answer."),
-    "resume": Entry("Run", "run:resume", "Go on with a run that stopped."),
-    "status": Entry("Run", "status:status", "Show the last runs, or one in full."),
-    "watch": Entry("Run", "status:watch", "Follow a run that goes on elsewhere."),
-    "pause": Entry("Run", "status:pause", "Stop a run so that it can go on later."),
-    "cancel": Entry("Run", "status:cancel", "Stop a run for good."),
-    "merge": Entry("Run", "merge:merge", "Put the shards of a run together, and decide."),
-    "rerun": Entry("Run", "try_one:rerun", "Buy a further answer to one cell."),
-    "compare": Entry("Decide", "compare:compare", "Say whether B is better than A."),
-    "ab": Entry("Decide", "compare:ab", "Say which of two prompts is better."),
-    "gate": Entry("Decide", "compare:gate", "Say what the gates of today say of a run."),
-    "explain": Entry("Decide", "explain:explain_cell", "Show why a cell passed or failed."),
+    "render": Entry("Start", "plan:render", "Show the exact request for one case."),
+    "try": Entry("Start", "try_one:try_one", "Send one case to a model and show the answer."),
+    "run": Entry("Run", "run:run", "Evaluate experiments and store every answer."),
+    "resume": Entry("Run", "run:resume", "Resume a run that stopped."),
+    "status": Entry("Run", "status:status", "List recent runs, or show one in detail."),
+    "watch": Entry("Run", "status:watch", "Follow a run of another process."),
+    "pause": Entry("Run", "status:pause", "Pause a run; it can be resumed."),
+    "cancel": Entry("Run", "status:cancel", "Cancel a run for good."),
+    "merge": Entry("Run", "merge:merge", "Merge the shards of a run and evaluate its gates."),
+    "rerun": Entry("Run", "try_one:rerun", "Request another answer for one cell."),
+    "compare": Entry("Decide", "compare:compare", "Compare two runs, refs or prompt versions."),
+    "ab": Entry("Decide", "compare:ab", "Compare two prompts head to head."),
+    "gate": Entry("Decide", "compare:gate", "Re-evaluate a stored run with the current gates."),
+    "explain": Entry("Decide", "explain:explain_cell", "Explain why a cell passed or failed."),
     "bisect": Entry("Decide", "bisect:bisect", "Find the commit that broke a case."),
-    "regrade": Entry("Decide", "regrade:regrade", "Grade the answers of a run anew."),
+    "regrade": Entry("Decide", "run:regrade", "Grade the stored answers of a run again."),
     "quarantine": Entry(
-        "Decide", "quarantine:quarantine", "Set flaky cases aside, with a reason and a last day."
-    ),
-    "refine": Entry("Improve", "refine:refine", "Suggest a small change to a prompt, with proof."),
-    "propose": Entry(
-        "Improve", "propose:propose", "Put a suggestion on a branch, and open a pull request."
-    ),
-    "review": Entry("Improve", "review:review", "Decide about suggested changes of prompts."),
-    "loop": Entry("Improve", "loop:loop", "Run and refine until it gets no better."),
-    "optimize": Entry(
-        "Improve", "optimize:optimize", "Search for a better prompt over generations."
-    ),
-    "promote": Entry(
-        "Improve", "promote:promote", "Mark the version of a prompt that is in production."
-    ),
-    "report": Entry(
-        "Read", "report:report", "Write what a run found as a page, a table or a document."
+        "Decide",
+        "quarantine:quarantine",
+        "Exclude flaky cases from the gates until a date.",
     ),
     "grade": Entry("Decide", "grade:grade", "Grade answers by hand."),
-    "calibrate": Entry("Decide", "calibrate:calibrate", "Hold judges to what people say."),
-    "leaderboard": Entry("Read", "leaderboard:leaderboard", "Rank models and prompt versions."),
-    "costs": Entry("Read", "costs:costs", "Show what was spent, and how much of each limit."),
-    "recommend": Entry("Read", "recommend:recommend", "Say which model to use, and why."),
-    "trends": Entry("Read", "trends:trends", "Show score, cost and latency from run to run."),
-    "history": Entry("Read", "history:history", "Show the versions of a prompt and how each did."),
-    "diff": Entry("Read", "diff:diff", "Compare two versions of a prompt."),
-    "dataset": Entry("Read", "dataset:dataset", "Show cases, count them, and look for bad ones."),
-    "serve": Entry("Share", "serve:serve", "Show the results as pages in a browser."),
-    "roles": Entry("Share", "roles:roles", "Say who may sign in to the pages, and how."),
-    "github": Entry("Share", "github:github", "Report on a pull request, from a job on GitHub."),
-    "models": Entry("Look up", "models:models", "List the models of the project."),
-    "prices": Entry("Look up", "prices:prices", "Show or update the price table."),
-    "schema": Entry("Look up", "schema:schema", "Print the JSON Schema of a file kind."),
-    "doctor": Entry("Look up", "doctor:doctor", "Check this machine and this project."),
-    "completion": Entry("Look up", "completion:completion", "Print a shell's completion."),
-    "cache": Entry("Look after", "cache:cache", "Show, clear or export the stored answers."),
-    "gc": Entry("Look after", "gc:gc", "Take away texts older than retention_days."),
-    "audit": Entry("Look after", "audit:audit", "Show who changed what, newest first."),
-    "db": Entry("Look after", "db:db", "Check, upgrade, back up and sign the results."),
+    "calibrate": Entry(
+        "Decide", "calibrate:calibrate", "Compare judges with human grades, and approve them."
+    ),
+    "refine": Entry(
+        "Improve", "refine:refine", "Suggest a small change to a prompt, tested on held-out cases."
+    ),
+    "propose": Entry(
+        "Improve", "review:propose", "Push a suggestion to a branch and open a pull request."
+    ),
+    "review": Entry("Improve", "review:review", "Review suggested prompt changes."),
+    "loop": Entry("Improve", "loop:loop", "Run and refine repeatedly until the score converges."),
+    "optimize": Entry(
+        "Improve", "refine:optimize", "Search for a better prompt over several generations."
+    ),
+    "promote": Entry(
+        "Improve", "versions:promote", "Mark a prompt version as the one in production."
+    ),
+    "report": Entry(
+        "Report", "report:report", "Write a report on a run: HTML, Markdown, CSV, PDF and others."
+    ),
+    "leaderboard": Entry("Report", "leaderboard:leaderboard", "Rank models and prompt versions."),
+    "costs": Entry("Report", "costs:costs", "Show spending and how much of each budget is used."),
+    "recommend": Entry(
+        "Report", "leaderboard:recommend", "Recommend a model by score, cost and latency."
+    ),
+    "trends": Entry("Report", "trends:trends", "Show score, cost and latency over runs."),
+    "history": Entry(
+        "Report", "versions:history", "List the versions of a prompt with their scores."
+    ),
+    "diff": Entry(
+        "Report", "versions:diff", "Compare the text and the scores of two prompt versions."
+    ),
+    "dataset": Entry("Report", "dataset:dataset", "Show, count and check the cases of a dataset."),
+    "serve": Entry("Share", "serve:serve", "Serve the results as web pages."),
+    "roles": Entry("Share", "roles:roles", "Manage who may sign in to the pages."),
+    "github": Entry(
+        "Share", "github:github", "Report on a pull request from a GitHub Actions job."
+    ),
+    "models": Entry("Set up", "models:models", "List or test the models of the project."),
+    "prices": Entry("Set up", "prices:prices", "Show or update the price table."),
+    "schema": Entry("Set up", "schema:schema", "Print the JSON Schema of a file kind."),
+    "doctor": Entry("Set up", "doctor:doctor", "Check this machine and this project."),
+    "completion": Entry("Set up", "app:completion", "Print the completion script of a shell."),
+    "cache": Entry("Maintain", "db:cache", "Show, clear or export stored answers."),
+    "gc": Entry("Maintain", "db:gc", "Delete texts older than retention_days."),
+    "audit": Entry("Maintain", "audit:audit", "Show the audit log, newest first."),
+    "db": Entry("Maintain", "db:db", "Check, upgrade, back up and sign the results file."),
 }
-"""Every command that works, in the order of the help."""
+"""Every command, in the order of the help."""
 
 COMPLETE = "_EDISON_COMPLETE"
-"""Variable by which a shell asks for completions."""
+"""Environment variable by which a shell requests completions."""
 
 
 class LazyGroup(EdisonGroup):
@@ -120,10 +136,9 @@ class LazyGroup(EdisonGroup):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that start so, without importing any command."""
+        """Return matching commands and shared options, without importing any command."""
         names = (name for name in COMMANDS if name.startswith(incomplete))
         found = [CompletionItem(name, help=COMMANDS[name].line) for name in names]
-        # The options are those of any command.
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,7 +149,7 @@ class LazyGroup(EdisonGroup):
                 formatter.write_dl(entries)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the exit codes mean."""
+        """Write the table of exit codes."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), code.meaning) for code in ExitCode])
 
@@ -150,7 +165,7 @@ def edison() -> None:
     """Evaluate and refine prompts that live in a Git repository.
 
     Examples:
-      edison init my-prompts     make a project that runs offline
+      edison init my-prompts     create a project that runs offline
       edison validate            check every file
       edison plan                show what a run would do and cost
       edison run                 evaluate, and store every answer
@@ -158,19 +173,21 @@ def edison() -> None:
 
 
 def run(args: list[str] | None = None) -> NoReturn:
-    """Run a command and end the process with its exit code."""
+    """Run a command and exit with its exit code."""
     if instruction := os.environ.get(COMPLETE):
         sys.exit(shell_complete(edison, {}, "edison", COMPLETE, instruction))
     learn(os.environ)
-    with _hiding():
+    with _redacted_streams():
         _run(list(sys.argv[1:] if args is None else args))
 
 
 @contextlib.contextmanager
-def _hiding() -> Iterator[None]:
-    """Let no secret through to the streams, whoever writes to them."""
+def _redacted_streams() -> Iterator[None]:
+    """Redact secrets from everything that is written to stdout and stderr."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (None if stream is None else HidingStream(stream) for stream in before)
+    sys.stdout, sys.stderr = (
+        None if stream is None else RedactingStream(stream) for stream in before
+    )
     try:
         yield
     finally:
@@ -178,26 +195,26 @@ def _hiding() -> Iterator[None]:
 
 
 def _run(words: list[str]) -> NoReturn:
-    state = State()
+    state = CliState()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupted)
     try:
         code = _invoke(words, state)
         flush(sys.stdout)
-    except BaseException as error:  # the one place where every ending is turned into words
-        # Whoever wants JSON wants it of a command line too that could not be read to its end.
+    except BaseException as error:  # the one place where every exception becomes a message
+        # A command line that could not be parsed may ask for JSON further on.
         state.json = state.json or "--json" in words
-        code = _told(error, state, words)
+        code = _report_failure(error, state, words)
     flush(sys.stderr)
     sys.exit(code)
 
 
-def _told(error: BaseException, state: State, words: list[str]) -> int:
+def _report_failure(error: BaseException, state: CliState, words: list[str]) -> int:
     try:
-        code = _ending(error, state, words)
+        code = _exit_code(error, state, words)
         flush(sys.stdout)
-    except UsageError as full:  # once more: what cannot be written is thrown away from now on
-        code = _ending(full, state, words)
+    except UsageError as full:  # stdout cannot be written: report that instead, on stderr
+        code = _exit_code(full, state, words)
     return code
 
 
@@ -205,18 +222,18 @@ def _interrupted(_signal: int, _frame: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _invoke(words: list[str], state: State) -> int:
+def _invoke(words: list[str], state: CliState) -> int:
     with edison.make_context("edison", words, obj=state) as ctx:
         edison.invoke(ctx)
     return ExitCode.DONE
 
 
-def _ending(error: BaseException, state: State, words: list[str]) -> int:
+def _exit_code(error: BaseException, state: CliState, words: list[str]) -> int:
     terminal = Terminal(state)
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, BrokenPipeError):
-        return ExitCode.DONE  # whoever read the help has seen enough
+        return ExitCode.DONE  # the reader, such as `head`, has seen enough
     if isinstance(error, KeyboardInterrupt | click.exceptions.Abort):
         terminal.note("stopped")
         return ExitCode.PAUSED
@@ -228,9 +245,9 @@ def _ending(error: BaseException, state: State, words: list[str]) -> int:
     if state.debug:
         terminal.traceback(error)
     if type(error).__module__ == "sqlite3":
-        from edison_ci.store.database import unreadable
+        from edison_ci.store.database import unknown_store_error
 
-        error = unreadable(error)
+        error = unknown_store_error(error)
     if isinstance(error, ConfigError):
         return terminal.invalid(error)
     if isinstance(error, EdisonError):
@@ -252,7 +269,7 @@ def _usage(error: click.ClickException, words: list[str]) -> Problem:
 
 
 def all_commands() -> dict[str, click.Command]:
-    """Return every command by its words, imported; for documentation and tests."""
+    """Import and return every command by its full name; for documentation and tests."""
     ctx = click.Context(edison, info_name="edison")
     found: dict[str, click.Command] = {}
     for name in COMMANDS:
@@ -262,3 +279,27 @@ def all_commands() -> dict[str, click.Command]:
         below = command.commands if isinstance(command, click.Group) else {}
         found |= {f"{name} {word}": each for word, each in below.items()}
     return found
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    SHELL is bash, zsh or fish. The script asks edison for completions, so it stays valid when
+    commands are added.
+
+    Examples:
+      edison completion bash >> ~/.bashrc
+      edison completion zsh > "${fpath[1]}/_edison"
+      edison completion fish > ~/.config/fish/completions/edison.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    source = kind(ctx.find_root().command, {}, "edison", COMPLETE)
+    # Only the template: click's `source()` starts bash to check its version.
+    write(sys.stdout, source.source_template % source.source_vars())

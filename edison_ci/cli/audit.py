@@ -1,4 +1,4 @@
-"""edison audit: who changed what, and whether the record of it is whole."""
+"""edison audit: the audit log and its verification."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import Terminal, counted
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import StoreError
-from edison_ci.operate.site import site_at
+from edison_ci.numeric import counted
+from edison_ci.operate.site import open_site
 from edison_ci.store.audit import AuditRow, Chain, read_audit, verify_audit
 from edison_ci.store.database import open_reader
 
@@ -21,24 +22,22 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=EdisonCommand)
-@click.option(
-    "--verify", is_flag=True, help="Check the chain of hashes; end with 3 if it is broken."
-)
+@click.option("--verify", is_flag=True, help="Verify the hash chain; exit code 3 if it is broken.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
     default=20,
     show_default=True,
     metavar="N",
-    help="How many of the newest rows to show.",
+    help="Number of rows to show.",
 )
 @click.pass_obj
-def audit(state: State, verify: bool, limit: int) -> None:
-    """Show who changed what, newest first.
+def audit(state: CliState, verify: bool, limit: int) -> None:
+    """Show the audit log, newest first.
 
-    Every refusal and every change to the results has a row. Rows are only added, and each carries a
-    hash over the row before it: --verify names the first row that is not what it was. Keep the
-    newest hash somewhere else to notice that the whole chain was written anew.
+    Every change to the results and every refusal has a row. Rows are only added, and each has a
+    hash over the row before it; --verify names the first row that was changed. Keep the newest hash
+    elsewhere to detect that the whole chain was rewritten.
 
     Examples:
       edison audit
@@ -46,14 +45,14 @@ def audit(state: State, verify: bool, limit: int) -> None:
       edison audit --limit 100 --json
     """
     terminal = Terminal(state)
-    site = site_at(state.entered(find_root(state.folder)))
+    site = open_site(state.enter_project(find_root(state.folder)))
     with closing(open_reader(site.results)) as connection:
         rows = read_audit(connection, limit=limit)
         chain = verify_audit(connection) if verify else None
     if chain is not None and chain.broken is not None:
         raise StoreError(
-            f"the audit is broken: {chain.problem}",
-            hint=f"{counted(chain.rows, 'row')} before it can be trusted; compare with a backup",
+            f"the audit log is broken: {chain.problem}",
+            hint=f"{counted(chain.rows, 'row')} before it are intact; compare with a backup",
         )
     if terminal.json:
         terminal.document({"rows": [_as_json(row) for row in rows], "chain": _chain(chain)})
@@ -65,7 +64,7 @@ def audit(state: State, verify: bool, limit: int) -> None:
 
 def _show(terminal: Terminal, rows: Sequence[AuditRow]) -> None:
     if not rows:
-        terminal.note("nothing was changed or refused yet")
+        terminal.note("the audit log is empty")
         return
     table = [("no", "time", "actor", "known by", "action", "entity", "after")]
     for row in rows:

@@ -1,6 +1,6 @@
-"""Bars of a run, drawn by rich: a line for each model and judge, and one that sums them up.
+"""Progress bars of a run, drawn by rich: a line for each model and judge, and a summary line.
 
-Loaded only when bars are really shown: rich takes a tenth of a second to load.
+Imported only when bars are shown, because rich takes a tenth of a second to import.
 """
 
 from __future__ import annotations
@@ -18,28 +18,26 @@ from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment, Segments
 from rich.style import Style
 
-from edison_ci.cli.meter import most
-from edison_ci.cli.progress import facts, span
-from edison_ci.cli.terminal import counted
-from edison_ci.rounding import fixed
+from edison_ci.cli.progress import facts, most
+from edison_ci.numeric import counted, duration, fixed
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.cli.meter import Meter, Row
+    from edison_ci.cli.progress import ProgressMeter, ProgressRow
 
 _A_SECOND = 5
-"""How often the screen is drawn."""
+"""Redraws per second."""
 _NARROWEST_BAR, _WIDEST_BAR = 8, 40
 _GAP = 2
 _COLUMNS = ("count", "unit", "percent", "errors", "rate")
 _DISPENSABLE = ("percent", "unit", "rate", "errors", "bar")
-"""Columns that a narrow terminal goes without, the first ones first."""
-_SPARE_FACTS = ("percent", "tokens", "elapsed", "cells", "errors", "cost")
-"""The same of the facts in the last line."""
+"""Columns to leave out on a narrow terminal, in this order."""
+_SPARE_FACTS = ("percent", "tokens", "elapsed", "cells", "errors", "left", "cost")
+"""Parts of the summary line to leave out, in this order."""
 _ROOM_FOR_A_KEY = 2
-"""A terminal writes `^C` behind the last line, which must not wrap by that."""
+"""A terminal writes `^C` after the last line, which must not wrap."""
 
 _PLAIN, _FAINT, _BAD = Style(), Style(dim=True), Style(color="red")
 _STYLES = {"errors": _BAD, "unit": _FAINT, "rate": _FAINT}
@@ -47,13 +45,13 @@ _ALIGNED_LEFT = ("unit",)
 
 
 class Bars:
-    """Draws the figures of a run over and over, until stopped; what is written goes above."""
+    """Redraws the figures of a run until stopped; other output appears above them."""
 
-    def __init__(self, meter: Meter, *, color: bool) -> None:
+    def __init__(self, meter: ProgressMeter, *, color: bool) -> None:
         self._meter, self._descriptor = meter, sys.stderr.fileno()
         self._lengths: list[int] = []
-        """Of the lines that are on the screen."""
-        # What a log or a remark says is never taken for markup, and the terminal wraps it.
+        """Lengths of the lines on the screen."""
+        # Log lines and notes must not be parsed as markup; the terminal wraps them.
         self._console = Console(
             file=sys.stderr,
             force_terminal=True,
@@ -73,16 +71,16 @@ class Bars:
         )
 
     def start(self) -> None:
-        """Put the bars on the screen."""
+        """Show the bars."""
         self._live.start(refresh=True)
 
     def stop(self) -> None:
-        """Take them off it."""
+        """Remove the bars."""
         self._live.stop()
 
     def _drawn(self) -> Segments:
         size = os.get_terminal_size(self._descriptor)
-        # A terminal that does not know its size has none.
+        # A terminal of unknown size reports 0.
         width, height = size.columns or 80, size.lines or 24
         self._console.size = (width, height)
         self._go_up(sum(max(length - 1, 0) // width for length in self._lengths))
@@ -95,7 +93,7 @@ class Bars:
         return Segments(drawn)
 
     def _go_up(self, lines: int) -> None:
-        """Erase the lines that a terminal made of ours when it became narrower."""
+        """Erase the extra lines that wrapping made when the terminal became narrower."""
         up = (
             ControlType.CARRIAGE_RETURN,
             (ControlType.ERASE_IN_LINE, 2),
@@ -107,16 +105,16 @@ class Bars:
     def _lines(self, width: int, height: int) -> Iterator[Iterator[Segment]]:
         now = time.monotonic()
         rows = self._meter.rows(now)
-        shown, hidden = _chosen(rows, max(height // 2, 1))
+        shown, hidden = _fitting(rows, max(height // 2, 1))
         yield from self._bar_lines(shown, width)
         if hidden:
             yield iter([Segment(f"  {_rest(hidden)}", _FAINT)])
         yield _summary(self._facts(now), width - _ROOM_FOR_A_KEY)
 
-    def _bar_lines(self, rows: Sequence[Row], width: int) -> Iterator[Iterator[Segment]]:
+    def _bar_lines(self, rows: Sequence[ProgressRow], width: int) -> Iterator[Iterator[Segment]]:
         console = self._console
         texts = [_texts(row) for row in rows]
-        names = [_written(row.name, console.encoding) for row in rows]
+        names = [_encodable(row.name, console.encoding) for row in rows]
         longest = min(max(map(cell_len, names), default=0), max(width // 3, _NARROWEST_BAR))
         widths = {key: max(len(text[key]) for text in texts) for key in _COLUMNS} if texts else {}
         widths = {key: size for key, size in widths.items() if size} | {"bar": _NARROWEST_BAR}
@@ -131,7 +129,7 @@ class Bars:
             yield self._bar_line(row, _cut(name, longest, console.encoding), text, widths)
 
     def _bar_line(
-        self, row: Row, name: str, text: Mapping[str, str], widths: Mapping[str, int]
+        self, row: ProgressRow, name: str, text: Mapping[str, str], widths: Mapping[str, int]
     ) -> Iterator[Segment]:
         yield Segment(f"  {name}")
         if "bar" in widths:
@@ -144,7 +142,7 @@ class Bars:
                 style = _BAD if key == "rate" and row.stopped else _STYLES.get(key, _PLAIN)
                 yield Segment(" " * (1 if key == "unit" else _GAP) + shown, style)
 
-    def _bar(self, row: Row, width: int) -> list[Segment]:
+    def _bar(self, row: ProgressRow, width: int) -> list[Segment]:
         bar = ProgressBar(
             row.planned,
             row.done,
@@ -153,7 +151,7 @@ class Bars:
             finished_style="green",
         )
         drawn = [part for part in self._console.render(bar) if not part.control]
-        # Without colour the part to come is left out, and what stands behind must not move.
+        # Without color the remaining part is not drawn; padding keeps the columns in place.
         return Segment.adjust_line_length(drawn, width)
 
     def _facts(self, now: float) -> dict[str, str]:
@@ -161,31 +159,31 @@ class Bars:
         found = {"percent": f"{100 * progress.done // most(progress)}%", **facts(progress)}
         if progress.budget_tokens is not None:
             found["tokens"] = f"{progress.booked_tokens:,} of {progress.budget_tokens:,} tokens"
-        found["elapsed"] = span(self._meter.elapsed_s(now))
+        found["elapsed"] = duration(self._meter.elapsed_s(now))
         left = self._meter.left_s(now)
         if left is not None:
-            found["left"] = f"about {span(left)} left"
+            found["left"] = f"about {duration(left)} left"
         return found
 
 
-def _chosen(rows: Sequence[Row], room: int) -> tuple[list[Row], list[Row]]:
-    """Return the rows that there is room for, those that are not finished first, and the others."""
+def _fitting(rows: Sequence[ProgressRow], room: int) -> tuple[list[ProgressRow], list[ProgressRow]]:
+    """Return the rows that fit, unfinished ones first, and the others."""
     if len(rows) <= room:
         return list(rows), []
-    going = sorted(rows, key=lambda row: row.done >= row.planned)  # which keeps the order
+    going = sorted(rows, key=lambda row: row.done >= row.planned)  # the sort is stable
     kept = {row.name for row in going[: max(room - 1, 1)]}
     return [row for row in rows if row.name in kept], [row for row in rows if row.name not in kept]
 
 
-def _rest(rows: Sequence[Row]) -> str:
+def _rest(rows: Sequence[ProgressRow]) -> str:
     done, planned = sum(row.done for row in rows), sum(row.planned for row in rows)
     errors = sum(row.errors for row in rows)
     wrong = f", {counted(errors, 'error')}" if errors else ""
     return f"and {len(rows)} more: {done:,} of {planned:,} done{wrong}"
 
 
-def _texts(row: Row) -> dict[str, str]:
-    """Return the columns of a row behind its name and bar."""
+def _texts(row: ProgressRow) -> dict[str, str]:
+    """Return the columns of a row after its name and bar."""
     return {
         "count": f"{row.done:,}/{row.planned:,}",
         "unit": row.unit,
@@ -214,13 +212,13 @@ def _summary(found: dict[str, str], width: int) -> Iterator[Segment]:
         yield Segment(text, _BAD if key == "errors" else _PLAIN)
 
 
-def _written(name: str, encoding: str) -> str:
-    """Return a name as the terminal can show it."""
+def _encodable(name: str, encoding: str) -> str:
+    """Return a name in the encoding of the terminal."""
     return line(name).encode(encoding, errors="backslashreplace").decode(encoding)
 
 
 def _cut(name: str, width: int, encoding: str) -> str:
-    """Return a name that takes so many columns."""
+    """Return a name cut or padded to `width` columns."""
     if cell_len(name) <= width:
         return set_cell_size(name, width)
     return set_cell_size(name, width - 1) + ("…" if encoding.startswith("utf") else "~")

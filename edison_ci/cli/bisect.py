@@ -1,4 +1,4 @@
-"""edison bisect: which commit broke a case."""
+"""edison bisect: the commit that broke a case."""
 
 from __future__ import annotations
 
@@ -8,69 +8,73 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import formatting
-from edison_ci.cli import spending
-from edison_ci.cli.choosing import case_named
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.config import needs
+from edison_ci import utc
+from edison_ci.cli import sessions
+from edison_ci.cli.lookup import find_case, open_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.config import requirements
 from edison_ci.config.cases import STATIC
-from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.bisect import Search, prompt_diff
+from edison_ci.execute.bisect import Bisection, prompt_diff
 from edison_ci.git.repository import Repository
-from edison_ci.operate.sessions import require_editor, tools_for
+from edison_ci.numeric import counted
+from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
-from edison_ci.providers.budgeting import BudgetExhausted
+from edison_ci.providers.budget import BudgetExhausted
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.execute.bisect import Commit, Culprit, Tried
+    from edison_ci.execute.bisect import BisectResult, Commit, CommitResult
 
 _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment")
-@click.option("--case", "case_id", required=True, metavar="ID", help="Case that is broken.")
-@click.option("--good", metavar="REF", help="Commit at which it passed; looked for by default.")
-@click.option("--bad", metavar="REF", default="HEAD", help="Commit at which it fails; HEAD.")
-@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
-@spending.budget
+@click.option("--case", "case_id", required=True, metavar="ID", help="Id of the broken case.")
+@click.option("--good", metavar="REF", help="Commit at which it passed; default: searched for.")
+@click.option(
+    "--bad", metavar="REF", default="HEAD", help="Commit at which it fails; default HEAD."
+)
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Test only this model; repeatable."
+)
+@sessions.budget
 @click.pass_obj
-def bisect(state: State, /, experiment: str, **given: Any) -> None:
+def bisect(state: CliState, /, experiment: str, **given: Any) -> None:
     """Find the commit that broke a case.
 
-    Prompts and models come from each commit that is tried, cases, checks and judges from the files
-    of today. The search halves the first-parent history, so a thousand commits take about ten
-    tries, and stored answers are reused. With several draws a case passes if most of them do.
+    Prompts and models come from each tested commit; cases, checks and judges from the current
+    files. It is a binary search over the first-parent history, so a thousand commits need about ten
+    tests, and stored answers are reused. With several repeats a case passes if most of them pass.
 
     Examples:
       edison bisect support-reply --case return-how
       edison bisect support-reply --case return-how --good v1.2 --budget 0.50
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = open_project(state)
     chosen = project.experiment(experiment)
     case_id = given["case_id"]
     case = STATIC
     if chosen.file.data or case_id != STATIC.id:
-        case = case_named(project, chosen, case_id)
+        case = find_case(project, chosen, case_id)
     repository = Repository.find(project.root)
     if repository is None:
         hint = "run git init, then commit"
         raise UsageError("this project is not in a Git repository", hint=hint)
     require_editor(project, "bisect")
     only = Selection(given["models"], (case.id,))
-    needs.refuse(needs.missing(project, only.narrow(chosen), calls=needs.RUN))
+    requirements.refuse(requirements.missing(project, only.narrow(chosen), calls=requirements.RUN))
     simulated = bare_plan(project, chosen, selection=only).simulated
-    search = Search(
+    search = Bisection(
         project,
         chosen,
         case,
-        tools_for(project, offline=state.offline),
+        run_context(project, offline=state.offline),
         repository,
         given["models"],
         lambda tried: _step(terminal, tried),
@@ -80,35 +84,35 @@ def bisect(state: State, /, experiment: str, **given: Any) -> None:
     looking = search.run(
         given["good"],
         given["bad"],
-        newer_than=formatting.stamp(formatting.now() - reuse),
-        budget_microusd=spending.microusd(budget),
+        newer_than=utc.timestamp(utc.now() - reuse),
+        budget_microusd=sessions.microusd(budget),
     )
     try:
         found = asyncio.run(looking)
     except BudgetExhausted as exhausted:
         name = exhausted.refused.cap.name
-        terminal.note(f"{name} has no room for the next call; what was asked is kept")
+        terminal.note(f"{name} has no room for the next call; stored answers are kept")
         if terminal.json:
-            tried = _tried(search.tried.values())
+            tried = _tested_json(search.results.values())
             terminal.document({"verdict": "unfinished", "simulated": simulated, "tried": tried})
         raise click.exceptions.Exit(int(ExitCode.BUDGET)) from None
-    _tell(terminal, project, repository, (case.id, simulated, found))
+    _show(terminal, project, repository, (case.id, simulated, found))
 
 
-def _step(terminal: Terminal, tried: Tried) -> None:
+def _step(terminal: Terminal, tried: CommitResult) -> None:
     commit = tried.commit
     terminal.note(
         f"{commit.id[:8]} {commit.date[:10]}  ",
-        Ink(f"{tried.outcome:4}", _COLORS[tried.outcome]),
+        StyledText(f"{tried.outcome:4}", _COLORS[tried.outcome]),
         f"  {commit.subject}" + ("" if tried.outcome == "good" else f" ({redacted(tried.why)})"),
     )
 
 
-def _tell(
+def _show(
     terminal: Terminal,
     project: Project,
     repository: Repository,
-    what: tuple[str, bool, Culprit],
+    what: tuple[str, bool, BisectResult],
 ) -> None:
     case, simulated, found = what
     failing = {cell.prompt for cell in found.failing}
@@ -130,31 +134,31 @@ def _tell(
                 "commits": [_commit(commit) for commit in found.commits],
                 "failing": [{"prompt": c.prompt, "model": c.model} for c in sorted(found.failing)],
                 "diffs": diffs,
-                "tried": _tried(found.tried),
+                "tried": _tested_json(found.results),
             }
         )
         return
-    mark = [Ink("  simulated", ODD)] if simulated else []
+    mark = simulated_label(simulated)
     terminal.result(_sentence(case, found), *mark)
     for commit in found.commits if found.kind in ("found", "between") else ():
         about = f"{commit.date}  {commit.author}  {commit.subject}"
-        terminal.result(Ink(commit.id, bold=True), f"  {about}")
+        terminal.result(StyledText(commit.id, bold=True), f"  {about}")
     for diff in diffs.values():
         for line in diff.split("\n"):
             color = {"+": GOOD, "-": BAD}.get(line[:1])
-            terminal.result(Ink(line, color))
+            terminal.result(StyledText(line, color))
     if found.kind == "found" and not diffs:
-        terminal.result("It changed no prompt that fails; look at its models and schemas.")
+        terminal.result("It changed no failing prompt; check its models and schemas.")
 
 
-def _sentence(case: str, found: Culprit) -> str:
+def _sentence(case: str, found: BisectResult) -> str:
     newest = found.commits[0].id[:8]
-    steps = counted(len(found.tried), "commit")
+    steps = counted(len(found.results), "commit")
     return {
-        "found": f"{case} broke with one commit ({steps} tried):",
+        "found": f"{case} broke with one commit ({steps} tested):",
         "passes": f"{case} passes at {newest}: nothing is broken.",
-        "always": f"{case} fails as far back as it can be tried, at {newest} too ({steps} tried).",
-        "between": f"{case} broke with one of these commits, of which no older one can be tried:",
+        "always": f"{case} fails at every tested commit, up to {newest} ({steps} tested).",
+        "between": f"{case} broke with one of these commits; older ones cannot be tested:",
     }[found.kind]
 
 
@@ -162,7 +166,7 @@ def _commit(commit: Commit) -> dict[str, str]:
     return dict(commit._asdict())
 
 
-def _tried(tried: Any) -> list[dict[str, Any]]:
+def _tested_json(tried: Any) -> list[dict[str, Any]]:
     return [
         {"commit": each.commit.id, "outcome": each.outcome, "why": redacted(each.why)}
         for each in tried

@@ -1,4 +1,4 @@
-"""edison calibrate: agreement of judges with people, and whether they may gate."""
+"""edison calibrate: agreement of judges with human grades, and their approval for gates."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
-from edison_ci.config import needs
-from edison_ci.config.licences import LICENCES, Licence
-from edison_ci.config.load import find_root, load_project
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
+from edison_ci.config import requirements
+from edison_ci.config.calibration import JUDGE_APPROVALS, ApprovalEntry
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute.calibration import Calibrating, Checked, asked_now, stored_only
+from edison_ci.execute.calibration import Calibration, LabelCheck, ask_stored, check_with_calls
 from edison_ci.execute.standalone import NotAnswered
-from edison_ci.judges.judging import panel_of
-from edison_ci.judges.licensing import standing_of, terms_of
-from edison_ci.operate.actors import Role
-from edison_ci.operate.quarantining import write_licence
-from edison_ci.operate.sessions import tools_for
-from edison_ci.operate.site import Site
-from edison_ci.results.human_grades import people_of
-from edison_ci.rounding import TOLERANCE, fixed, rounded
-from edison_ci.stats.judge_check import Graded, check_criteria, check_judge
+from edison_ci.judges.approval import approval_status, judge_hashes
+from edison_ci.judges.panel import load_panel
+from edison_ci.numeric import TOLERANCE, counted, fixed, rounded
+from edison_ci.operate.file_edits import write_approval
+from edison_ci.operate.sessions import run_context
+from edison_ci.operate.site import Role, Site
+from edison_ci.results.human_grades import human_grades_of
+from edison_ci.stats.calibration import PairedGrade, check_criteria, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import find_run
@@ -35,53 +34,53 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.calibration import Judged, Said
-    from edison_ci.judges.judging import Panel
-    from edison_ci.judges.licensing import Standing
-    from edison_ci.results.human_grades import People
+    from edison_ci.execute.calibration import GradedAnswer, JudgeGrade
+    from edison_ci.judges.approval import ApprovalStatus
+    from edison_ci.judges.panel import Panel
+    from edison_ci.results.human_grades import HumanGrades
     from edison_ci.stats.agreement import Agreement
     from edison_ci.stats.arrays import Range
-    from edison_ci.stats.calibration import JudgeTrust
-    from edison_ci.stats.judge_check import JudgeCheck
+    from edison_ci.stats.calibration import JudgeCheck, JudgeTrust
 
 _LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """How the judges of an experiment do."""
+    """Agreement of the judges of an experiment with people."""
 
     experiment: Experiment
     panel: Panel
-    checked: Checked
+    checked: LabelCheck
     judges: Mapping[str, JudgeCheck]
-    """By name; all together under '' if there are several."""
+    """By judge; the panel under '' if there are several."""
     criteria: Mapping[str, JudgeTrust]
-    """Of all judges together, worst first."""
-    standing: Standing
-    latest: tuple[str, People | None]
-    """The newest run of the experiment, and what people said of it; '' without a run."""
+    """Criteria of the panel, worst first."""
+    standing: ApprovalStatus
+    latest: tuple[str, HumanGrades | None]
+    """The newest run of the experiment and its human grades; '' without a run."""
     written: bool = False
 
     @property
     def together(self) -> JudgeCheck:
-        """What all judges come to together: what decides."""
+        """The result of the panel, or of the only judge, which decides."""
         return self.judges.get("") or next(iter(self.judges.values()))
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("name", required=False, metavar="[EXPERIMENT]")
-@click.option("--ask", is_flag=True, help="Ask judges about answers they never graded.")
-@click.option("--dry-run", is_flag=True, help="Only report; write no licence.")
+@click.option("--ask", is_flag=True, help="Call the judges for answers they have not graded.")
+@click.option("--dry-run", is_flag=True, help="Report only; do not write the approval.")
 @click.pass_obj
-def calibrate(state: State, name: str | None, ask: bool, dry_run: bool) -> None:
-    """Hold judges to what people say.
+def calibrate(state: CliState, name: str | None, ask: bool, dry_run: bool) -> None:
+    """Compare judges with human grades, and approve them.
 
-    It puts the answers that people labelled before the judges of today: agreement, bias,
-    sensitivity and specificity, and the worst criteria. What judges said before is not bought
-    again; --ask buys the rest. Then it writes the licence to licences.yaml. A rubric with
-    `calibration` lets judges decide a gate only with a licence that keeps its floor and that is
-    about the same models, rubric, instructions and labels; otherwise their gates are advisory.
+    Compares the current judges with people on the answers that people graded: agreement, bias,
+    sensitivity and specificity, and the worst criteria. Stored judgments are used; --ask requests
+    the missing ones. The approval is written to judge_approvals.yaml. If a rubric has
+    `calibration`, its judges may decide gates only with an approval that reaches the required
+    agreement and was made for the same models, rubric, instructions and labels; otherwise their
+    gates are advisory.
 
     Examples:
       edison calibrate
@@ -89,25 +88,25 @@ def calibrate(state: State, name: str | None, ask: bool, dry_run: bool) -> None:
       edison calibrate --dry-run --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
-    experiments = _meant(project, name)
+    project = open_project(state)
+    experiments = _calibrated(project, name)
     site = Site(project.root, project.file)
     if ask or not dry_run:
         site.require(Role.EDITOR, "calibrate")
     if ask:
         models = [model for experiment in experiments for model in experiment.judges]
-        needs.refuse(needs.missing_for_models(models))
+        requirements.refuse(requirements.missing_for_models(models))
     if not site.results.exists() and ask:
         open_database(site.results).close()
     reports = []
     for experiment in experiments:
         report = _report(state, project, experiment, ask=ask)
         if not dry_run and report.checked.answers:
-            licence = _licence(project, report, site.now()[:10])
-            file = write_licence(site, site.actor(), project.licences, licence)
-            project = dataclasses.replace(project, licences=file)
-            standing = standing_of(project, experiment)
-            assert standing is not None  # it was there before
+            approval = _entry(project, report, site.now()[:10])
+            file = write_approval(site, site.actor(), project.approvals, approval)
+            project = dataclasses.replace(project, approvals=file)
+            standing = approval_status(project, experiment)
+            assert standing is not None  # it exists already
             report = dataclasses.replace(report, standing=standing, written=True)
         reports.append(report)
     if terminal.json:
@@ -117,8 +116,8 @@ def calibrate(state: State, name: str | None, ask: bool, dry_run: bool) -> None:
             _show(terminal, report)
 
 
-def _meant(project: Project, name: str | None) -> list[Experiment]:
-    """Return the experiments whose rubric asks for a licence."""
+def _calibrated(project: Project, name: str | None) -> list[Experiment]:
+    """Return the experiments whose rubric requires an approval."""
     chosen = [project.experiment(name)] if name is not None else [*project.experiments.values()]
     found = [e for e in chosen if e.rubric is not None and e.rubric.calibration is not None]
     if not found:
@@ -131,29 +130,29 @@ def _meant(project: Project, name: str | None) -> list[Experiment]:
     return found
 
 
-def _report(state: State, project: Project, experiment: Experiment, *, ask: bool) -> _Report:
-    panel, standing = panel_of(project, experiment), standing_of(project, experiment)
-    assert panel is not None  # the rubric asks for a licence
+def _report(state: CliState, project: Project, experiment: Experiment, *, ask: bool) -> _Report:
+    panel, standing = load_panel(project, experiment), approval_status(project, experiment)
+    assert panel is not None  # the rubric requires an approval
     assert standing is not None
     labels = project.labels[standing.asked.labels]
     if not labels.lines:
         raise UsageError(
-            f"there are no labels in {labels.path}",
+            f"there are no human grades in {labels.path}",
             hint=f"grade {standing.asked.min_n} answers: edison grade {experiment.id}",
         )
     reader = open_reader(project.root / project.file.results)
     try:
-        work = Calibrating(reader, project, experiment, panel, labels)
-        checked = work.run(stored_only(reader))
-        if ask and checked.left.not_asked:
+        work = Calibration(reader, project, experiment, panel, labels)
+        checked = work.run(ask_stored(reader))
+        if ask and checked.unused.not_asked:
             try:
-                checked = asked_now(work, tools_for(project, offline=state.offline))
+                checked = check_with_calls(work, run_context(project, offline=state.offline))
             except NotAnswered as error:
-                raise CallFailed(f"the judges could not be asked: {error}") from None
+                raise CallFailed(f"the judges could not be called: {error}") from None
         latest = _latest(reader, experiment.id)
     finally:
         reader.close()
-    judges = {one.judge.name: _check(checked.answers, one.judge.name) for one in panel.judges}
+    judges = {one.name: _check(checked.answers, one.name) for one in panel.judges}
     if len(judges) > 1:
         judges[""] = _check(checked.answers, "")
     criteria = check_criteria(
@@ -163,43 +162,47 @@ def _report(state: State, project: Project, experiment: Experiment, *, ask: bool
     return _Report(experiment, panel, checked, judges, criteria, standing, latest)
 
 
-def _latest(reader: sqlite3.Connection, experiment: str) -> tuple[str, People | None]:
+def _latest(reader: sqlite3.Connection, experiment: str) -> tuple[str, HumanGrades | None]:
     try:
         run = find_run(reader, experiment)
     except UsageError:
         return "", None  # labels may come from elsewhere
-    return run.id, people_of(reader, run)
+    return run.id, human_grades_of(reader, run)
 
 
-def _check(answers: Sequence[Judged], judge: str) -> JudgeCheck:
-    """Compare a judge, or all of them together, with people."""
+def _check(answers: Sequence[GradedAnswer], judge: str) -> JudgeCheck:
+    """Compare a judge, or the panel, with people."""
 
-    def said(answer: Judged) -> Said | None:
+    def grade_of(answer: GradedAnswer) -> JudgeGrade | None:
         return answer.judges.get(judge) if judge else answer.panel
 
     return check_judge(
         [
-            Graded(a.case_id, a.human, s.score, a.human_pass, s.passed, a.thumbs)
+            PairedGrade(a.case_id, a.human, s.score, a.human_pass, s.passed, a.thumbs)
             for a in answers
-            if (s := said(a)) is not None
+            if (s := grade_of(a)) is not None
         ]
     )
 
 
-def _licence(project: Project, report: _Report, day: str) -> Licence:
-    terms, found, asked = terms_of(project, report.panel), report.together, report.standing.asked
-    kappa, models = found.kappa.value, [one.judge.model for one in report.panel.judges]
+def _entry(project: Project, report: _Report, day: str) -> ApprovalEntry:
+    terms, found, asked = (
+        judge_hashes(project, report.panel),
+        report.together,
+        report.standing.asked,
+    )
+    kappa = found.kappa.value
     measured: dict[str, Any] = {}
     if kappa is not None:
-        # Rounded down: what is not quite the floor must not become it.
+        # Rounded down, so that a value just below the floor does not reach it.
         measured["kappa"] = math.floor(kappa * 10_000 + TOLERANCE) / 10_000
     if found.bias is not None:
         measured["bias"] = rounded(found.bias, 4)
-    return Licence(
+    return ApprovalEntry(
         rubric=report.panel.rubric.rubric,
         judges=report.standing.judges,
         combine=report.panel.combine,
-        models=tuple(f"{model.provider}/{model.model}" for model in models),
+        models=tuple(judge.label for judge in report.panel.judges),
         **dataclasses.asdict(terms),
         n=found.n,
         floor=asked.min_kappa,
@@ -225,7 +228,7 @@ def _document(report: _Report) -> dict[str, Any]:
             "file": standing.asked.labels,
             "counted": checked.labels,
             "people": checked.people,
-            "left_out": dataclasses.asdict(checked.left),
+            "left_out": dataclasses.asdict(checked.unused),
         },
         "reports": [
             {"judge": name or None, **_check_json(found)} for name, found in report.judges.items()
@@ -245,8 +248,8 @@ def _document(report: _Report) -> dict[str, Any]:
             "run_id": report.latest[0] or None,
             "human": None if report.latest[1] is None else report.latest[1].as_json(),
         },
-        "licence": {
-            "licensed": standing.licensed,
+        "judge_approval": {
+            "approved": standing.approved,
             "reason": standing.reason or None,
             "floor": standing.asked.min_kappa,
             "min_n": standing.asked.min_n,
@@ -278,22 +281,22 @@ def _range(found: Range | None) -> dict[str, float | None]:
     return {"low": None, "high": None} if found is None else {"low": found.low, "high": found.high}
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- as text --------------------------------------------------------------------------------------
 
 
 def _show(terminal: Terminal, report: _Report) -> None:
     standing, checked = report.standing, report.checked
-    mark = (Ink("  simulated", ODD),) if standing.simulated else ()
+    mark = simulated_label(standing.simulated)
     judges = ", ".join(standing.judges)
     terminal.result(
-        Ink(report.experiment.id, bold=True),
+        StyledText(report.experiment.id, bold=True),
         f"  rubric {standing.rubric}, judged by {judges}",
         *mark,
     )
     n = len(checked.answers)
     people = "1 person" if checked.people == 1 else f"{checked.people:,} people"
     terminal.result(f"  {counted(n, 'answer')} graded by {people} and judged")
-    for line in _left(checked, report.experiment.id):
+    for line in _note_left_out(checked, report.experiment.id):
         terminal.result(f"  {line}")
     if n:
         rows: list[tuple[str, ...]] = [
@@ -307,7 +310,7 @@ def _show(terminal: Terminal, report: _Report) -> None:
     for score in said.scores if said is not None else ():
         for found in score.corrections:
             terminal.result(f"  run {run_id}, {score.prompt} with {score.model}: {found.sentence}")
-    _tell_standing(terminal, report)
+    _show_approval(terminal, report)
 
 
 def _row(name: str, found: JudgeCheck) -> tuple[str, ...]:
@@ -342,42 +345,42 @@ def _criteria(terminal: Terminal, report: _Report) -> None:
         )
 
 
-def _left(checked: Checked, experiment: str) -> list[str]:
-    """Say which labelled answers do not count, and what to do about it."""
-    left = checked.left
+def _note_left_out(checked: LabelCheck, experiment: str) -> list[str]:
+    """Print which graded answers are left out, and what to do about it."""
+    left = checked.unused
     told = (
-        (left.not_asked, "never judged by these judges: add --ask, or edison regrade"),
-        (left.changed, "left out: the case changed since, or is no longer there"),
+        (left.not_asked, "not judged by these judges yet: add --ask, or run edison regrade"),
+        (left.changed, "left out: the case changed since or no longer exists"),
         (left.gone, "left out: its text is neither in the labels nor in the results"),
         (left.failed, "left out: a judge could not grade it"),
     )
     return [f"{counted(count, 'labelled answer')} {why}" for count, why in told if count]
 
 
-def _tell_standing(terminal: Terminal, report: _Report) -> None:
+def _show_approval(terminal: Terminal, report: _Report) -> None:
     standing, n = report.standing, report.together.n
     asked = standing.asked
     if n < FEWEST_LABELS:
         more = asked.min_n - n
         terminal.result(
-            f"  {counted(n, 'label')} say little of a judge: {FEWEST_LABELS} are needed to "
-            f"correct a score, {asked.min_n} for a licence."
+            f"  {counted(n, 'label')} are too few: {FEWEST_LABELS} are needed to "
+            f"correct a score, {asked.min_n} for an approval."
         )
         if more > 0:
-            terminal.result(f"  Go on with: edison grade {report.experiment.id} --limit {more}")
-    if standing.licensed:
-        terminal.result("  ", Ink("LICENSED", GOOD), f"  {_kept(standing)}")
+            terminal.result(f"  Continue with: edison grade {report.experiment.id} --limit {more}")
+    if standing.approved:
+        terminal.result("  ", StyledText("APPROVED", GOOD), f"  {_agreement_sentence(standing)}")
     else:
         color = ODD if report.written else BAD
-        terminal.result("  ", Ink("ADVISORY", color), f"  {standing.reason}")
+        terminal.result("  ", StyledText("ADVISORY", color), f"  {standing.reason}")
     if report.written:
-        terminal.note(f"wrote {LICENCES}: commit it with {asked.labels}")
+        terminal.note(f"wrote {JUDGE_APPROVALS}: commit it with {asked.labels}")
 
 
-def _kept(standing: Standing) -> str:
-    licence = standing.licence
-    assert licence is not None and licence.kappa is not None  # it is licensed
+def _agreement_sentence(standing: ApprovalStatus) -> str:
+    approval = standing.approval
+    assert approval is not None and approval.kappa is not None  # it is approved
     return (
-        f"agreement with people is {fixed(licence.kappa, 2)} on {counted(licence.n, 'answer')}, "
+        f"agreement with people is {fixed(approval.kappa, 2)} on {counted(approval.n, 'answer')}, "
         f"the floor is {standing.asked.min_kappa:g}"
     )

@@ -1,4 +1,4 @@
-"""edison costs: what was spent, on what, and how much of each limit is used."""
+"""edison costs: spending by day, experiment, model or phase, and the use of each budget."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import formatting
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import readable_at, results_of, simulated_mark, sparkline
-from edison_ci.cli.terminal import BAD, ODD, Ink, Terminal, counted
+from edison_ci import utc
+from edison_ci.cli.lookup import open_readable_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
 from edison_ci.execute.budgets import caps_of
-from edison_ci.results.spending import By, Spent, last_run_of, spending_by
-from edison_ci.rounding import fixed
+from edison_ci.numeric import counted, dollars, fixed, percent
+from edison_ci.results.spending import By, SpendingRow, last_run_of, spending_by
 from edison_ci.store.ledger import booked
 
 if TYPE_CHECKING:
@@ -32,18 +31,18 @@ _SUMS = (
 
 
 class Limit(NamedTuple):
-    """A budget and how much of it is booked now."""
+    """A budget and how much of it is used."""
 
     name: str
     of: str
-    """What it limits: the project in 30 days, an experiment today, a run."""
+    """Its scope: the project in 30 days, an experiment today, a run."""
     spent: int
     limit: int
     unit: str
 
     @property
     def used(self) -> float:
-        """The share that is booked."""
+        """The share that is used."""
         return self.spent / self.limit if self.limit else 1.0
 
 
@@ -54,22 +53,22 @@ class Limit(NamedTuple):
     default=30,
     show_default=True,
     metavar="DAYS",
-    help="How many days to look back, today included.",
+    help="Number of days to include, up to today.",
 )
 @click.option(
     "--by",
     type=click.Choice(["day", "experiment", "model", "phase"]),
     default="day",
     show_default=True,
-    help="What to add up by.",
+    help="How to group the amounts.",
 )
 @click.pass_obj
-def costs(state: State, since: int, by: By) -> None:
-    """Show what was spent, and how much of each limit.
+def costs(state: CliState, since: int, by: By) -> None:
+    """Show spending and how much of each budget is used.
 
-    Days are UTC. A sum with ~ holds estimates: of answers whose provider named no usage, and of
-    calls that were lost or are on their way, which count at the most they can cost. Reuse saved is
-    what stored answers that finished runs used again had cost.
+    Days are UTC. A sum with ~ includes estimates: answers whose provider reported no usage, and
+    calls that were lost or are in flight, which count with their maximum cost. "Saved" is the cost
+    of stored answers that complete runs used again.
 
     Examples:
       edison costs
@@ -77,8 +76,8 @@ def costs(state: State, since: int, by: By) -> None:
       edison costs --by experiment --json
     """
     terminal = Terminal(state)
-    project = readable_at(state, terminal)
-    today = formatting.now()
+    project = open_readable_project(state, terminal)
+    today = utc.now()
     first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
     with results_of(project) as connection:
         rows = spending_by(connection, by, since=first)
@@ -90,27 +89,27 @@ def costs(state: State, since: int, by: By) -> None:
             {
                 "since": first,
                 "by": by,
-                "total": _spent(total),
-                "rows": [_spent(row) for row in rows],
+                "total": _row_json(total),
+                "rows": [_row_json(row) for row in rows],
                 "limits": [{**limit._asdict(), "used": limit.used} for limit in limits],
             }
         )
         return
     if rows:
         _table(terminal, by, [*rows, total])
-        _line(terminal, days, first, today)
+        _daily_line(terminal, days, first, today)
     else:
         terminal.note(f"nothing was spent since {first}")
     _show_limits(terminal, limits)
 
 
-def _total(days: Sequence[Spent]) -> Spent:
+def _total(days: Sequence[SpendingRow]) -> SpendingRow:
     sums = {name: sum(getattr(day, name) for day in days) for name in _SUMS}
     saved = sum(day.saved_microusd or 0 for day in days)
-    return Spent(key="total", **sums, saved_microusd=saved)
+    return SpendingRow(key="total", **sums, saved_microusd=saved)
 
 
-def _table(terminal: Terminal, by: By, rows: Sequence[Spent]) -> None:
+def _table(terminal: Terminal, by: By, rows: Sequence[SpendingRow]) -> None:
     saved = by != "phase"
     table: list[tuple[str, ...]] = [
         (
@@ -140,20 +139,22 @@ def _table(terminal: Terminal, by: By, rows: Sequence[Spent]) -> None:
     terminal.table(table, right=range(1, 7 if saved else 6))
     total = rows[-1]
     if total.simulated_microusd:
-        terminal.result(f"{dollars(total.simulated_microusd)} of it is simulated: nobody was paid")
+        terminal.result(f"{dollars(total.simulated_microusd)} of it is simulated and was not paid")
     if total.estimated_microusd:
         terminal.result(f"~ {dollars(total.estimated_microusd)} of it is estimated")
     if total.unknown:
-        lost = f"{counted(total.unknown, 'call')} of unknown fate or on the way"
-        terminal.result(f"~ {dollars(total.unknown_microusd)} of it is the most that {lost} cost")
+        lost = f"{counted(total.unknown, 'call')} lost or in flight"
+        terminal.result(f"~ {dollars(total.unknown_microusd)} of it is the maximum cost of {lost}")
     if not saved and total.saved_microusd:
         terminal.result(f"reuse saved {dollars(total.saved_microusd)}")
     if total.replayed:
-        terminal.result(f"{counted(total.replayed, 'answer')} came from recordings, for nothing")
+        terminal.result(f"{counted(total.replayed, 'answer')} came from recordings, free of charge")
 
 
-def _line(terminal: Terminal, days: Sequence[Spent], first: str, today: dt.datetime) -> None:
-    """Draw every day since the first on which something happened, those without spending too."""
+def _daily_line(
+    terminal: Terminal, days: Sequence[SpendingRow], first: str, today: dt.datetime
+) -> None:
+    """Print a sparkline of every day since the first with spending."""
     spent = {day.key: day.total_microusd for day in days}
     start = max(dt.date.fromisoformat(first), dt.date.fromisoformat(min(spent)))
     span = (today.date() - start).days
@@ -169,7 +170,7 @@ def _line(terminal: Terminal, days: Sequence[Spent], first: str, today: dt.datet
 
 
 def _limits(connection: sqlite3.Connection, project: Project, today: str) -> list[Limit]:
-    """Return every budget that is set, the project's first, then those of each experiment."""
+    """Return every budget that is set, that of the project first."""
     found: dict[tuple[str, str], Limit] = {}
     for experiment in project.experiments.values():
         last = last_run_of(connection, experiment.id)
@@ -190,11 +191,11 @@ def _limits(connection: sqlite3.Connection, project: Project, today: str) -> lis
 
 def _show_limits(terminal: Terminal, limits: Sequence[Limit]) -> None:
     for limit in limits:
-        say = dollars if limit.unit == "microusd" else _tokens
+        formatted = dollars if limit.unit == "microusd" else _tokens
         color = BAD if limit.used >= 1 else ODD if limit.used >= _NEARLY else None
         terminal.result(
-            Ink(f"{fixed(100 * limit.used):>4}%", color),
-            f"  {say(limit.spent)} of {say(limit.limit)}: {limit.of} ({limit.name})",
+            StyledText(percent(limit.used).rjust(5), color),
+            f"  {formatted(limit.spent)} of {formatted(limit.limit)}: {limit.of} ({limit.name})",
         )
 
 
@@ -202,5 +203,5 @@ def _tokens(count: float) -> str:
     return f"{fixed(count, grouped=True)} tokens"
 
 
-def _spent(row: Spent) -> dict[str, Any]:
+def _row_json(row: SpendingRow) -> dict[str, Any]:
     return {**asdict(row), "cost_microusd": row.total_microusd}

@@ -1,4 +1,4 @@
-"""edison dataset: cases, what they are made of, and which of them tell nothing."""
+"""edison dataset: the cases of an experiment, their statistics and their health."""
 
 from __future__ import annotations
 
@@ -7,24 +7,174 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.dataset_health import cases_of, health, meant
-from edison_ci.cli.dataset_judge import in_short, judge, question_json, tell_question
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.reading import project_at, results_of
-from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.config.facets import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
+from edison_ci.cli.dataset_judge import (
+    judge,
+    overall_text,
+    quality_json,
+    question_json,
+    show_question,
+    show_weak,
+)
+from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.quarantine import show_flaky
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
+from edison_ci.config.slices import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
+from edison_ci.errors import ConfigError
+from edison_ci.numeric import counted, fixed
 from edison_ci.records import CaseKind, canonical_json
-from edison_ci.results.dataset_health import count, quality_of
-from edison_ci.rounding import fixed
-from edison_ci.store.questions import scores_of
+from edison_ci.results.dataset_health import (
+    SUBJECTS,
+    Flakiness,
+    QuestionQuality,
+    count,
+    examine,
+    flakiness_of,
+    quality_of,
+    weigh,
+)
+from edison_ci.store.judgments import question_scores
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case, Json
-    from edison_ci.results.dataset_health import Counts, JudgedQuestion
+    from edison_ci.results.dataset_health import (
+        CaseList,
+        Counts,
+        DuplicateCases,
+        Health,
+        JudgedQuestion,
+    )
+
+
+def _experiments(project: Project, name: str | None) -> list[Experiment]:
+    """Return the named experiment, or all."""
+    return [project.experiment(name)] if name else list(project.experiments.values())
+
+
+def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:
+    """Yield the cases of an experiment; raises ConfigError at the end if a row is invalid."""
+    if not experiment.file.data:
+        return
+    feed = project.cases(experiment)
+    yield from feed
+    if feed.problems:
+        raise ConfigError(feed.problems)
+
+
+_LISTED = 10
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.pass_obj
+def health(state: CliState, experiment: str | None) -> None:
+    """Find duplicate, contradictory, saturated, flaky and weak cases.
+
+    Duplicates have the same inputs; contradictions have the same inputs and different expected
+    outputs. Complete runs with the same grading show saturated cases, which always pass, and cases
+    on which all answers score the same. Cases answered by fewer than two prompt versions or models
+    and results from before an edit are left out. Flaky cases change their result between repeats
+    (see edison quarantine suggest); weak questions were judged so (see edison dataset judge).
+
+    Examples:
+      edison dataset health
+      edison dataset health support-reply --json
+    """
+    terminal, project = Terminal(state), open_project(state)
+    found = [(each, *_health(project, each)) for each in _experiments(project, experiment)]
+    if terminal.json:
+        documents = [
+            {
+                "experiment": each.id,
+                **_health_json(one),
+                "flaky": flaky.cases,
+                "questions": quality_json(quality),
+            }
+            for each, one, flaky, quality in found
+        ]
+        terminal.document({"experiments": documents})
+        return
+    for index, (each, one, flaky, quality) in enumerate(found):
+        if index:
+            terminal.result("")
+        _show_health(terminal, each, one)
+        show_flaky(terminal, flaky)
+        if quality.questions or quality.stale:
+            show_weak(terminal, quality)
+
+
+def _health(project: Project, experiment: Experiment) -> tuple[Health, Flakiness, QuestionQuality]:
+    examined = examine(lambda: cases_of(project, experiment), content_hash)
+    if not (project.root / project.file.results).exists():
+        return examined.health, Flakiness(), QuestionQuality()
+    with results_of(project) as connection:
+        found = weigh(connection, experiment.id, examined)
+        quality = quality_of(question_scores(connection, experiment.id), examined.has)
+        return found, flakiness_of(connection, experiment.id), quality
+
+
+def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> None:
+    terminal.result(StyledText(experiment.id, bold=True), f"  {counted(found.cases, 'case')}")
+    one_file = len(experiment.file.data) == 1  # a line number is unambiguous in one file only
+    for word, groups in (
+        ("contradiction", found.contradictions),
+        ("duplicate", found.duplicates),
+    ):
+        color = (BAD if word == "contradiction" else ODD) if groups else GOOD
+        terminal.result("  ", StyledText(counted(len(groups), word), color))
+        for group in groups[:_LISTED]:
+            lines = f" (lines {', '.join(map(str, group.lines[:_LISTED]))})" if one_file else ""
+            terminal.result(f"    {', '.join(group.cases[:_LISTED])}{lines}")
+        if len(groups) > _LISTED:
+            terminal.result(f"    and {len(groups) - _LISTED:,} more")
+    if found.more_groups:
+        terminal.note(f"{found.more_groups:,} further groups of equal inputs were not examined")
+    if not found.measured:
+        few = f"no case has results of {SUBJECTS} prompt versions or models"
+        terminal.note(f"{few}: saturation is unknown")
+        return
+    for listed, word in (
+        (found.saturated, "saturated: every answer passes"),
+        (found.same_for_all, "not discriminating: every answer scores the same"),
+    ):
+        _list(terminal, found.measured, listed, word)
+    if found.measured < found.cases:
+        left = found.cases - found.measured
+        terminal.note(f"{counted(left, 'case')} without enough results")
+
+
+def _list(terminal: Terminal, measured: int, listed: CaseList, word: str) -> None:
+    share = 100 * listed.count / measured
+    about = StyledText(f"{counted(listed.count, 'case')} {word}", ODD if share >= 50 else GOOD)
+    terminal.result("  ", about, f" ({fixed(share)}% of {measured:,} measured)")
+    if listed.count:
+        names = ", ".join(tested.case for tested in listed.cases[:_LISTED])
+        more = f" and {listed.count - _LISTED:,} more" if listed.count > _LISTED else ""
+        terminal.result(f"    {names}{more}")
+
+
+def _health_json(found: Health) -> dict[str, Any]:
+    def groups(listed: Sequence[DuplicateCases]) -> list[dict[str, Any]]:
+        return [{"cases": list(group.cases), "lines": list(group.lines)} for group in listed]
+
+    def cases(listed: CaseList) -> dict[str, Any]:
+        return {"count": listed.count, "cases": [tested._asdict() for tested in listed.cases]}
+
+    return {
+        "ok": found.ok,
+        "cases": found.cases,
+        "duplicates": groups(found.duplicates),
+        "contradictions": groups(found.contradictions),
+        "more_groups": found.more_groups,
+        "measured": found.measured,
+        "saturated": cases(found.saturated),
+        "same_for_all": cases(found.same_for_all),
+    }
+
 
 _WIDE, _NARROW = 60, 30
 _MOST_TAGS = 20
@@ -32,7 +182,7 @@ _MOST_TAGS = 20
 
 @click.group(cls=EdisonGroup)
 def dataset() -> None:
-    """Show cases, count them, and look for bad ones.
+    """Show, count and check the cases of a dataset.
 
     Examples:
       edison dataset show support-reply --tag billing
@@ -57,7 +207,7 @@ class _Filter:
     length: str | None
     ids: tuple[str, ...]
 
-    def takes(self, case: Case) -> bool:
+    def matches(self, case: Case) -> bool:
         return (
             (not self.tags or any(tag in self.tags for tag in case.tags))
             and (self.kind is None or case.kind == self.kind)
@@ -69,42 +219,46 @@ class _Filter:
 
 @dataset.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Show only cases with this tag.")
 @click.option(
-    "--kind", type=click.Choice([kind.value for kind in CaseKind]), help="Only cases of this kind."
+    "--kind",
+    type=click.Choice([kind.value for kind in CaseKind]),
+    help="Show only cases of this kind.",
 )
 @click.option(
     "--difficulty",
     type=click.Choice(list(dict.fromkeys(LEVELS.values()))),
-    help="Only cases of this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
+    help="Show only this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
 )
-@click.option("--length", type=click.Choice(list(SIZES)), help="Only inputs of this length.")
-@click.option("--case", "ids", multiple=True, metavar="ID", help="Only the case with this id.")
+@click.option("--length", type=click.Choice(list(SIZES)), help="Show only inputs of this length.")
+@click.option("--case", "ids", multiple=True, metavar="ID", help="Show only the case with this id.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=10,
     show_default=True,
     metavar="N",
-    help="How many cases to show.",
+    help="Number of cases to show.",
 )
-@click.option("--full", is_flag=True, help="Show whole texts.")
+@click.option("--full", is_flag=True, help="Show full texts.")
 @click.pass_obj
-def show(state: State, /, experiment: str | None, limit: int, full: bool, **wanted: Any) -> None:
+def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **wanted: Any) -> None:
     """Show the first cases of an experiment.
 
-    Cases come in the order of the files, as the experiment takes them. Without EXPERIMENT there is
-    a part for each.
+    Cases are shown in the order in which the experiment uses them. Without EXPERIMENT it shows the
+    cases of each.
 
     Examples:
       edison dataset show
       edison dataset show support-reply --tag billing --difficulty hard
       edison dataset show support-reply --case refund-1 --full
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal, project = Terminal(state), open_project(state)
     chosen = _Filter(**wanted)
-    found = [(each, *_first(project, each, chosen, limit)) for each in meant(project, experiment)]
-    judged = {each.id: _judged(project, each, cases) for each, cases, _ in found}
+    found = [
+        (each, *_first(project, each, chosen, limit)) for each in _experiments(project, experiment)
+    ]
+    judged = {each.id: _judgments(project, each, cases) for each, cases, _ in found}
     if terminal.json:
         terminal.document(
             {
@@ -123,15 +277,15 @@ def show(state: State, /, experiment: str | None, limit: int, full: bool, **want
         if index:
             terminal.result("")
         files = ", ".join(entry.path for entry in each.file.data) or "no dataset"
-        terminal.result(Ink(each.id, bold=True), f"  {files}")
+        terminal.result(StyledText(each.id, bold=True), f"  {files}")
         if full:
             _whole(terminal, cases, judged[each.id])
         elif cases:
             _table(terminal, cases, judged[each.id])
         if not cases:
-            terminal.note("no case is like that" if each.file.data else "it has no dataset")
+            terminal.note("no case matches" if each.file.data else "it has no dataset")
         if more:
-            terminal.note("there are more: see them with --limit")
+            terminal.note("there are more cases: raise --limit")
 
 
 def _first(
@@ -139,22 +293,22 @@ def _first(
 ) -> tuple[list[Case], bool]:
     found: list[Case] = []
     for case in cases_of(project, experiment):
-        if chosen.takes(case):
+        if chosen.matches(case):
             if len(found) == limit:
                 return found, True
             found.append(case)
     return found, False
 
 
-def _judged(
+def _judgments(
     project: Project, experiment: Experiment, cases: Sequence[Case]
 ) -> dict[str, JudgedQuestion]:
-    """Return what judges said of these cases as they are now."""
+    """Return the judgments of these cases in their current form."""
     if not (project.root / project.file.results).exists():
         return {}
     current = {str(case.id): content_hash(case) for case in cases}
     with results_of(project) as connection:
-        scores = scores_of(connection, experiment.id, list(current))
+        scores = question_scores(connection, experiment.id, list(current))
         found = quality_of(scores, lambda case, content: current.get(case) == content)
     return {question.case: question for question in found.questions}
 
@@ -164,7 +318,7 @@ def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
     rows = [titles, *map(_row, cases)]
     if judged:
         mark = " (simulated)" if any(question.simulated for question in judged.values()) else ""
-        names = [f"quality{mark}", *(in_short(judged.get(case.id)) for case in cases)]
+        names = [f"quality{mark}", *(overall_text(judged.get(case.id)) for case in cases)]
         rows = [(*row[:4], name, *row[4:]) for row, name in zip(rows, names, strict=True)]
     terminal.table(rows)
 
@@ -188,15 +342,17 @@ def _row(case: Case) -> tuple[str, ...]:
 
 def _whole(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
     for case in cases:
-        terminal.result(Ink(f"--- {case.id}", bold=True), f"  {case.kind}  {', '.join(case.tags)}")
+        terminal.result(
+            StyledText(f"--- {case.id}", bold=True), f"  {case.kind}  {', '.join(case.tags)}"
+        )
         texts = {**case.inputs, **({} if case.expected is None else {"expected": case.expected})}
         for name, value in texts.items():
             first, *rest = _plain(value).split("\n")
-            terminal.result(Ink(f"{name}: ", ODD), first)
+            terminal.result(StyledText(f"{name}: ", ODD), first)
             for line in rest:
                 terminal.result(f"    {line}")
         if case.id in judged:
-            tell_question(terminal, judged[case.id])
+            show_question(terminal, judged[case.id])
 
 
 def _plain(value: Json) -> str:
@@ -229,19 +385,19 @@ def _case(case: Case, judged: Mapping[str, JudgedQuestion]) -> dict[str, Any]:
 @dataset.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.pass_obj
-def stats(state: State, experiment: str | None) -> None:
+def stats(state: CliState, experiment: str | None) -> None:
     """Count the cases by tag, difficulty, kind and length.
 
-    Length is that of all inputs together, in words: XS up to 10, S 50, M 200, L 1,000, else XL.
+    The length is the number of words of all inputs: XS up to 10, S 50, M 200, L 1,000, else XL.
 
     Examples:
       edison dataset stats
       edison dataset stats support-reply --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal, project = Terminal(state), open_project(state)
     found = [
         (each.id, count(cases_of(project, each), each.file.split))
-        for each in meant(project, experiment)
+        for each in _experiments(project, experiment)
     ]
     if terminal.json:
         documents = [{"experiment": name, **_counts(counts)} for name, counts in found]
@@ -250,11 +406,11 @@ def stats(state: State, experiment: str | None) -> None:
     for index, (name, counts) in enumerate(found):
         if index:
             terminal.result("")
-        _tell(terminal, name, counts)
+        _show_counts(terminal, name, counts)
 
 
-def _tell(terminal: Terminal, name: str, counts: Counts) -> None:
-    terminal.result(Ink(name, bold=True), f"  {counted(counts.cases, 'case')}")
+def _show_counts(terminal: Terminal, name: str, counts: Counts) -> None:
+    terminal.result(StyledText(name, bold=True), f"  {counted(counts.cases, 'case')}")
     if not counts.cases:
         return
     more = [f"{counts.expected:,} with an expected output", f"{counts.holdout:,} held out"]

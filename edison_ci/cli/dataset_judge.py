@@ -1,4 +1,4 @@
-"""edison dataset judge: how good the questions of a dataset are."""
+"""edison dataset judge: the quality of the questions of a dataset, rated by judges."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import formatting
-from edison_ci.cli import spending
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import project_at, results_of
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.config import needs
-from edison_ci.config.facets import content_hash
+from edison_ci import utc
+from edison_ci.cli import sessions
+from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.config import requirements
+from edison_ci.config.slices import content_hash
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
-from edison_ci.execute.question_grading import Questioned, Questioning
-from edison_ci.judges.asking import Judge
-from edison_ci.judges.briefing import brief
-from edison_ci.judges.questions import CRITERIA, OVERALL, QuestionJudge
-from edison_ci.names import did_you_mean
-from edison_ci.operate.sessions import require_editor, tools_for
-from edison_ci.plan.estimate import TYPICAL_OUTPUT
+from edison_ci.execute.question_grading import QuestionGrading, QuestionGradingResult
+from edison_ci.judges.instructions import load_instructions
+from edison_ci.judges.judge import Judge
+from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, QuestionJudge
+from edison_ci.numeric import counted, dollars, fixed
+from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.plan.estimate import TYPICAL_OUTPUT, estimate_tokens
 from edison_ci.plan.selection import Selection
-from edison_ci.plan.tokens import estimate_tokens
 from edison_ci.results.dataset_health import QuestionQuality, quality_of
-from edison_ci.rounding import fixed
-from edison_ci.store.questions import scores_of
+from edison_ci.spelling import did_you_mean
+from edison_ci.store.judgments import question_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,45 +44,64 @@ _LISTED = 5
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@click.option("--by", "judges", multiple=True, metavar="MODEL", help="A judge; 1 to 5 of them.")
-@click.option("--rubric", metavar="FILE", help="Criteria of your own, in place of the usual ones.")
-@click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="A stable sample of cases.")
-@spending.budget
-@click.option("--no-cache", is_flag=True, help="Ask again what was asked before.")
-@click.option("--yes", is_flag=True, help="Do not ask before spending more than $1.")
+@click.option(
+    "--by",
+    "judges",
+    multiple=True,
+    metavar="MODEL",
+    help="Model that judges; repeatable, at most 5.",
+)
+@click.option("--rubric", metavar="FILE", help="Rubric to use instead of the built-in criteria.")
+@click.option(
+    "--case", "cases", multiple=True, metavar="ID", help="Judge only this case; repeatable."
+)
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Judge only cases with this tag; repeatable.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Judge a stable sample of N cases."
+)
+@sessions.budget
+@click.option("--no-cache", is_flag=True, help="Request new judgments even where some are stored.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
-def judge(state: State, /, experiment: str | None, **given: Any) -> None:
-    """Let judges say how good the questions are.
+def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Rate the quality of the questions with judges.
 
-    Each case is judged as a question, not its answers: clarity, difficulty, relevance to the
-    objective, originality and overall, from 1 to 10 with reasons. Judges are those of the
-    experiment, else defaults.judge. Verdicts are stored, and shown by `dataset show` and
-    `dataset health`. Whatever stops it, the same command goes on: no verdict is bought twice.
+    Judges rate each case as a question, not its answers: clarity, difficulty, relevance to the
+    objective, originality and overall quality, from 1 to 10 with reasons. By default the judges of
+    the experiment are used, or defaults.judge. The ratings are stored and shown by `dataset show`
+    and `dataset health`. After an interruption the same command continues; no rating is paid for
+    twice.
 
     Examples:
       edison dataset judge support-reply
       edison dataset judge support-reply --by judge --by large --limit 20
       edison dataset judge support-reply --rubric rubrics/questions.yaml --budget 2
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal, project = Terminal(state), open_project(state)
     chosen = _experiment(project, experiment)
     judges = _judges(project, chosen, given["judges"], given["rubric"])
     picked = Selection((), given["cases"], given["tags"], given["limit"])
     require_editor(project, "dataset judge")
-    needs.refuse(needs.missing_for_models(project.models[each.judge.name] for each in judges))
-    _ask_first(terminal, project, judges, _picked(project, chosen, picked), yes=given["yes"])
+    requirements.refuse(
+        requirements.missing_for_models(project.models[each.judge.name] for each in judges)
+    )
+    _confirm(terminal, project, judges, _selected_cases(project, chosen, picked), yes=given["yes"])
     age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
     budget = given["budget"]
-    asked = Questioning(
+    asked = QuestionGrading(
         project,
         chosen,
         judges,
-        tools_for(project, offline=state.offline),
-        newer_than=formatting.stamp(formatting.now() - age),
-        budget_microusd=spending.microusd(budget),
-    ).run(_picked(project, chosen, picked))
+        run_context(project, offline=state.offline),
+        newer_than=utc.timestamp(utc.now() - age),
+        budget_microusd=sessions.microusd(budget),
+    ).run(_selected_cases(project, chosen, picked))
     _finish(terminal, project, chosen, picked, asked)
 
 
@@ -97,7 +114,7 @@ def _experiment(project: Project, name: str | None) -> Experiment:
         names = ", ".join(project.experiments)
         raise UsageError("there are several experiments", hint=f"name one: {names}")
     if not found.file.data:
-        raise UsageError(f"{found.id} has no dataset", hint="there is no question to judge")
+        raise UsageError(f"{found.id} has no dataset", hint="add data: to the experiment")
     return found
 
 
@@ -107,10 +124,10 @@ def _judges(
     own = [model.name for model in experiment.judges]
     wanted = list(dict.fromkeys(names or own or filter(None, [project.file.defaults.judge])))
     if not wanted:
-        raise UsageError("nobody is there to judge", hint="name a model: --by NAME")
+        raise UsageError("there is no judge", hint="name a model: --by NAME")
     if len(wanted) > _MOST_JUDGES:
         raise UsageError(f"{len(wanted)} judges; at most {_MOST_JUDGES}", hint="leave some out")
-    criteria, briefing = _criteria(project, rubric), brief("question", project.tree)
+    criteria, instructions = _criteria(project, rubric), load_instructions("question", project.tree)
     found = []
     for name in wanted:
         if name not in project.models:
@@ -119,30 +136,32 @@ def _judges(
         model = project.models[name]
         if project.prices.price_of(model) is None and not model.simulated:
             raise UsageError(
-                f"the price of {name} is not known", hint="set its price in models.yaml, or free"
+                f"the price of {name} is unknown", hint="set its price in models.yaml, or free"
             )
         objective = experiment.file.objective
-        found.append(QuestionJudge(Judge.of(model), criteria, objective, briefing))
+        found.append(QuestionJudge(Judge.of(model), criteria, objective, instructions))
     return found
 
 
 def _criteria(project: Project, path: str | None) -> tuple[Criterion, ...]:
     if path is None:
-        return CRITERIA
+        return QUESTION_CRITERIA
     if path not in project.rubrics:
         hint = did_you_mean(path, project.rubrics, label="rubrics") or "write one in rubrics/"
         raise UsageError(f"there is no rubric {path!r}", hint=hint)
     return tuple(project.rubrics[path].criteria)
 
 
-def _picked(project: Project, experiment: Experiment, selection: Selection) -> Iterator[Case]:
+def _selected_cases(
+    project: Project, experiment: Experiment, selection: Selection
+) -> Iterator[Case]:
     feed = project.cases(experiment)
     yield from selection.pick(feed)
     if feed.problems:
         raise ConfigError(feed.problems)
 
 
-def _ask_first(
+def _confirm(
     terminal: Terminal,
     project: Project,
     judges: Sequence[QuestionJudge],
@@ -150,7 +169,7 @@ def _ask_first(
     *,
     yes: bool,
 ) -> None:
-    """Say what it may cost, as if nothing were stored, and ask where that is much."""
+    """Print the maximum cost and ask for confirmation if it is more than a dollar."""
     calls, most = 0, 0.0
     for case in cases:
         for one in judges:
@@ -160,20 +179,21 @@ def _ask_first(
                 told = sum(estimate_tokens(m.content) for m in one.request(case).messages)
                 most += told * price.tokens_in + TYPICAL_OUTPUT.high * price.tokens_out
     if not calls:
-        raise UsageError("no case is like that", hint="see: edison dataset show")
+        raise UsageError("no case matches", hint="see: edison dataset show")
     names = ", ".join(one.judge.name for one in judges)
     marked = all(one.judge.model.simulated for one in judges)
     cost = "" if not most else f", about {dollars(math.ceil(most))} at most"
     terminal.note(
-        f"{counted(calls, 'call')} to {names}{cost}", *([Ink("  simulated", ODD)] if marked else [])
+        f"{counted(calls, 'call')} to {names}{cost}",
+        *simulated_label(marked),
     )
     if most <= _ASK_ABOVE_MICROUSD or yes:
         return
     if sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json:
-        click.confirm("Go on?", abort=True, err=True)
+        click.confirm("Continue?", abort=True, err=True)
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- the result -----------------------------------------------------------------------------------
 
 
 def _finish(
@@ -181,69 +201,71 @@ def _finish(
     project: Project,
     experiment: Experiment,
     picked: Selection,
-    asked: Questioned,
+    asked: QuestionGradingResult,
 ) -> None:
-    cases = _picked(project, experiment, picked)
+    cases = _selected_cases(project, experiment, picked)
     current = {str(case.id): content_hash(case) for case in cases}
     with results_of(project) as connection:
-        scores = [s for s in scores_of(connection, experiment.id) if s.case_id in current]
+        scores = [s for s in question_scores(connection, experiment.id) if s.case_id in current]
     found = quality_of(scores, lambda case, content: current.get(case) == content)
     if terminal.json:
-        terminal.document({"experiment": experiment.id, **_asked(asked), **quality_json(found)})
+        terminal.document(
+            {"experiment": experiment.id, **_calls_json(asked), **quality_json(found)}
+        )
     else:
         show_quality(terminal, experiment.id, found)
-        _tell(terminal, asked)
+        _show(terminal, asked)
     if asked.exhausted:
         raise click.exceptions.Exit(ExitCode.BUDGET)
     if not asked.answered:
         reasons = "; ".join(f"{name}: {why}" for name, why in asked.reasons.items())
-        raise CallFailed(f"no judge gave a verdict: {reasons}", hint="see: edison models test")
+        raise CallFailed(f"no judge returned a rating: {reasons}", hint="see: edison models test")
 
 
-def _tell(terminal: Terminal, asked: Questioned) -> None:
+def _show(terminal: Terminal, asked: QuestionGradingResult) -> None:
     for name, count in asked.failed.items():
         terminal.result(
-            "  ", Ink(f"{counted(count, 'verdict')} of {name} not usable", ODD),
+            "  ", StyledText(f"{counted(count, 'verdict')} of {name} could not be used", ODD),
             f": {asked.reasons[name]}",
         )  # fmt: skip
     for name, reason in asked.closed.items():
-        terminal.result("  ", Ink(f"{name} stopped: ", BAD), reason)
-    if asked.tally is not None:
-        tally = asked.tally
+        terminal.result("  ", StyledText(f"{name} stopped: ", BAD), reason)
+    if asked.usage is not None:
+        usage = asked.usage
         terminal.note(
-            f"{counted(tally.bought, 'call')} made, {tally.reused:,} reused; "
-            f"{dollars(tally.cost_microusd)}"
+            f"{counted(usage.bought, 'call')} made, {usage.reused:,} reused; "
+            f"{dollars(usage.cost_microusd)}"
         )
     if asked.exhausted:
-        terminal.note(f"{asked.exhausted} has no more room: the same command goes on")
+        terminal.note(f"{asked.exhausted} is used up: the same command continues")
 
 
 def show_quality(terminal: Terminal, name: str, found: QuestionQuality) -> None:
-    """Print how good the questions are, and which are not."""
-    mark = (Ink("  simulated", ODD),) if found.simulated else ()
+    """Print the quality of the questions and the weak ones."""
+    mark = simulated_label(found.simulated)
     judged = f"{counted(len(found.questions), 'question')} judged by {', '.join(found.judges)}"
-    terminal.result(Ink(name, bold=True), f"  {judged}", *mark)
+    terminal.result(StyledText(name, bold=True), f"  {judged}", *mark)
     if found.criteria:
         rows = [("", "mean", "lowest", "highest", "scale"), *map(_criterion_row, found.criteria)]
         terminal.table(rows, right=(2, 3))
-    tell_weak(terminal, found)
+    show_weak(terminal, found)
 
 
-def tell_weak(terminal: Terminal, found: QuestionQuality) -> None:
-    """Print the questions to look at: weak ones, and those on which judges are far apart."""
+def show_weak(terminal: Terminal, found: QuestionQuality) -> None:
+    """Print weak questions, and those on which judges disagree."""
     weak, disputed = found.weak, found.disputed
     said = f"{counted(len(weak), 'weak question')}"
-    mark = (Ink("  simulated", ODD),) if found.simulated else ()
+    mark = simulated_label(found.simulated)
     judged = f" of {len(found.questions):,} judged"
-    terminal.result("  ", Ink(said, ODD if weak else GOOD), judged, *mark)
+    terminal.result("  ", StyledText(said, ODD if weak else GOOD), judged, *mark)
     for question in weak[:_LISTED]:
         terminal.result(f"    {question.case}  {_overall(question)}: {_why(question)}")
     if len(weak) > _LISTED:
         terminal.result(f"    and {len(weak) - _LISTED:,} more")
     if disputed:
         names = ", ".join(question.case for question in disputed[:_LISTED])
-        said = f"{counted(len(disputed), 'question')} on which judges are far apart"
-        terminal.result("  ", Ink(said, ODD), f": {names}")
+        said = f"{counted(len(disputed), 'question')} on which judges disagree"
+        terminal.result("  ", StyledText(said, ODD), f": {names}")
     if found.stale:
         terminal.note(f"{counted(found.stale, 'case')} edited since: judge them again")
 
@@ -264,20 +286,22 @@ def _overall(question: JudgedQuestion) -> str:
 
 
 def _why(question: JudgedQuestion) -> str:
-    judges = question.said.get(OVERALL) or next(iter(question.said.values()), {})
+    judges = question.judgments.get(OVERALL) or next(iter(question.judgments.values()), {})
     return next((said.reason for said in judges.values() if said.reason), "no reason given")
 
 
-def tell_question(terminal: Terminal, question: JudgedQuestion) -> None:
-    """Print what judges said of one question."""
+def show_question(terminal: Terminal, question: JudgedQuestion) -> None:
+    """Print the ratings of one question with their reasons."""
     mark = ", simulated" if question.simulated else ""
-    for name, judges in question.said.items():
+    for name, judges in question.judgments.items():
         for who, said in judges.items():
-            terminal.result(Ink(f"{name} {said.score:g}", ODD), f" ({who}{mark}): {said.reason}")
+            terminal.result(
+                StyledText(f"{name} {said.score:g}", ODD), f" ({who}{mark}): {said.reason}"
+            )
 
 
-def in_short(question: JudgedQuestion | None) -> str:
-    """Return how good a question is, for a table."""
+def overall_text(question: JudgedQuestion | None) -> str:
+    """Return the overall rating of a question, for a table."""
     if question is None or question.share is None:
         return "-"
     if OVERALL in question.scores:
@@ -315,7 +339,7 @@ def _criterion_json(one: CriterionQuality) -> dict[str, Any]:
 
 
 def question_json(question: JudgedQuestion) -> dict[str, Any]:
-    """Return what is known of one question as it appears in `--json`."""
+    """Return one question as it appears in `--json`."""
     return {
         "case": question.case,
         "scores": dict(question.scores),
@@ -324,19 +348,19 @@ def question_json(question: JudgedQuestion) -> dict[str, Any]:
         "simulated": question.simulated,
         "said": {
             name: {who: said._asdict() for who, said in judges.items()}
-            for name, judges in question.said.items()
+            for name, judges in question.judgments.items()
         },
     }
 
 
-def _asked(asked: Questioned) -> dict[str, Any]:
-    tally = asked.tally
+def _calls_json(asked: QuestionGradingResult) -> dict[str, Any]:
+    usage = asked.usage
     return {
         "cases": asked.cases,
         "failed": dict(asked.failed),
         "reasons": asked.reasons,
         "stopped": asked.closed,
         "exhausted": asked.exhausted or None,
-        "calls": {"made": tally.bought if tally else 0, "reused": tally.reused if tally else 0},
-        "cost_microusd": tally.cost_microusd if tally else 0,
+        "calls": {"made": usage.bought if usage else 0, "reused": usage.reused if usage else 0},
+        "cost_microusd": usage.cost_microusd if usage else 0,
     }

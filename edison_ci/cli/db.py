@@ -1,33 +1,41 @@
-"""edison db: the results file checked, upgraded, copied and signed."""
+"""edison db, cache and gc: check, upgrade, copy, sign and clean up the results file."""
 
 from __future__ import annotations
 
 import os
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.terminal import BAD, GOOD, Ink, Terminal, counted
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.operate.actors import Role
-from edison_ci.operate.housekeeping import upgrade
-from edison_ci.operate.own_results import adopt
+from edison_ci.numeric import counted, dollars
+from edison_ci.operate.bundles import export_recording
+from edison_ci.operate.maintenance import CacheSelection, clear, preview_clear, preview_gc, upgrade
+from edison_ci.operate.maintenance import gc as collect_garbage
+from edison_ci.operate.own_results import VARIABLE, adopt, generate_keys, sign, signature_path
 from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.operate.signatures import VARIABLE, make_pair, sign, signature_beside
-from edison_ci.operate.site import Site, site_at
-from edison_ci.store.checking import Checked, check_database
-from edison_ci.store.copies import back_up
+from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.store.answers import ModelCache, cache_stats
+from edison_ci.store.backup import back_up
 from edison_ci.store.database import open_reader, version_of
+from edison_ci.store.integrity import CheckResult, check_database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.store.answers import FreedTexts
 
 
 @click.group(cls=EdisonGroup)
 def db() -> None:
-    """Check, upgrade, back up and sign the results.
+    """Check, upgrade, back up and sign the results file.
 
     Examples:
       edison db check
@@ -38,12 +46,12 @@ def db() -> None:
 
 @db.command(cls=EdisonCommand)
 @click.pass_obj
-def check(state: State) -> None:
-    """Check that the results are whole and add up.
+def check(state: CliState) -> None:
+    """Check the integrity of the results file.
 
-    Looks at every page and index of the file, at rows that name others, at the totals of every
-    budget against the attempts they are made of, at answers and the checksums of their texts, and
-    at the chain of the audit. Changes nothing. Ends with 3 when something is wrong.
+    Checks every page and index, foreign keys, the totals of every budget against its attempts, the
+    checksums of answers, and the chain of the audit log. Changes nothing. The exit code is 3 if
+    something is wrong.
 
     Examples:
       edison db check
@@ -66,18 +74,17 @@ def check(state: State) -> None:
     for found in checks:
         _show(terminal, found)
     if not ok:
-        terminal.note("Next: restore a backup, or report this if no disk is to blame")
+        terminal.note("Next: restore a backup, and report a bug unless the disk failed")
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
 @db.command("upgrade", cls=EdisonCommand)
 @click.pass_obj
-def upgrade_file(state: State) -> None:
-    """Bring the results file up to date with this version.
+def upgrade_file(state: CliState) -> None:
+    """Upgrade the results file to this version.
 
-    Needs the file for itself: no experiment may be running. A copy is made first; the change
-    happens in one transaction, so that it is done or not done. Commands that write do the same by
-    themselves; commands that only read ask for it.
+    No experiment may be running. A backup is made first, and the upgrade is one transaction.
+    Commands that write upgrade the file themselves; commands that only read ask for it.
 
     Examples:
       edison db upgrade
@@ -92,7 +99,7 @@ def upgrade_file(state: State) -> None:
         terminal.result(f"{site.file.results} is up to date (version {done.after})")
     else:
         terminal.result(f"{site.file.results}: version {done.before} to {done.after}")
-        terminal.result(f"as it was before: {copy}")
+        terminal.result(f"backup: {copy}")
 
 
 @db.command(cls=EdisonCommand)
@@ -102,14 +109,14 @@ def upgrade_file(state: State) -> None:
     default=30,
     show_default=True,
     metavar="N",
-    help="How many of the newest backups to keep.",
+    help="Number of backups to keep.",
 )
 @click.pass_obj
-def backup(state: State, keep: int) -> None:
-    """Copy the results to .edison/backups.
+def backup(state: CliState, keep: int) -> None:
+    """Copy the results file to .edison/backups.
 
-    The copy is one whole file of everything stored so far; runs go on meanwhile. To restore one,
-    remove results.db, results.db-wal and results.db-shm, then copy it to results.db.
+    The copy is one complete file; runs may go on meanwhile. To restore it, remove results.db,
+    results.db-wal and results.db-shm, then copy it to results.db.
 
     Examples:
       edison db backup
@@ -135,13 +142,13 @@ def backup(state: State, keep: int) -> None:
 
 @db.command(cls=EdisonCommand)
 @click.pass_obj
-def keygen(state: State) -> None:
-    """Make a pair of keys for signed results.
+def keygen(state: CliState) -> None:
+    """Create a key pair for signed results.
 
-    The private key goes to standard output and nowhere else, and never to a terminal: pipe it into
-    a secret that only jobs of the default branch get, such as one of an environment, with
-    `gh secret set EDISON_SIGNING_KEY --env edison-results`. The public key is told on standard
-    error; it belongs into .edison/trust.yaml, under results: public_keys.
+    The private key is written to stdout only, and never to a terminal: pipe it into a secret that
+    only jobs of the default branch get, such as that of an environment, with `gh secret set
+    EDISON_SIGNING_KEY --env edison-results`. The public key is printed to stderr; add it to
+    .edison/trust.yaml, under results: public_keys.
 
     Examples:
       edison db keygen
@@ -150,10 +157,10 @@ def keygen(state: State) -> None:
     terminal = Terminal(state)
     if sys.stdout.isatty():
         raise UsageError(
-            "a private key is not shown on a terminal",
+            "the private key is not printed to a terminal",
             hint="pipe it: edison db keygen | gh secret set EDISON_SIGNING_KEY --env NAME",
         )
-    pair = make_pair()
+    pair = generate_keys()
     if terminal.json:
         terminal.document({"private_key": pair.private, "public_key": pair.public})
     else:
@@ -165,12 +172,12 @@ def keygen(state: State) -> None:
 @db.command("sign", cls=EdisonCommand)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
 @click.pass_obj
-def sign_file(state: State, file: Path) -> None:
-    """Sign a copy of the results, for jobs of pull requests.
+def sign_file(state: CliState, file: Path) -> None:
+    """Sign a copy of the results file, for jobs of pull requests.
 
-    FILE is a copy that nobody writes to, such as the output `db` of the action. The signature is
-    written to FILE.sig; hand both on together. The private key is read from EDISON_SIGNING_KEY, and
-    from nowhere else. A job for a pull request signs nothing.
+    FILE is a copy that no process writes to, such as the output `db` of the action. The signature
+    is written to FILE.sig; keep both files together. The private key is read from
+    EDISON_SIGNING_KEY only. A job for a pull request cannot sign.
 
     Examples:
       edison db sign "$RUNNER_TEMP/edison/results.db"
@@ -178,12 +185,12 @@ def sign_file(state: State, file: Path) -> None:
     terminal = Terminal(state)
     if "GITHUB_EVENT_NAME" in os.environ and is_proposed(state.folder):
         raise UsageError(
-            "a job for a proposal signs nothing: its answers may be anybody's",
-            hint="sign in jobs of the default branch, and give the key to no others",
+            "a job for a pull request cannot sign results, because the change may have made them",
+            hint="sign in jobs of the default branch, and give the key to those only",
         )
     path = state.folder / file
     public = sign(path, os.environ.get(VARIABLE, ""))
-    written = signature_beside(path)
+    written = signature_path(path)
     if terminal.json:
         terminal.document({"file": str(path), "signature": str(written), "public_key": public})
     terminal.result(f"wrote {written}")
@@ -191,12 +198,12 @@ def sign_file(state: State, file: Path) -> None:
 
 @db.command("adopt", cls=EdisonCommand)
 @click.pass_obj
-def adopt_file(state: State) -> None:
-    """Count results that an earlier job of the same workflow run made.
+def adopt_file(state: CliState) -> None:
+    """Accept results from an earlier job of the same workflow run.
 
-    In a job for a pull request, results that the job has not made are set aside. Where the workflow
-    downloads them from an earlier job of the same run, to go on with `edison resume`, it says so
-    with this command, after the download. Elsewhere all results count, and nothing is done.
+    In a job for a pull request, results that the job has not made are set aside. If the workflow
+    downloads results of an earlier job of the same run, to continue with `edison resume`, run this
+    command after the download. Elsewhere all results are accepted, and the command does nothing.
 
     Examples:
       edison db adopt
@@ -205,16 +212,14 @@ def adopt_file(state: State) -> None:
     done = adopt(site.results)
     if terminal.json:
         terminal.document({"path": site.file.results, "adopted": done})
-    nothing = f"nothing was set aside: {site.file.results} counts as it is"
-    terminal.result(f"{site.file.results} counts as made by this run" if done else nothing)
+    nothing = f"nothing to do: {site.file.results} is accepted already"
+    terminal.result(
+        f"{site.file.results} is accepted as made by this workflow run" if done else nothing
+    )
 
 
-def _site(state: State) -> Site:
-    return site_at(state.entered(find_root(state.folder)))
-
-
-def _show(terminal: Terminal, found: Checked) -> None:
-    word = Ink("ok  ", GOOD) if found.ok else Ink("fail", BAD)
+def _show(terminal: Terminal, found: CheckResult) -> None:
+    word = StyledText("ok  ", GOOD) if found.ok else StyledText("fail", BAD)
     terminal.result(word, f"  {found.what.ljust(10)}  {found.about} ({found.count:,})")
     for problem in found.problems:
         terminal.result(f"        {problem}")
@@ -222,7 +227,7 @@ def _show(terminal: Terminal, found: Checked) -> None:
         terminal.result(f"        and {found.more:,} more")
 
 
-def _as_json(found: Checked) -> dict[str, Any]:
+def _as_json(found: CheckResult) -> dict[str, Any]:
     return {
         "check": found.what,
         "ok": found.ok,
@@ -234,3 +239,184 @@ def _as_json(found: Checked) -> dict[str, Any]:
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
+
+
+@click.group(cls=EdisonGroup)
+def cache() -> None:
+    """Show, clear or export stored answers.
+
+    Examples:
+      edison cache stats
+      edison cache export recordings/all.jsonl
+    """
+
+
+@cache.command(cls=EdisonCommand)
+@click.pass_obj
+def stats(state: CliState) -> None:
+    """Show stored answers and what their reuse saved.
+
+    By model: the number of answers, of those with text and its size, their dates and cost, how
+    often cells use them, and the cost that reuse saved.
+
+    Examples:
+      edison cache stats
+      edison cache stats --json
+    """
+    terminal, site = Terminal(state), _site(state)
+    with closing(open_reader(site.results)) as connection:
+        models = cache_stats(connection)
+    if terminal.json:
+        terminal.document(
+            {"models": [asdict(one) for one in models], "total": _cache_total(models)}
+        )
+        return
+    if not models:
+        terminal.note("no answers are stored yet")
+        return
+    rows: list[tuple[str, ...]] = [
+        ("model", "answers", "with text", "size", "oldest", "newest", "cost", "uses", "saved", "")
+    ]
+    rows += [_cache_row(one) for one in models]
+    terminal.table(rows, right=(1, 2, 3, 6, 7, 8))
+    total = _cache_total(models)
+    used = f"{counted(total['answers'], 'answer')}, {counted(total['uses'], 'use')}"
+    mark = simulated_mark(total["simulated"], total["answers"])
+    terminal.result(
+        f"{used}: reuse saved {dollars(total['saved_microusd'])}",
+        *([StyledText(f"  {mark}", ODD)] if mark else []),
+    )
+
+
+@cache.command("clear", cls=EdisonCommand)
+@click.option("--all", "everything", is_flag=True, help="Also clear texts that cells of runs use.")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0, 36_500),
+    metavar="DAYS",
+    help="Clear only texts stored more than DAYS days ago.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def clear_cache(
+    state: CliState, everything: bool, days: int | None, dry_run: bool, yes: bool
+) -> None:
+    """Delete the texts of answers that no cell uses.
+
+    Shows what would be deleted and asks for confirmation. Tokens, cost and time of every answer
+    stay, and so do all scores. A call whose text is deleted is made and paid for again when it is
+    needed. With --all the texts of runs are deleted too; their cells can then no longer be read or
+    graded again.
+
+    Examples:
+      edison cache clear --dry-run
+      edison cache clear --older-than 30 --yes
+    """
+    terminal, site = Terminal(state), _site(state)
+    wanted = CacheSelection(everything, days)
+    gone = preview_clear(site, wanted)
+    cleared = False
+    if gone.texts and not dry_run:
+        if not yes:
+            _ask(terminal, gone)
+        gone, cleared = clear(site, wanted), True
+    if terminal.json:
+        terminal.document({"cleared": cleared, **asdict(gone)})
+    what = f"{counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)"
+    terminal.result(f"cleared {what}" if cleared else f"would clear {what}; nothing was changed")
+
+
+@cache.command(cls=EdisonCommand)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.pass_obj
+def export(state: CliState, file: Path) -> None:
+    """Write the newest answer of every call to a recording.
+
+    A recording is replayed with `edison run --replay`: no key, no network, the same numbers. It
+    holds answers, but no prompts and no headers. Only recordings are overwritten.
+
+    Examples:
+      edison cache export recordings/all.jsonl
+    """
+    terminal, site = Terminal(state), _site(state)
+    path = state.folder / file
+    count = export_recording(site, path)
+    if terminal.json:
+        terminal.document({"path": str(file), "answers": count, "size_bytes": path.stat().st_size})
+    terminal.result(f"wrote {file}: {counted(count, 'answer')}")
+
+
+def _ask(terminal: Terminal, gone: FreedTexts) -> None:
+    terminal.note(f"this deletes {counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)")
+    if terminal.json or not sys.stdin.isatty():
+        raise UsageError(
+            f"{counted(gone.texts, 'text')} would be deleted, and there is no terminal to "
+            f"confirm it",
+            hint="check with --dry-run, then run with --yes",
+        )
+    click.confirm("Continue?", abort=True, err=True)
+
+
+def _cache_row(one: ModelCache) -> tuple[str, ...]:
+    return (
+        one.model,
+        f"{one.answers:,}",
+        f"{one.texts:,}",
+        f"{one.size_bytes:,}",
+        one.oldest[:10],
+        one.newest[:10],
+        dollars(one.cost_microusd),
+        f"{one.uses:,}",
+        dollars(one.saved_microusd),
+        simulated_mark(one.simulated, one.answers),
+    )
+
+
+def _cache_total(models: Sequence[ModelCache]) -> dict[str, int]:
+    names = (
+        *("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd"),
+        "simulated",
+    )
+    return {name: sum(getattr(one, name) for one in models) for name in names}
+
+
+def _site(state: CliState) -> Site:
+    return open_site(state.enter_project(find_root(state.folder)))
+
+
+@click.command(cls=EdisonCommand)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and change nothing.")
+@click.option("--vacuum", is_flag=True, help="Return the free space to the disk; takes a while.")
+@click.pass_obj
+def gc(state: CliState, dry_run: bool, vacuum: bool) -> None:
+    """Delete texts older than retention_days.
+
+    Deletes the texts of answers and the reasons of checks and judges; all numbers stay. Newer runs,
+    the newest complete run of each experiment, prompt versions in production, and cells that were
+    graded by hand or are in quarantine keep their texts. No experiment may be running. With
+    settings.retention_days: 0 texts are kept forever.
+
+    Examples:
+      edison gc --dry-run
+      edison gc --vacuum
+    """
+    terminal = Terminal(state)
+    site = open_site(state.enter_project(find_root(state.folder)))
+    days = site.file.settings.retention_days
+    before = site.results.stat().st_size if site.results.exists() else 0
+    gone = preview_gc(site) if dry_run else collect_garbage(site, vacuum=vacuum)
+    after = site.results.stat().st_size
+    if terminal.json:
+        about = {"retention_days": days, "dry_run": dry_run, **asdict(gone)}
+        terminal.document({**about, "file_bytes": {"before": before, "after": after}})
+    if days == 0:
+        terminal.result("texts are kept forever: settings.retention_days is 0")
+        return
+    verb = "would delete" if dry_run else "deleted"
+    terminal.result(f"{verb} {counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)")
+    terminal.result(f"{verb} {counted(gone.reasons, 'reason')}, {counted(gone.events, 'event')}")
+    terminal.result(f"kept {counted(gone.spared_texts, 'text')} older than {days} days")
+    if not dry_run and gone.texts and not vacuum:
+        terminal.note("the file reuses the space; --vacuum returns it to the disk")

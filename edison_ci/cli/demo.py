@@ -1,4 +1,4 @@
-"""edison demo: a first day, without a key."""
+"""edison demo: the whole workflow in a temporary project, offline."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.init import TEMPLATES, init
-from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.plan import plan
-from edison_ci.cli.propose import propose
 from edison_ci.cli.refine import refine
+from edison_ci.cli.review import propose
 from edison_ci.cli.run import run
-from edison_ci.cli.suggested import show_diff
-from edison_ci.cli.terminal import GOOD, Ink, Terminal
+from edison_ci.cli.suggestion import show_diff
+from edison_ci.cli.terminal import GOOD, StyledText, Terminal
 from edison_ci.cli.try_one import try_one
 from edison_ci.cli.validate import validate
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.git.command import run_git
 from edison_ci.store.database import open_reader
-from edison_ci.store.suggestions import Status, list_suggestions
+from edison_ci.store.suggestions import SuggestionStatus, list_suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,35 +41,34 @@ _LINES = 40
     type=click.Choice(TEMPLATES),
     default="customer-support",
     show_default=True,
-    help="What the project is about.",
+    help="Template of the project.",
 )
-@click.option("--keep", is_flag=True, help="Leave the repository there, to look around in.")
+@click.option("--keep", is_flag=True, help="Keep the repository.")
 @click.pass_context
 def demo(ctx: click.Context, template: str, keep: bool) -> None:
-    """See it work, offline, in a minute.
+    """Show the whole workflow in a temporary project, offline.
 
-    Makes a repository from a template, checks, plans and runs it, lets a model refine the prompt,
-    and ends with a branch that holds the better prompt and a number that says how much better it
-    is on cases the model never saw. The folder is removed again, unless you --keep it. The models
-    are simulated: their answers are worth what the prompt's instructions are worth, and nothing is
-    sent anywhere.
+    Creates a repository from a template, validates, plans and runs it, refines the prompt, and ends
+    with a branch that holds the better prompt and its gain on held-out cases. The folder is removed
+    afterwards, unless --keep is set. The models are simulated: their answers depend on the
+    instructions in the prompt, and nothing is sent anywhere.
 
     Examples:
       edison demo
       edison demo --template data-extraction
       edison demo --keep
     """
-    state = ctx.ensure_object(State)
+    state = ctx.ensure_object(CliState)
     if state.json:
         hint = "run its steps one by one: edison init, validate, plan, run, refine, propose"
-        raise UsageError("a demo is for people and has no JSON", hint=hint)
+        raise UsageError("edison demo does not support --json", hint=hint)
     terminal = Terminal(state)
     with _folder(keep=keep) as home:
         state.directory = home
-        _Walk(ctx, state, terminal, home / template).all(template)
+        _Tour(ctx, state, terminal, home / template).run_all(template)
         if keep:
-            terminal.note(f"It is all in {home / template}")
-    terminal.note("That was all simulated. Make it yours:")
+            terminal.note(f"The repository is in {home / template}")
+    terminal.note("All models were simulated. Start your own project:")
     terminal.note(f"  edison init my-prompts --template {template}")
 
 
@@ -83,16 +82,16 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
-    """The steps of a first day, one after the other."""
+class _Tour:
+    """The steps of the demo, one after the other."""
 
     ctx: click.Context
-    state: State
+    state: CliState
     terminal: Terminal
     folder: Path
 
-    def all(self, template: str) -> None:
-        """Walk from an empty folder to a better prompt on a branch."""
+    def run_all(self, template: str) -> None:
+        """Run all steps, from an empty folder to a better prompt on a branch."""
         ctx, folder = self.ctx, self.folder
         self._step(
             f"edison init {template} --template {template}",
@@ -112,25 +111,29 @@ class _Walk:
             lambda: ctx.invoke(refine, experiment=experiment.id),
         )
         if self._best() is None:
-            self.terminal.note("Nothing was shown to help this time, so nothing is proposed.")
+            self.terminal.note("No change showed evidence that it helps, so nothing is proposed.")
             return
         self._step("edison propose", lambda: ctx.invoke(propose))
         best = self._best()
         if best is not None and best.branch is not None:
             self._step(f"git diff {_BRANCH} {best.branch}", lambda: self._diff(best))
-            self.terminal.result(Ink("On the branch: ", bold=True), Ink(best.branch, GOOD))
+            self.terminal.result(
+                StyledText("On the branch: ", bold=True), StyledText(best.branch, GOOD)
+            )
             said = best.evidence["holdout"]["sentence"]
-            self.terminal.result(Ink("What it gains: ", bold=True), Ink(said, GOOD), "  simulated")
+            self.terminal.result(
+                StyledText("Its gain: ", bold=True), StyledText(said, GOOD), "  simulated"
+            )
             self.terminal.note("")
 
     def _step(self, line: str, command: Callable[[], object]) -> None:
-        self.terminal.note(Ink(f"$ {line}", bold=True))
+        self.terminal.note(StyledText(f"$ {line}", bold=True))
         command()
         self.terminal.note("")
 
     def _commit(self) -> None:
         self._git("init", "--quiet", f"--initial-branch={_BRANCH}")
-        # Whoever tries this may not have told Git a name yet.
+        # Git may have no user name configured.
         self._git("config", "user.name", "Demo")
         self._git("config", "user.email", "demo@example.com")
         self._git("add", "--all")
@@ -146,7 +149,7 @@ class _Walk:
         project = load_project(self.folder)
         reader = open_reader(self.folder / project.file.results)
         try:
-            found = list_suggestions(reader, statuses=(Status.PROPOSED,))
+            found = list_suggestions(reader, statuses=(SuggestionStatus.PROPOSED,))
         finally:
             reader.close()
         return next((one for one in found if one.branch is not None), found[0] if found else None)

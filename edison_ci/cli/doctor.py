@@ -1,4 +1,4 @@
-"""edison doctor: what this machine and this project lack."""
+"""edison doctor: checks of this machine and this project."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ import click
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import has_sandbox
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.config.data_check import DataCheck
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.load import Project, find_root, inspect_project
-from edison_ci.config.needs import missing_in
 from edison_ci.config.project_files import only_errors
+from edison_ci.config.requirements import missing_in
 from edison_ci.config.schema import file_name, text_of
+from edison_ci.config.validation import DataCheck
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
+from edison_ci.numeric import counted, fixed
 from edison_ci.report.pdf import find_browser
 from edison_ci.resources import KINDS
-from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ _MIN_SQLITE = (3, 37)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     verdict: Verdict
     what: str
@@ -50,11 +50,12 @@ class Finding:
 
 @click.command(cls=EdisonCommand)
 @click.pass_obj
-def doctor(state: State) -> None:
+def doctor(state: CliState) -> None:
     """Check this machine and this project.
 
-    Python, git, SQLite, disk, optional libraries, known bad versions; then the project's files,
-    schemas and keys (present or not; never shown). Ends with 2 when something would stop a run.
+    Checks Python, git, SQLite, disk space, optional libraries and versions with advisories; then
+    the files, schemas and keys of the project (whether a key is set; its value is never shown). The
+    exit code is 2 if something would stop a run.
 
     Examples:
       edison doctor
@@ -67,13 +68,13 @@ def doctor(state: State) -> None:
         terminal.document({"ok": all(f.verdict != "fail" for f in findings), "findings": listed})
     colors = {"ok": GOOD, "warn": ODD, "fail": BAD}
     for found in findings:
-        word = Ink(found.verdict.ljust(4), colors[found.verdict])
+        word = StyledText(found.verdict.ljust(4), colors[found.verdict])
         terminal.result(word, f"  {found.what.ljust(8)}  {found.detail}")
     if any(f.verdict == "fail" for f in findings):
         raise click.exceptions.Exit(ExitCode.INVALID)
 
 
-def _machine(state: State) -> Iterator[Finding]:
+def _machine(state: CliState) -> Iterator[Finding]:
     yield Finding("ok", "edison", __version__)
     yield Finding("ok", "python", sys.version.split()[0])
     yield _git()
@@ -88,7 +89,7 @@ def _machine(state: State) -> Iterator[Finding]:
 
 
 def _extra(name: str) -> Finding:
-    """Say whether an extra is installed; that the project needs it is said of the project."""
+    """Check whether an extra is installed; what the project needs is checked separately."""
     faults = faults_of(name)
     said = f"{', '.join(faults)}; for {EXTRAS[name]}: {install_command(name)}"
     return Finding("ok", "extra", f"{name}: {said if faults else 'installed'}")
@@ -103,9 +104,9 @@ def _browser() -> Finding:
 
 def _sandbox() -> Finding:
     if has_sandbox():
-        said = "code checks run without network, keys and folders to write to"
+        said = "code checks run without network, keys and write access"
         return Finding("ok", "sandbox", said)
-    said = "none, so code checks do not run here without --allow-code-without-sandbox"
+    said = "none: code checks need --allow-code-without-sandbox"
     return Finding("warn", "sandbox", said)
 
 
@@ -118,12 +119,12 @@ def _git() -> Finding:
     try:
         told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
-        return Finding("warn", "git", f"{path} does not answer")
+        return Finding("warn", "git", f"{path} cannot be run")
     return Finding("ok", "git", told.stdout.strip().removeprefix("git version "))
 
 
 def _sqlite(folder: Path) -> Finding:
-    """Write to a throw-away database in WAL mode: some file systems only claim to support it."""
+    """Write to a temporary database in WAL mode: some file systems only claim to support it."""
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < _MIN_SQLITE:
         return Finding("fail", "sqlite", f"{version} is too old; 3.37 or newer is needed")
@@ -138,7 +139,7 @@ def _sqlite(folder: Path) -> Finding:
             finally:
                 connection.close()
     except (sqlite3.Error, OSError) as error:
-        said = f"{version}, no WAL here ({error}); slower journal will be used"
+        said = f"{version}, no WAL here ({error}); a slower journal is used"
         return Finding("warn", "sqlite", said)
     return Finding("ok", "sqlite", f"{version}, journal mode {mode}")
 
@@ -150,19 +151,19 @@ def _disk(folder: Path) -> Finding:
 
 
 def _litellm() -> Iterator[Finding]:
-    """Look at the version that is installed, without importing what may be malicious."""
+    """Check the installed version without importing it, since it may be malicious."""
     fault, version = LITELLM.fault(), LITELLM.version()
     if version:
         bad = known_bad().about("litellm", version)
         verdict: Verdict = "fail" if bad else "warn" if fault else "ok"
         yield Finding(verdict, "litellm", fault or version)
     elif not fault:
-        yield Finding("warn", "litellm", "installed, but its version is not known")
+        yield Finding("warn", "litellm", "installed, but its version is unknown")
 
 
 def _known_bad() -> Iterator[Finding]:
-    """Compare what is installed with the list of releases that nobody should have."""
-    import importlib.metadata  # takes longer to load than all other checks
+    """Compare installed packages with the list of releases that have advisories."""
+    import importlib.metadata  # takes longer to import than all other checks take
 
     known, found = known_bad(), 0
     for package in sorted({advisory.package for advisory in known.advisories} - {"litellm"}):
@@ -172,13 +173,11 @@ def _known_bad() -> Iterator[Finding]:
                 found += 1
                 yield Finding("fail", "releases", f"{package} {version}: {bad.why} ({bad.id})")
     if not found:
-        yield Finding(
-            "ok", "releases", f"none that is known to be bad, by the list of {known.date}"
-        )
+        yield Finding("ok", "releases", f"no known bad release installed (list of {known.date})")
 
 
 def _startup_files() -> Iterator[Finding]:
-    """Look for .pth files that run code when Python starts, as one stolen release did."""
+    """Find .pth files that run code when Python starts, as one compromised release did."""
     folders = [Path(entry) for entry in sys.path if entry.endswith("site-packages")]
     for folder in folders:
         for path in sorted(folder.glob("*.pth")):
@@ -194,11 +193,11 @@ def _startup_files() -> Iterator[Finding]:
                 yield Finding("warn", "startup", f"{path.name} runs code whenever Python starts")
 
 
-def _project(state: State) -> Iterator[Finding]:
+def _project(state: CliState) -> Iterator[Finding]:
     try:
-        root = state.entered(find_root(state.folder))
+        root = state.enter_project(find_root(state.folder))
     except ProjectNotFound:
-        yield Finding("warn", "project", "none here; make one with edison init")
+        yield Finding("warn", "project", "none here; create one with edison init")
         return
     project, problems = inspect_project(WorkingTree(root), root=root)
     if project is not None:
@@ -218,7 +217,7 @@ def _project(state: State) -> Iterator[Finding]:
 
 
 def _missing(project: Project) -> Iterator[Finding]:
-    """Say what the experiments here need and this installation lacks."""
+    """Find requirements of the experiments that this installation does not meet."""
     for problem in sorted_problems(missing_in(project)):
         yield Finding("fail", "needed", f"{problem.where}: {problem.message} ({problem.hint})")
 
@@ -250,7 +249,7 @@ def _schemas(root: Path) -> Finding:
         return Finding(
             "warn",
             "schemas",
-            f"old or missing in .edison/schemas: {', '.join(stale)}; "
+            f"outdated or missing in .edison/schemas: {', '.join(stale)}; "
             "remove them and run edison init",
         )
-    return Finding("ok", "schemas", "as in this version")
+    return Finding("ok", "schemas", "up to date")

@@ -9,23 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import readable_at
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, aligned, counted
+from edison_ci.cli.lookup import open_readable_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
 from edison_ci.documents.secrets import redacted
-from edison_ci.plugins import later
-from edison_ci.results.explanation import Explained, Rival, Said, Take, explain
-from edison_ci.rounding import fixed
+from edison_ci.numeric import counted, dollars, fixed
+from edison_ci.records import CellStatus, Side
+from edison_ci.results.explanation import (
+    AnswerRecord,
+    CellExplanation,
+    ComparedAnswer,
+    JudgeAnswer,
+    explain,
+)
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from edison_ci.plan.looks import Look
+    import sqlite3
+
+    from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.records import Json
-    from edison_ci.store.grades import ManualGrade
-    from edison_ci.store.runs import Part
+    from edison_ci.store.cells import CellRow, Component
+    from edison_ci.store.manual_grades import ManualGrade
+    from edison_ci.store.runs import Run
 
 _ID = re.compile("[0-9a-f]{12,24}")
 _COLORS = {True: GOOD, False: BAD, None: ODD}
@@ -33,15 +41,15 @@ _COLORS = {True: GOOD, False: BAD, None: ODD}
 
 @click.command("explain", cls=EdisonCommand)
 @click.argument("cell")
-@click.option("--run", "wanted", metavar="RUN", help="Run it belongs to; the last by default.")
+@click.option("--run", "wanted", metavar="RUN", help="Run of the cell; default: the newest.")
 @click.pass_obj
-def explain_cell(state: State, cell: str, wanted: str | None) -> None:
-    """Show why a cell passed or failed.
+def explain_cell(state: CliState, cell: str, wanted: str | None) -> None:
+    """Explain why a cell passed or failed.
 
-    CELL is 12 hex digits or CASE@MODEL#DRAW; draw 0 may be left out. RUN is an id, `latest` or the
-    name of an experiment. Shown are the case, the answer, every part of the grade with what it had
-    to reach, what judges said, how the score comes about, and what it cost. What looks like a key
-    is cut short.
+    CELL is 12 hex digits or CASE@MODEL#REPEAT; #0 may be left out. RUN is an id, `latest` or the
+    name of an experiment. Shows the case, the answer, every component of the grade with its
+    threshold, the replies of the judges, the calculation of the score, and the cost. Texts that
+    look like keys are redacted.
 
     Examples:
       edison explain return-how@small
@@ -49,31 +57,40 @@ def explain_cell(state: State, cell: str, wanted: str | None) -> None:
       edison explain 0a1b2c3d4e5f --json
     """
     terminal = Terminal(state)
-    project = readable_at(state, terminal)
+    project = open_readable_project(state, terminal)
     reader = open_reader(project.root / project.file.results)
     try:
         run_id = run_of_cell(reader, cell) if wanted is None and _ID.fullmatch(cell) else None
         run = find_run(reader, wanted or run_id or "latest")
         found = explain(reader, project, run, find_cell(reader, run.id, cell))
-        look: Look | None = _look_of_cell(reader, run, found.cell) if run.base_commit else None
+        interim = _interim_of(reader, run, found.cell)
     finally:
         reader.close()
     if terminal.json:
-        terminal.document({**_document(found), "look": look.as_json() if look else None})
+        terminal.document({**_document(found), "interim": interim.as_json() if interim else None})
         return
     _show(terminal, found)
-    if look is not None:
-        terminal.result(f"asked for before look {look.number} of {look.of} that the gates took")
+    if interim is not None:
+        terminal.result(
+            f"asked for before interim analysis {interim.number} of {interim.of} that the gates "
+            f"took"
+        )
 
 
-# Loaded late: only a comparison is looked at more than once.
-_look_of_cell = later("edison_ci.decide.conclusion:look_of_cell")
+def _interim_of(reader: sqlite3.Connection, run: Run, cell: CellRow) -> InterimAnalysis | None:
+    """Return the interim analysis before which a cell was added; only comparisons have any."""
+    if not run.base_commit:
+        return None
+    # The gates are slow to import, and most explanations do not need them.
+    from edison_ci.decide.conclusion import interim_of_cell
+
+    return interim_of_cell(reader, run, cell)
 
 
 # --- as JSON --------------------------------------------------------------------------------------
 
 
-def _document(found: Explained) -> dict[str, Any]:
+def _document(found: CellExplanation) -> dict[str, Any]:
     run, cell, answer = found.run, found.cell, found.answer
     return {
         "cell": cell.id[:12],
@@ -84,12 +101,12 @@ def _document(found: Explained) -> dict[str, Any]:
         "prompt": {
             "id": cell.prompt,
             "hash": cell.version[:8],
-            "label": run.labels.get(cell.prompt) if cell.side == "head" else None,
+            "label": run.labels.get(cell.prompt) if cell.side == Side.HEAD else None,
         },
         "model": cell.model,
         "case": _case(found),
-        "draw": cell.draw,
-        "address": cell.address,
+        "repeat": cell.repeat,
+        "request_hash": cell.request_hash,
         "status": cell.status,
         "composite": cell.composite,
         "passed": cell.passed,
@@ -106,20 +123,20 @@ def _document(found: Explained) -> dict[str, Any]:
             "malformed": found.output.malformed or None,
             "tool_calls": _clean(answer.completion.tool_calls),
         },
-        "parts": [_part(found, part) for part in cell.parts],
-        "judgments": [_said(said) for said in found.judgments],
-        "opinions": [
-            {**dataclasses.asdict(opinion), "reason": redacted(opinion.reason)}
-            for opinion in found.opinions
+        "components": [_component(found, component) for component in cell.components],
+        "judgments": [_reply_json(said) for said in found.judgments],
+        "judge_scores": [
+            {**dataclasses.asdict(judge_score), "reason": redacted(judge_score.reason)}
+            for judge_score in found.judge_scores
         ],
         "head_to_head": [_rival(rival) for rival in found.rivals],
         "people": [_person(grade) for grade in found.people],
-        "take": cell.take,
-        "takes": [_take(take) for take in found.takes],
+        "answer_no": cell.answer_no,
+        "answers": [_answer_document(answer) for answer in found.answers],
     }
 
 
-def _case(found: Explained) -> dict[str, Any]:
+def _case(found: CellExplanation) -> dict[str, Any]:
     case = found.case
     about: dict[str, Any] = {"id": found.cell.case_id, "changed": case is None}
     if case is not None:
@@ -131,25 +148,25 @@ def _case(found: Explained) -> dict[str, Any]:
     return about
 
 
-def _part(found: Explained, part: Part) -> dict[str, Any]:
+def _component(found: CellExplanation, component: Component) -> dict[str, Any]:
     return {
-        "name": part.name,
-        "kind": part.kind,
-        "score": part.score,
-        "threshold": found.thresholds.get((part.kind, part.name)),
-        "weight": part.weight,
-        "passed": part.passed,
-        "status": part.status,
-        "reason": redacted(part.reason),
+        "name": component.name,
+        "kind": component.kind,
+        "score": component.score,
+        "threshold": found.thresholds.get((component.kind, component.name)),
+        "weight": component.weight,
+        "passed": component.passed,
+        "status": component.status,
+        "reason": redacted(component.reason),
     }
 
 
-def _said(said: Said) -> dict[str, Any]:
+def _reply_json(said: JudgeAnswer) -> dict[str, Any]:
     stored = said.stored
     return {
         "model": said.model,
-        "address": said.address,
-        "take": said.take,
+        "request_hash": said.request_hash,
+        "answer_no": said.answer_no,
         "text": redacted(stored.completion.text) if stored else None,
         "tokens": {
             "in": stored.completion.tokens_in if stored else None,
@@ -160,10 +177,10 @@ def _said(said: Said) -> dict[str, Any]:
     }
 
 
-def _rival(rival: Rival) -> dict[str, Any]:
+def _rival(rival: ComparedAnswer) -> dict[str, Any]:
     orders = [
         {"shown": shown, "winner": winner, "reason": redacted(reason)}
-        for shown, (winner, reason) in zip(("first", "second"), rival.said, strict=True)
+        for shown, (winner, reason) in zip(("first", "second"), rival.orders, strict=True)
     ]
     return {
         "side": rival.side,
@@ -189,21 +206,21 @@ def _person(grade: ManualGrade) -> dict[str, Any]:
     }
 
 
-def _take(take: Take) -> dict[str, Any]:
+def _answer_document(answer: AnswerRecord) -> dict[str, Any]:
     return {
-        "take": take.number,
-        "created_at": take.created_at,
-        "cost_microusd": take.cost_microusd,
-        "cost_kind": take.cost_kind,
-        "tokens": {"in": take.tokens_in, "out": take.tokens_out},
-        "latency_ms": take.latency_ms,
-        "served_model": take.served_model,
-        "finish_reason": take.finish_reason,
+        "answer_no": answer.number,
+        "created_at": answer.created_at,
+        "cost_microusd": answer.cost_microusd,
+        "cost_kind": answer.cost_kind,
+        "tokens": {"in": answer.tokens_in, "out": answer.tokens_out},
+        "latency_ms": answer.latency_ms,
+        "served_model": answer.served_model,
+        "finish_reason": answer.finish_reason,
     }
 
 
 def _clean(value: Json) -> Json:
-    """Return a value in which no text looks like a key."""
+    """Return a value with its texts redacted."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, list):
@@ -213,35 +230,39 @@ def _clean(value: Json) -> Json:
     return value
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- as text --------------------------------------------------------------------------------------
 
 
-def _show(terminal: Terminal, found: Explained) -> None:
+def _show(terminal: Terminal, found: CellExplanation) -> None:
     run, cell = found.run, found.cell
-    mark = (Ink("  simulated", ODD),) if run.simulated else ()
+    mark = simulated_label(run.simulated)
     label = (
-        f" {run.labels[cell.prompt]}" if cell.side == "head" and cell.prompt in run.labels else ""
+        f" {run.labels[cell.prompt]}"
+        if cell.side == Side.HEAD and cell.prompt in run.labels
+        else ""
     )
     terminal.result(
-        Ink(f"{cell.case_id}@{cell.model}#{cell.draw}", bold=True), f"  {cell.id[:12]}", *mark
+        StyledText(f"{cell.case_id}@{cell.model}#{cell.repeat}", bold=True),
+        f"  {cell.id[:12]}",
+        *mark,
     )
-    side = "" if cell.side == "head" else f", {cell.side}"
+    side = "" if cell.side == Side.HEAD else f", {cell.side}"
     terminal.result(f"{cell.prompt}{label} ({cell.version[:8]}), run {run.id}{side}")
-    terminal.result(Ink(redacted(found.why), _COLORS[cell.passed]))
+    terminal.result(StyledText(redacted(found.why), _COLORS[cell.passed]))
     _inputs(terminal, found)
     _answer(terminal, found)
     _grade(terminal, found)
     _judges(terminal, found)
     _rivals(terminal, found)
     _people(terminal, found)
-    _takes(terminal, found)
+    _show_answers(terminal, found)
 
 
-def _inputs(terminal: Terminal, found: Explained) -> None:
-    terminal.result(Ink("--- case", bold=True))
+def _inputs(terminal: Terminal, found: CellExplanation) -> None:
+    terminal.result(StyledText("--- case", bold=True))
     case = found.case
     if case is None:
-        terminal.result("it changed since, or is no longer there")
+        terminal.result("the case changed since or no longer exists")
         return
     for name, value in case.inputs.items():
         _text(terminal, f"{name}: {_plain(value)}")
@@ -253,19 +274,19 @@ def _plain(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _answer(terminal: Terminal, found: Explained) -> None:
+def _answer(terminal: Terminal, found: CellExplanation) -> None:
     output, cell = found.output, found.cell
-    terminal.result(Ink("--- answer", bold=True))
-    if cell.status == "blocked":
-        terminal.result("blocked, and so shown to nobody")
-    elif cell.take is None:
-        terminal.result("there is none")
+    terminal.result(StyledText("--- answer", bold=True))
+    if cell.status == CellStatus.BLOCKED:
+        terminal.result("blocked, therefore not shown")
+    elif cell.answer_no is None:
+        terminal.result("there is no answer")
     elif output is None:
         terminal.result("its text is no longer stored")
     else:
         _text(terminal, output.raw)
         if output.text.strip() != output.raw.strip():
-            terminal.result(Ink("--- what counts of it", bold=True))
+            terminal.result(StyledText("--- graded text", bold=True))
             _text(terminal, output.text)
 
 
@@ -274,60 +295,64 @@ def _text(terminal: Terminal, text: str) -> None:
         terminal.result(line)
 
 
-def _grade(terminal: Terminal, found: Explained) -> None:
+def _grade(terminal: Terminal, found: CellExplanation) -> None:
     cell = found.cell
-    terminal.result(Ink("--- grade", bold=True))
-    rows: list[tuple[str, ...]] = [("", "part", "score", "needs", "weight", "why")]
-    rows += [_row(found, part) for part in cell.parts]
-    for line, part in zip(
-        aligned(rows, right=frozenset({2, 3, 4})), (None, *cell.parts), strict=True
+    terminal.result(StyledText("--- grade", bold=True))
+    rows: list[tuple[str, ...]] = [("", "component", "score", "needs", "weight", "why")]
+    rows += [_row(found, component) for component in cell.components]
+    for line, component in zip(
+        aligned(rows, right=frozenset({2, 3, 4})), (None, *cell.components), strict=True
     ):
-        counts = part is not None and part in found.counted
-        terminal.result(Ink(line, _COLORS[part.passed] if counts and part is not None else None))
+        counts = component is not None and component in found.counted
+        terminal.result(
+            StyledText(
+                line, _COLORS[component.passed] if counts and component is not None else None
+            )
+        )
     passed = {True: "pass", False: "fail", None: "neither pass nor fail"}[cell.passed]
     terminal.result(f"score {found.arithmetic}; {passed}")
 
 
-def _row(found: Explained, part: Part) -> tuple[str, ...]:
-    needs = found.thresholds.get((part.kind, part.name))
-    word = {True: "pass", False: "fail", None: "-"}[part.passed]
+def _row(found: CellExplanation, component: Component) -> tuple[str, ...]:
+    needs = found.thresholds.get((component.kind, component.name))
+    word = {True: "pass", False: "fail", None: "-"}[component.passed]
     return (
-        word if part.status == "ok" else part.status,
-        f"{part.kind} {part.name}",
-        "-" if part.score is None else fixed(100 * part.score, 1),
+        word if component.status == CellStatus.OK else component.status,
+        f"{component.kind} {component.name}",
+        "-" if component.score is None else fixed(100 * component.score, 1),
         "-" if needs is None else fixed(100 * needs),
-        f"{part.weight:g}",
-        redacted(part.reason),
+        f"{component.weight:g}",
+        redacted(component.reason),
     )
 
 
-def _judges(terminal: Terminal, found: Explained) -> None:
+def _judges(terminal: Terminal, found: CellExplanation) -> None:
     for said in found.judgments:
-        title = f"--- {said.model} said, take {said.take}"
-        terminal.result(Ink(title, bold=True))
+        title = f"--- reply of {said.model}, answer {said.answer_no}"
+        terminal.result(StyledText(title, bold=True))
         if said.stored is None:
             terminal.result("its text is no longer stored")
             continue
         _text(terminal, said.stored.completion.text)
 
 
-def _rivals(terminal: Terminal, found: Explained) -> None:
-    """Print what this answer was compared with, and who won in each order."""
+def _rivals(terminal: Terminal, found: CellExplanation) -> None:
+    """Print the pairwise comparisons of this answer, with the winner in each order."""
     for rival in found.rivals:
         other = rival.model if rival.side == found.cell.side else f"the {rival.side}"
-        terminal.result(Ink(f"--- against {other}, by {rival.judge}", bold=True))
+        terminal.result(StyledText(f"--- against {other}, by {rival.judge}", bold=True))
         word = {True: "preferred", False: "not preferred", None: "a tie"}[rival.preferred]
-        terminal.result(word if rival.status == "ok" else "not compared in both orders")
-        orders = rival.said if rival.asked else rival.said[:1]
+        terminal.result(word if rival.status == CellStatus.OK else "not compared in both orders")
+        orders = rival.orders if rival.asked else rival.orders[:1]
         for shown, (winner, reason) in zip(("first", "second"), orders, strict=False):
             named = {"this": "this one", "other": "the other", "tie": "a tie"}.get(winner, winner)
-            where = f"shown {shown}: " if rival.asked else "nobody was asked: "
+            where = f"shown {shown}: " if rival.asked else "not judged: "
             terminal.result(f"  {where}{named}; {redacted(reason)}")
 
 
-def _people(terminal: Terminal, found: Explained) -> None:
+def _people(terminal: Terminal, found: CellExplanation) -> None:
     if found.people:
-        terminal.result(Ink("--- people", bold=True))
+        terminal.result(StyledText("--- people", bold=True))
     for grade in found.people:
         said = "no grade" if grade.score is None else fixed(100 * grade.score)
         flag = ", flagged for a second look" if grade.flagged else ""
@@ -335,14 +360,14 @@ def _people(terminal: Terminal, found: Explained) -> None:
         terminal.result(f"{grade.actor}  {said}{flag}{note}")
 
 
-def _takes(terminal: Terminal, found: Explained) -> None:
-    for take in found.takes:
-        mark = "" if take.number == found.cell.take else ", not the one of this run"
-        kind = "" if take.cost_kind == "billed" else f" {take.cost_kind}"
+def _show_answers(terminal: Terminal, found: CellExplanation) -> None:
+    for answer in found.answers:
+        mark = "" if answer.number == found.cell.answer_no else ", not of this run"
+        kind = "" if answer.cost_kind == "billed" else f" {answer.cost_kind}"
         terminal.note(
-            f"take {take.number}{mark}: {dollars(take.cost_microusd)}{kind}, "
-            f"{take.tokens_in or 0:,} tokens in, {take.tokens_out or 0:,} out, "
-            f"{take.latency_ms:,} ms, {take.finish_reason}, by {take.served_model or '?'}"
+            f"answer {answer.number}{mark}: {dollars(answer.cost_microusd)}{kind}, "
+            f"{answer.tokens_in or 0:,} tokens in, {answer.tokens_out or 0:,} out, "
+            f"{answer.latency_ms:,} ms, {answer.finish_reason}, by {answer.served_model or '?'}"
         )
     judging = [said.stored for said in found.judgments if said.stored is not None]
     if judging:

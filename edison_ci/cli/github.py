@@ -1,4 +1,4 @@
-"""edison github: what GitHub Actions shows of runs, from what is stored."""
+"""edison github: event, job summary, annotations and comment of a GitHub Actions job."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from typing import Any
 import click
 
 from edison_ci.cli.github_comment import comment
-from edison_ci.cli.github_job import append, output_values, write_outputs
-from edison_ci.cli.github_run import run_job
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.reading import project_at
+from edison_ci.cli.github_run import append, output_values, run_job, write_outputs
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.reporting import changed_in, report_on
-from edison_ci.cli.terminal import Terminal, counted, folder_in_checkout
+from edison_ci.cli.terminal import Terminal, folder_in_checkout
 from edison_ci.errors import UsageError
-from edison_ci.forge.changed import Base, base_of
-from edison_ci.forge.events import Event, read_event
+from edison_ci.forge.events import BaseCommit, Event, find_base, read_event
 from edison_ci.git.repository import Repository
-from edison_ci.report.annotations import annotated, annotation_commands
-from edison_ci.report.markdown import job_summary
-from edison_ci.report.workflow import unheard
+from edison_ci.numeric import counted
+from edison_ci.report.annotations import annotation_commands, annotations_of, stop_commands
+from edison_ci.report.markdown_report import job_summary
 from edison_ci.sanitize import in_actions
 
 _SHOWN = 20
@@ -30,12 +28,12 @@ _SHOWN = 20
 
 @click.command(cls=EdisonCommand)
 @click.pass_obj
-def event(state: State) -> None:
-    """Say what started this job, what it may do, and what changed.
+def event(state: CliState) -> None:
+    """Show the event of this job, its mode, and what changed.
 
-    Reads what the runner tells (GITHUB_EVENT_NAME, GITHUB_EVENT_PATH and their kin) and asks Git.
-    In a shallow checkout the missing commits are fetched, unless --offline. `mode` is `replay`
-    where GitHub gives no secrets: pull requests from forks and from Dependabot.
+    Reads the variables of the runner (GITHUB_EVENT_NAME, GITHUB_EVENT_PATH and others) and the Git
+    history. In a shallow checkout the missing commits are fetched, unless --offline is set. `mode`
+    is `replay` where GitHub provides no secrets: pull requests from forks and from Dependabot.
 
     Examples:
       edison github event
@@ -47,10 +45,10 @@ def event(state: State) -> None:
     if repository is not None:
         if state.offline and repository.is_shallow():
             raise UsageError(
-                "this clone is shallow, and --offline forbids to fetch what it lacks",
+                "the clone is shallow, and fetching is disabled by --offline",
                 hint="run without --offline",
             )
-        base = base_of(found, repository)
+        base = find_base(found, repository)
     paths = None
     if repository is not None and base is not None and base.commit is not None:
         paths = sorted(repository.changed_paths(base.commit))
@@ -59,7 +57,9 @@ def event(state: State) -> None:
     _show(terminal, found, base, paths)
 
 
-def _show(terminal: Terminal, event: Event, base: Base | None, paths: list[str] | None) -> None:
+def _show(
+    terminal: Terminal, event: Event, base: BaseCommit | None, paths: list[str] | None
+) -> None:
     number = f" {event.number}" if event.number else ""
     terminal.result(f"{event.name}{number}: {event.situation}")
     terminal.result(f"  mode  {event.mode}: {event.why}")
@@ -67,7 +67,7 @@ def _show(terminal: Terminal, event: Event, base: Base | None, paths: list[str] 
     if base is not None:
         terminal.result(f"  base  {base.commit or 'none'}: {base.why}")
     if paths is None:
-        terminal.result("  everything counts as changed")
+        terminal.result("  every file counts as changed")
         return
     terminal.result(f"  {counted(len(paths), 'file')} changed")
     for path in paths[:_SHOWN]:
@@ -76,7 +76,7 @@ def _show(terminal: Terminal, event: Event, base: Base | None, paths: list[str] 
         terminal.result(f"    and {len(paths) - _SHOWN:,} more")
 
 
-def _as_json(event: Event, base: Base | None, paths: list[str] | None) -> dict[str, Any]:
+def _as_json(event: Event, base: BaseCommit | None, paths: list[str] | None) -> dict[str, Any]:
     return {
         "event": event.name,
         "situation": str(event.situation),
@@ -98,7 +98,7 @@ def _as_json(event: Event, base: Base | None, paths: list[str] | None) -> dict[s
 
 @click.group(cls=EdisonGroup)
 def github() -> None:
-    """Report on a pull request, from a job on GitHub.
+    """Report on a pull request from a GitHub Actions job.
 
     Examples:
       edison github run
@@ -120,21 +120,21 @@ _RUNS = click.argument("wanted", nargs=-1, metavar="[RUN]...")
 @github.command("summary", cls=EdisonCommand)
 @_RUNS
 @click.pass_obj
-def show_summary(state: State, wanted: tuple[str, ...]) -> None:
-    """Write the job summary, and the outputs of the step.
+def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
+    """Write the job summary and the outputs of the step.
 
-    The summary goes to the file that GITHUB_STEP_SUMMARY names, the outputs verdict, composite,
-    delta, cost-usd, cells and regressions to the one that GITHUB_OUTPUT names; without these
-    variables the summary goes to stdout. Without RUN it tells of the newest run and of the newest
-    runs of other experiments on the same commit and base; in a job of GitHub Actions that ran
-    nothing it says so. It ends in 0 whatever the verdict is: the step that ran decides.
+    The summary goes to the file in GITHUB_STEP_SUMMARY, the outputs verdict, composite, delta,
+    cost-usd, cells and regressions to the file in GITHUB_OUTPUT; without these variables the
+    summary goes to stdout. Without RUN it covers the newest run and the newest runs of other
+    experiments on the same commit and base. If the job ran nothing, the summary says so. The exit
+    code is 0 whatever the verdict is, because the step that ran the evaluation decides.
 
     Examples:
       edison github summary
       edison github summary support-reply
     """
     terminal = Terminal(state)
-    project = project_at(state)
+    project = open_project(state)
     report = report_on(project, wanted, state.folder)
     target, values = os.environ.get("GITHUB_STEP_SUMMARY"), output_values(report)
     if target:
@@ -142,8 +142,7 @@ def show_summary(state: State, wanted: tuple[str, ...]) -> None:
         append(Path(target), job_summary(report, used=used))
     write_outputs(values)
     if terminal.json:
-        told = {"verdict": report.verdict, "outputs": values, "summary": target or None}
-        terminal.document(told)
+        terminal.document({"verdict": report.verdict, "outputs": values, "summary": target or None})
     elif target:
         terminal.note(f"wrote the summary to {target}")
     else:
@@ -153,34 +152,34 @@ def show_summary(state: State, wanted: tuple[str, ...]) -> None:
 @github.command("annotations", cls=EdisonCommand)
 @_RUNS
 @click.pass_obj
-def show_annotations(state: State, wanted: tuple[str, ...]) -> None:
-    """Print annotations beside the lines that a change touched.
+def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
+    """Print annotations on the lines that a change touched.
 
-    Failed and unclear gates, broken cases, findings of screens and changed material, as workflow
-    commands on stdout: the nine worst, and how many more there are. They stand at the lines of
-    prompts, experiments and models that differ from the base. Without RUN it tells of the newest
-    run and of the newest runs of other experiments on the same commit and base. It ends in 0
-    whatever the verdict is.
+    Failed and unclear gates, broken cases, safety findings and changes of the eval suite, as
+    workflow commands on stdout: the nine most important, and the number of others. They are placed
+    on the lines of prompts, experiments and models that differ from the base. Without RUN it covers
+    the newest run and the newest runs of other experiments on the same commit and base. The exit
+    code is 0 whatever the verdict is.
 
     Examples:
       edison github annotations
       edison github annotations support-reply --json
     """
     terminal = Terminal(state)
-    project = project_at(state)
+    project = open_project(state)
     report = report_on(project, wanted, state.folder)
-    found = annotated(report, changed_in(project, report))
+    found = annotations_of(report, changed_in(project, report))
     if terminal.json:
-        told = [one.as_json() for one in found]
-        terminal.document({"verdict": report.verdict, "annotations": told})
+        listed = [one.as_json() for one in found]
+        terminal.document({"verdict": report.verdict, "annotations": listed})
         return
     terminal.commands(annotation_commands(found, folder_in_checkout(project.root)))
     terminal.note(f"verdict: {report.verdict or 'not finished'}")
 
 
 def _print(terminal: Terminal, text: str) -> None:
-    """Print Markdown; a runner that reads along is told to obey none of it."""
+    """Print Markdown, with workflow commands switched off on a runner."""
     if in_actions():
-        terminal.commands(unheard(text, secrets.token_hex(16)).split("\n"))
+        terminal.commands(stop_commands(text, secrets.token_hex(16)).split("\n"))
     else:
         terminal.raw(text)

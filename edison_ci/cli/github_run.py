@@ -1,4 +1,4 @@
-"""edison github run: a change evaluated by a job, from its event to its exit code."""
+"""edison github run: a GitHub Actions job that evaluates a change, with its files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import shutil
 import signal
 from contextlib import closing
 from dataclasses import field, replace
@@ -16,52 +17,248 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import spending
-from edison_ci.cli.github_comment import Request, Shown, as_json, audit, origin_of, post
-from edison_ci.cli.github_comment import tell as tell_comment
-from edison_ci.cli.github_comment import tell_failure as tell_no_comment
-from edison_ci.cli.github_job import (
-    Outcome,
-    Place,
-    annotate,
-    outcome_of,
-    output_values,
-    summarize_job,
-    write_outputs,
+from edison_ci.cli import sessions
+from edison_ci.cli.github_comment import (
+    CommentResult,
+    Request,
+    as_json,
+    audit,
+    origin_of,
+    post,
+    show_comment,
+    show_failure,
 )
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.run import Order, chosen_of, coverage_of, evaluated, most_important, show_ended
-from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci.cli.lookup import results_of
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.reporting import RequestedReports, changed_in, run_as_seen, sources_of
+from edison_ci.cli.run import (
+    RunOrder,
+    affected_experiments,
+    coverage_of,
+    evaluate_order,
+    most_important,
+    show_ended,
+)
+from edison_ci.cli.terminal import ODD, StyledText, Terminal, folder_in_checkout
 from edison_ci.config.load import find_root, load_project
-from edison_ci.errors import EdisonError, ExitCode, ForgeError, UsageError
-from edison_ci.forge.address import address_from
-from edison_ci.forge.changed import base_of
-from edison_ci.forge.events import Event, Situation, read_event
+from edison_ci.documents.secrets import hidden
+from edison_ci.errors import EdisonError, ExitCode, ForgeError, StoreError, UsageError
+from edison_ci.forge.events import Event, Situation, find_base, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author
-from edison_ci.forge.marker import State as Stage
+from edison_ci.forge.host import repository_address
+from edison_ci.forge.sticky_comment import ReportState as Stage
 from edison_ci.git.repository import Repository
-from edison_ci.operate.exporting import stored_answers
-from edison_ci.operate.own_results import set_aside
-from edison_ci.operate.proposal_terms import is_proposed, on_terms_of_base
-from edison_ci.operate.provenance import STORED, doubted_recordings
+from edison_ci.numeric import counted, fixed
+from edison_ci.operate.bundles import stored_answers
+from edison_ci.operate.own_results import (
+    claim_file,
+    is_signed,
+    is_trusted,
+    signature_path,
+    unsigned_path,
+)
+from edison_ci.operate.proposal_terms import apply_base_terms, is_proposed
+from edison_ci.operate.provenance import STORED, recording_doubts
 from edison_ci.operate.sessions import require_editor
 from edison_ci.operate.site import Site
 from edison_ci.plan.plan import plan_run
-from edison_ci.providers.replay import ReplayProvider, recorded_in
-from edison_ci.report.writing import Sources
-from edison_ci.results.report import Planned, Report
+from edison_ci.providers.replay import ReplayProvider, read_project_recording
+from edison_ci.records import Verdict
+from edison_ci.report.annotations import Annotation, annotation_commands, annotations_of, outputs
+from edison_ci.report.files import Sources
+from edison_ci.report.markdown_report import job_summary
+from edison_ci.results.report import PlannedRun, Report, report_of
 from edison_ci.sanitize import in_actions
+from edison_ci.store.backup import copy_whole
 from edison_ci.store.database import open_reader
-from edison_ci.store.foreign import open_foreign
+from edison_ci.store.import_check import open_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.cli.coverage import Coverage
     from edison_ci.config.load import Experiment, Project
     from edison_ci.forge.events import Mode
-    from edison_ci.plan.baseline import Doubt
-    from edison_ci.providers.recording import Recorded
+    from edison_ci.plan.baseline import BaselineDoubt
+    from edison_ci.providers.replay import RecordedAnswer
+
+
+_FILES = {"junit": "junit.xml", "md": "report.md", "sarif": "edison.sarif", "json": "report.json"}
+CANCELLED = "## ⛔ edison: cancelled\n\nNothing was decided.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a job, with its report."""
+
+    report: Report | None
+    """None if the job was cancelled before there was anything to report on."""
+    code: int = 0
+    stage: Stage = Stage.FINAL
+    annotations: Sequence[Annotation] = ()
+    complete: bool = True
+    """Whether every report could be written."""
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict; None if there is none."""
+        return self.report.verdict if self.report is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The files of a job, outside the checkout, where a change cannot have put any."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, given: Path | None) -> JobFiles:
+        """Return the given folder, or the one that the runner empties after each job."""
+        kept = os.environ.get("RUNNER_TEMP")
+        if given is None and not kept:
+            raise UsageError(
+                "no folder for the reports: RUNNER_TEMP is not set", hint="set --out DIR"
+            )
+        folder = given or Path(kept or "") / "edison"
+        try:
+            (folder / "report").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot be created: {error.strerror}",
+                hint="set another folder: --out DIR",
+            ) from None
+        return cls(folder.absolute())
+
+    @property
+    def report(self) -> Path:
+        """The folder of the reports."""
+        return self.folder / "report"
+
+    @property
+    def results(self) -> Path:
+        """The copy of the results file, from this job or an earlier one."""
+        return self.folder / "results.db"
+
+    @property
+    def reports(self) -> RequestedReports:
+        """The reports that every job writes."""
+        return RequestedReports({kind: self.report / name for kind, name in _FILES.items()})
+
+    # --- results of an earlier job ----------------------------------------------------------------
+
+    def restore(self, terminal: Terminal, project: Project) -> None:
+        """Start from the results of an earlier job, if the workflow has restored them.
+
+        In a job for a pull request, and wherever public keys are listed, they must be signed.
+        Unsigned results of a pull request are set aside: a replay may read them, but what it finds
+        is inconclusive at best.
+        """
+        own = project.root / project.file.results
+        if own.exists() or not self.results.exists():
+            return
+        proposed = is_proposed(project.root)
+        keys = project.trust.results.public_keys
+        try:
+            own.parent.mkdir(parents=True, exist_ok=True)
+            if proposed and not is_trusted(project.root, self.results):
+                terminal.note(
+                    "the results of an earlier job are not signed: they do not count as evidence"
+                )
+                shutil.copyfile(self.results, unsigned_path(own))
+                return
+            if not proposed and keys and not is_signed(self.results, keys):
+                terminal.note("the results of an earlier job are not signed: not used")
+                return
+            copy_whole(self.results, own)
+            if proposed:
+                claim_file(own)
+        except (EdisonError, OSError) as error:
+            # They only save money; what is measured does not depend on them.
+            terminal.note(f"the results of an earlier job cannot be used: {error}")
+        else:
+            terminal.note("starting from the results of an earlier job")
+
+    def keep_results(self, terminal: Terminal, project: Project | None) -> str:
+        """Copy the results for later jobs; return the path, or '' if there is no copy."""
+        if project is None or not (project.root / project.file.results).exists():
+            return ""
+        if project.file.settings.private:
+            terminal.note("the project is private: its results are not copied for later jobs")
+            return ""
+        try:
+            signature_path(self.results).unlink(
+                missing_ok=True
+            )  # it belongs to the earlier results
+            copy_whole(project.root / project.file.results, self.results)
+        except StoreError as error:
+            terminal.complaint(error)
+            return ""
+        return str(self.results)
+
+
+def outcome_of(
+    terminal: Terminal, project: Project, run_ids: Sequence[str], place: JobFiles, **about: Any
+) -> Outcome:
+    """Write the report on runs in every format; `about` holds its further fields."""
+    with results_of(project) if run_ids else contextlib.nullcontext() as connection:
+        report, sources = Report(), Sources()
+        if connection is not None:
+            runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
+            report = report_of(connection, runs)
+            sources = sources_of(connection, project, report)
+        report = Report(report.runs, **about)
+        complete = place.reports.write_report(terminal, report, sources)
+    found = annotations_of(report, changed_in(project, report))
+    return Outcome(report, annotations=found, complete=complete)
+
+
+def summarize_job(outcome: Outcome) -> None:
+    """Append the report to the job summary."""
+    if target := os.environ.get("GITHUB_STEP_SUMMARY"):
+        used = Path(target).stat().st_size if Path(target).exists() else 0
+        report = outcome.report
+        append(Path(target), CANCELLED if report is None else job_summary(report, used=used))
+
+
+def annotate(terminal: Terminal, outcome: Outcome, project: Project | None) -> None:
+    """Print the annotations as workflow commands."""
+    folder = folder_in_checkout(project.root) if project is not None else ""
+    terminal.commands(annotation_commands(outcome.annotations, folder))
+
+
+def write_outputs(values: Mapping[str, str]) -> None:
+    """Write the outputs of the step."""
+    if place := os.environ.get("GITHUB_OUTPUT"):
+        append(Path(place), outputs(values, secrets.token_hex(16)))
+
+
+def output_values(report: Report | None) -> dict[str, str]:
+    """Return the outputs of the step; with several runs, the scores of the first."""
+    verdict = report.verdict if report is not None else None
+    report = report or Report()
+    first = report.head_runs[0] if report.head_runs else None
+    composite = first.overall.composite if first is not None else None
+    change = first.against.estimate if first is not None and first.against is not None else None
+    return {
+        "verdict": verdict or "",
+        "composite": "" if composite is None else fixed(composite.estimate, 4),
+        "delta": "" if change is None else fixed(change, 4),
+        "cost-usd": fixed(report.cost_microusd / 1e6, 6),
+        "cells": str(sum(view.cells["total"] for view in report.runs)),
+        "regressions": str(report.regressions),
+    }
+
+
+def append(path: Path, text: str) -> None:
+    """Append to a file of the runner, in one write."""
+    try:
+        with path.open("ab") as stream:
+            stream.write(hidden(text).encode("utf-8", errors="backslashreplace"))
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}",
+            hint="GITHUB_STEP_SUMMARY and GITHUB_OUTPUT must name files of the runner",
+        ) from None
 
 
 FOLDER = "recordings"
@@ -70,73 +267,71 @@ _WHOSE = {
     Situation.DEPENDABOT: "a change by Dependabot",
     Situation.AFTER_WORKFLOW: "a job after another workflow",
 }
-_BY_HAND = (
-    "A maintainer who has read the change can evaluate it with a workflow that is started by hand."
-)
+_BY_HAND = "A maintainer who has read the change can evaluate it with a manually started workflow."
 
 
-def recorded(project: Project) -> tuple[ReplayProvider | None, tuple[Doubt, ...]]:
-    """Return the answers that are there, of recordings and stored ones, and what they lack."""
+def recorded_answers(project: Project) -> tuple[ReplayProvider | None, tuple[BaselineDoubt, ...]]:
+    """Return all recorded and stored answers, and the reasons to doubt them."""
     names = [name for name in project.tree.names(FOLDER) if name.endswith(".jsonl")]
-    files = (recorded_in(f"{FOLDER}/{name}", project.tree) for name in names)
+    files = (read_project_recording(f"{FOLDER}/{name}", project.tree) for name in names)
     foreign = [*_unsigned(project)]
     found = ReplayProvider(itertools.chain(foreign, _stored(project), *files))
     if not len(found):
         return None, ()
-    doubts = doubted_recordings(project.root, [project.root / FOLDER / name for name in names])
+    doubts = recording_doubts(project.root, [project.root / FOLDER / name for name in names])
     return found, (*doubts, *([STORED] if foreign else []))
 
 
-def _stored(project: Project) -> Iterator[Recorded]:
+def _stored(project: Project) -> Iterator[RecordedAnswer]:
     results = project.root / project.file.results
     if results.exists():
         with closing(open_reader(results)) as connection:
             yield from stored_answers(connection)
 
 
-def _unsigned(project: Project) -> Iterator[Recorded]:
-    """Yield the answers of results that were set aside, as far as they can be read."""
-    aside = set_aside(project.root / project.file.results)
+def _unsigned(project: Project) -> Iterator[RecordedAnswer]:
+    """Yield the answers of results that were set aside, if they can be read."""
+    aside = unsigned_path(project.root / project.file.results)
     if not is_proposed(project.root) or not aside.exists():
         return
     try:
         connection = open_foreign(aside, hint="run without it")
     except EdisonError:
-        return  # of no use, and nobody's fault here
+        return  # an earlier job left them; this one can do without
     with closing(connection):
         yield from stored_answers(connection)
 
 
-def undecided(event: Event, recording: ReplayProvider | None) -> str:
-    """Return why a replay cannot decide anything; nothing where it can."""
+def undecided_reason(event: Event, recording: ReplayProvider | None) -> str:
+    """Return why a replay cannot reach a verdict; '' if it can."""
     if event.trusted:
         return ""
     whose = _WHOSE.get(event.situation, f"an event {event.name!r}")
     found = "There are no recorded answers either, so nothing was evaluated."
     if recording is not None:
         answers = counted(len(recording), "answer")
-        found = f"What is said here comes from {answers} that were recorded before."
-    return f"No model was asked, because this is {whose}, which gets no keys. {found} {_BY_HAND}"
+        found = f"The results come from {answers} recorded before."
+    return f"No model was called: this is {whose}, which gets no keys. {found} {_BY_HAND}"
 
 
-def planned(project: Project, experiments: Iterable[Experiment]) -> Iterator[Planned]:
-    """Yield what evaluating experiments would take."""
+def plan_summaries(project: Project, experiments: Iterable[Experiment]) -> Iterator[PlannedRun]:
+    """Yield the size and cost of evaluating each experiment."""
     for experiment in experiments:
         made = plan_run(project, experiment)
         cost = made.cost_microusd
         span = None if cost is None else (round(cost.low), round(cost.high))
-        yield Planned(experiment.id, made.cases, made.cells, made.calls, span)
+        yield PlannedRun(experiment.id, made.cases, made.cells, made.calls, span)
 
 
 FailOn = Literal["fail", "inconclusive", "never"]
 _DECIDED = {int(ExitCode.DONE), int(ExitCode.GATE_FAILED), int(ExitCode.UNCLEAR)}
 _RUNNING_S, _FINAL_S, _CANCELLED_S = 30.0, 330.0, 4.0
 """How long a comment may take. GitHub kills a job 10 seconds after cancelling it."""
-_UNASKED: dict[str, Any] = {
-    **{"models": (), "cases": (), "tags": (), "limit": None, "draws": None, "shard": None},
+_OTHER_OPTIONS: dict[str, Any] = {
+    **{"models": (), "cases": (), "tags": (), "limit": None, "repeats": None, "shard": None},
     **{"record": None, "allow_code": False, "wait": False, "yes": True, "strict": False},
 }
-"""The options of `edison run` that a job does not have."""
+"""Values of the options of `edison run` that a job does not have."""
 
 
 @click.command("run", cls=EdisonCommand)
@@ -151,53 +346,58 @@ _UNASKED: dict[str, Any] = {
     type=click.Choice(["auto", "live", "replay"]),
     default="auto",
     show_default=True,
-    help="Whether models are asked; auto: where GitHub gives secrets.",
+    help="Whether models are called; auto: if GitHub provides secrets.",
 )
-@spending.budget
+@sessions.budget
 @click.option(
     "--fail-on",
     type=click.Choice(["fail", "inconclusive", "never"]),
     default="fail",
     show_default=True,
-    help="Which verdict fails the job; an error always does.",
+    help="Verdict that fails the job; an error always does.",
 )
 @click.option("--comment/--no-comment", default=True, help="Comment on the pull request.")
-@click.option("--key", default="edison", show_default=True, help="Tells apart several comments.")
+@click.option(
+    "--key",
+    default="edison",
+    show_default=True,
+    help="Name of the comment, if a pull request has several.",
+)
 @click.option(
     "--author",
     default=WORKFLOW_BOT,
     show_default=True,
     metavar="LOGIN",
-    help="The account that the token belongs to.",
+    help="Account that the token belongs to.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where reports and results go; by default RUNNER_TEMP/edison.",
+    help="Folder for reports and results; default RUNNER_TEMP/edison.",
 )
 @click.pass_obj
-def run_job(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
-    """Evaluate what a change touches, and report on it.
+def run_job(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
+    """Evaluate the experiments that a change affects, and report on them.
 
-    What the action does, in one command: it reads what started the job, compares base and head on
-    the same cases, and leaves a job summary, annotations, one comment on the pull request, reports,
+    This is what the action runs. It reads the event that started the job, compares base and head on
+    the same cases, and writes a job summary, annotations, one comment on the pull request, reports,
     a copy of the results, and the outputs verdict, composite, delta, cost-usd, cells, regressions,
     report, db and comment-url. Pull requests from forks and Dependabot get no keys: they are
-    replayed from recordings/*.jsonl and from results that an earlier job left, and are
-    inconclusive at best. Nothing affected is `skipped`, which passes.
+    replayed from recordings/*.jsonl and from results of earlier jobs, and are inconclusive at best.
+    If no experiment is affected, the verdict is `skipped`, which passes.
 
-    Every option has a variable, such as EDISON_GITHUB_RUN_FAIL_ON; the experiments are in
-    EDISON_GITHUB_RUN_EXPERIMENTS, separated by blanks or lines.
+    Every option has an environment variable, such as EDISON_GITHUB_RUN_FAIL_ON; the experiments are
+    in EDISON_GITHUB_RUN_EXPERIMENTS, separated by blanks or line breaks.
 
     Examples:
       edison github run
       edison github run support-reply --budget 2 --fail-on inconclusive
       edison github run --mode replay --no-comment
     """
-    job = _Job(state, Terminal(state), Place.of(given["out"]), experiments, given)
+    job = _Job(state, Terminal(state), JobFiles.of(given["out"]), experiments, given)
     try:
-        with _hushed(job.terminal):
+        with _commands_stopped(job.terminal):
             outcome = job.outcome()
     except KeyboardInterrupt:
         job.end(Outcome(None, int(ExitCode.PAUSED), Stage.CANCELLED))
@@ -216,55 +416,58 @@ def run_job(state: State, /, experiments: tuple[str, ...], **given: Any) -> None
 
 
 def exit_code(outcome: Outcome, fail_on: FailOn) -> int:
-    """Return how the job ends: a verdict fails it as asked for, whatever is no verdict always."""
+    """Return the exit code of the job; `fail_on` applies to verdicts, not to other failures."""
     code, report = outcome.code, outcome.report
     if code not in _DECIDED:
         return code
     if code == ExitCode.UNCLEAR and report is not None and report.undecided:
-        code = 0  # nothing better could have come out, which is nobody's fault
+        code = 0  # a replay without keys cannot do better
     if fail_on == "never":
         code = 0
-    elif fail_on == "inconclusive" and outcome.verdict == "inconclusive":
+    elif fail_on == "inconclusive" and outcome.verdict == Verdict.INCONCLUSIVE:
         code = code or int(ExitCode.UNCLEAR)
     return code
 
 
 @dataclass(slots=True)
 class _Job:
-    state: State
+    state: CliState
     terminal: Terminal
-    place: Place
+    place: JobFiles
     names: tuple[str, ...]
     given: dict[str, Any]
     event: Event | None = None
     project: Project | None = None
-    comment: Shown | None = None
+    comment: CommentResult | None = None
     silent: str = ""
     """Why there is no comment."""
     complete: bool = True
     """Whether summary and outputs could be written."""
-    told: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Event, mode and base of the job, for the JSON document."""
 
     # --- evaluating -------------------------------------------------------------------------------
 
     def outcome(self) -> Outcome:
-        """Evaluate what the change touches."""
+        """Evaluate what the change affects."""
         event = self.event = read_event(os.environ)
         mode = mode_of(event, self.given["mode"])
-        project = self.project = load_project(self.state.entered(find_root(self.state.folder)))
+        project = self.project = load_project(
+            self.state.enter_project(find_root(self.state.folder))
+        )
         base = self._base(event, project)
-        self.told = {"situation": str(event.situation), "mode": mode, "base": base}
+        self.facts = {"situation": str(event.situation), "mode": mode, "base": base}
         self.terminal.note(f"{event.situation}: {mode}, compared with {(base or 'nothing')[:8]}")
         given = {"against": base, "changed_since": None}
         coverage = coverage_of(self.state, self.terminal, project, self.names, given)
-        chosen = chosen_of(self.state, self.terminal, project, self.names, base)
+        chosen = affected_experiments(self.state, self.terminal, project, self.names, base)
         if not chosen:
             found = outcome_of(self.terminal, project, (), self.place, dropped=coverage.dropped)
             return replace(found, code=int(coverage.exit_code))
-        on_terms_of_base(project)  # refuses results that came along, before any are read or written
-        self.say(Stage.RUNNING, Report(), _RUNNING_S)
-        self.place.take_up(self.terminal, project)
-        return self._evaluated(event, mode, base, chosen, coverage)
+        apply_base_terms(project)  # refuses committed results before any are read or written
+        self.comment_on(Stage.RUNNING, Report(), _RUNNING_S)
+        self.place.restore(self.terminal, project)
+        return self._evaluate(event, mode, base, chosen, coverage)
 
     def _base(self, event: Event, project: Project) -> str | None:
         repository = Repository.find(project.root)
@@ -272,9 +475,9 @@ class _Job:
             raise UsageError(
                 "this project is not in a Git repository", hint="check it out with actions/checkout"
             )
-        return base_of(event, repository).commit
+        return find_base(event, repository).commit
 
-    def _evaluated(
+    def _evaluate(
         self,
         event: Event,
         mode: Mode,
@@ -283,23 +486,30 @@ class _Job:
         coverage: Coverage,
     ) -> Outcome:
         project, terminal = self._known, self.terminal
-        recording, doubts = recorded(project) if mode == "replay" else (None, ())
-        why = undecided(event, recording) if mode == "replay" else ""
+        recording, doubts = recorded_answers(project) if mode == "replay" else (None, ())
+        why = undecided_reason(event, recording) if mode == "replay" else ""
         about: dict[str, Any] = {"undecided": why, "dropped": coverage.dropped}
         if mode == "replay" and recording is None:
             if not why:
                 raise UsageError(
-                    "there is nothing to replay", hint="commit recordings/NAME.jsonl: run --record"
+                    "there are no recorded answers to replay",
+                    hint="record some: edison run --record recordings/NAME.jsonl",
                 )
-            plans = tuple(planned(project, chosen))
-            return outcome_of(terminal, project, (), self.place, **about, planned=plans)
+            plans = tuple(plan_summaries(project, chosen))
+            return outcome_of(terminal, project, (), self.place, **about, plans=plans)
         if mode == "live":
-            require_editor(
-                project, "run"
-            )  # a replay spends nothing, and a fork's author has no role
-        afresh = event.situation is Situation.SCHEDULE
-        given = {**_UNASKED, "no_cache": afresh, "against": base, "budget": self.given["budget"]}
-        ended = evaluated(self.state, terminal, project, Order(chosen, given, recording, doubts))
+            # A replay spends nothing, and the author of a fork has no role.
+            require_editor(project, "run")
+        fresh = event.situation is Situation.SCHEDULE
+        given = {
+            **_OTHER_OPTIONS,
+            "no_cache": fresh,
+            "against": base,
+            "budget": self.given["budget"],
+        }
+        ended = evaluate_order(
+            self.state, terminal, project, RunOrder(chosen, given, recording, doubts)
+        )
         if not terminal.json:
             show_ended(terminal, project, ended)
         ids = [end.run_id for end in ended]
@@ -314,51 +524,51 @@ class _Job:
         return self.project
 
     def failed(self, said: str, code: int) -> Outcome:
-        """Return the outcome of a job that could not evaluate anything."""
+        """Return the outcome of a job that failed before it could evaluate anything."""
         report = Report(failure=said)
-        complete = self.place.asked.write_report(self.terminal, report, Sources())
+        complete = self.place.reports.write_report(self.terminal, report, Sources())
         return Outcome(report, code, complete=complete)
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- reporting --------------------------------------------------------------------------------
 
     def end(self, outcome: Outcome) -> None:
-        """Leave everything behind that tells how the job ended."""
+        """Write summary, annotations, comment and outputs of the job."""
         if outcome.stage is Stage.CANCELLED:
-            with _deaf():
-                self._leave(outcome, _CANCELLED_S)
+            with _signals_ignored():
+                self._publish(outcome, _CANCELLED_S)
             return
         try:
-            self._leave(outcome, _FINAL_S)
-        except KeyboardInterrupt:  # cancelled, but what was decided is decided
-            with _deaf():
-                self.say(outcome.stage, outcome.report, _CANCELLED_S)
+            self._publish(outcome, _FINAL_S)
+        except KeyboardInterrupt:  # cancelled after the verdict, which stands
+            with _signals_ignored():
+                self.comment_on(outcome.stage, outcome.report, _CANCELLED_S)
             raise
 
-    def _leave(self, outcome: Outcome, seconds: float) -> None:
+    def _publish(self, outcome: Outcome, seconds: float) -> None:
         report = outcome.report
-        # There is little time after a cancellation, and the summary is seen by fewer.
+        # Time is short after a cancellation, and more people read the comment than the summary.
         first = outcome.stage is Stage.CANCELLED
         if first:
-            self.say(outcome.stage, report, seconds)
-        with self._tried():
+            self.comment_on(outcome.stage, report, seconds)
+        with self._reporting_errors():
             summarize_job(outcome)
         if not self.terminal.json:
             annotate(self.terminal, outcome, self.project)
         if not first:
-            self.say(outcome.stage, report, seconds)
+            self.comment_on(outcome.stage, report, seconds)
         values = output_values(report)
         values["report"] = str(self.place.report)
-        values["db"] = self.place.hand_on(self.terminal, self.project)
+        values["db"] = self.place.keep_results(self.terminal, self.project)
         posted = self.comment.posted if self.comment is not None else None
         values["comment-url"] = posted.comment.url if posted is not None else ""
-        with self._tried():
+        with self._reporting_errors():
             write_outputs(values)
         if self.terminal.json and not (report is not None and report.failure):
             self._document(outcome, values)
 
     @contextlib.contextmanager
-    def _tried(self) -> Iterator[None]:
-        """Tell what cannot be written, and go on: what is missing never hides a verdict."""
+    def _reporting_errors(self) -> Iterator[None]:
+        """Print an error of writing and go on: a missing file never hides a verdict."""
         try:
             yield
         except UsageError as error:
@@ -366,59 +576,59 @@ class _Job:
             self.complete = False
 
     def exit_code(self, outcome: Outcome) -> int:
-        """Return how the process ends; a report that is missing fails what would have passed."""
+        """Return the exit code; a missing report fails a job that would have passed."""
         complete = self.complete and outcome.complete
         return exit_code(outcome, self.given["fail_on"]) or (0 if complete else ExitCode.INVALID)
 
     def _document(self, outcome: Outcome, values: dict[str, str]) -> None:
         comment = self.comment
-        told = {
+        document = {
             "verdict": outcome.verdict,
             "exit_code": int(self.exit_code(outcome)),
-            **self.told,
+            **self.facts,
             "outputs": values,
-            "comment": as_json(comment or Shown(None, None), self.silent or None),
+            "comment": as_json(comment or CommentResult(None, None), self.silent or None),
             "annotations": [one.as_json() for one in outcome.annotations],
         }
-        self.terminal.document(told)
+        self.terminal.document(document)
 
-    def say(self, stage: Stage, report: Report | None, seconds: float) -> None:
-        """Show a report on the pull request, if there is one; whatever happens is only told."""
+    def comment_on(self, stage: Stage, report: Report | None, seconds: float) -> None:
+        """Comment on the pull request, if there is one; a failure is only printed."""
         event = self.event
         if event is None or event.number is None or not self.given["comment"]:
             return
         if event.situation is Situation.FORK or self.state.offline:
-            self.silent = "--offline" if self.state.offline else "the token of a fork may only read"
+            self.silent = "--offline" if self.state.offline else "the token of a fork is read-only"
             return
-        empty = stage is Stage.FINAL and report is not None and report.verdict == "skipped"
+        empty = stage is Stage.FINAL and report is not None and report.verdict == Verdict.SKIPPED
         request = Request(None, report, stage, None, self.given["key"], quiet=empty)
         self._post(event, request, seconds)
 
     def _post(self, event: Event, request: Request, seconds: float) -> None:
         terminal = self.terminal
         try:
-            address = address_from(os.environ, remote=origin_of(self.state.folder))
+            address = repository_address(os.environ, remote=origin_of(self.state.folder))
             author = Author(self.given["author"])
             posting = post(address, author, request, event)
             self.comment = asyncio.run(asyncio.wait_for(posting, seconds))
         except ForgeError as error:
             self.silent = error.message
-            tell_no_comment(terminal, error, event)
+            show_failure(terminal, error, event)
         except (UsageError, TimeoutError) as error:
             self.silent = str(error) or f"GitHub took more than {seconds:g} seconds"
-            terminal.note(Ink("warning:", ODD), f" there is no comment: {self.silent}")
+            terminal.note(StyledText("warning:", ODD), f" no comment was posted: {self.silent}")
         else:
-            tell_comment(terminal, self.comment, event)
+            show_comment(terminal, self.comment, event)
             if self.project is not None:
                 audit(Site(self.project.root, self.project.file), self.comment)
 
 
 def mode_of(event: Event, wanted: str) -> Mode:
-    """Return whether models are asked; refuses to where it could only fail or do harm."""
+    """Return whether models are called; refuse `live` where it could only fail or do harm."""
     if wanted == "live" and event.situation in {Situation.FORK, Situation.AFTER_WORKFLOW}:
         raise UsageError(
-            f"no model may be asked here, this is {event.situation!s}: {event.why}",
-            hint="use `mode: auto`",
+            f"mode live is not allowed for this event ({event.situation!s}): {event.why}",
+            hint="use mode auto",
         )
     if wanted == "live":
         return "live"
@@ -426,8 +636,8 @@ def mode_of(event: Event, wanted: str) -> Mode:
 
 
 @contextlib.contextmanager
-def _hushed(terminal: Terminal) -> Iterator[None]:
-    """Make the runner obey nothing that a file or a model says meanwhile."""
+def _commands_stopped(terminal: Terminal) -> Iterator[None]:
+    """Keep the runner from acting on workflow commands in texts of files and models."""
     if terminal.json or not in_actions():
         yield
         return
@@ -440,8 +650,8 @@ def _hushed(terminal: Terminal) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Let no further signal keep us from telling how it ended."""
+def _signals_ignored() -> Iterator[None]:
+    """Ignore further signals while the outcome is published."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:

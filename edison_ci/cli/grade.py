@@ -1,4 +1,4 @@
-"""edison grade: what people think of answers."""
+"""edison grade: answers graded by hand, on a terminal or by options."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
-from edison_ci.config.labels import ALLOWED, ScaleName, fits
-from edison_ci.config.load import find_root, load_project
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.config.calibration import ALLOWED, ScaleName, fits
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
-from edison_ci.names import did_you_mean
-from edison_ci.operate.gradebook import Given, GradeBook
+from edison_ci.numeric import counted, fixed
+from edison_ci.operate.gradebook import GradeBook, HumanGrade
 from edison_ci.operate.site import Site
-from edison_ci.review.booth import Booth, criterion_score, labels_of
-from edison_ci.rounding import fixed
+from edison_ci.records import Side
+from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
+from edison_ci.spelling import did_you_mean
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -34,26 +35,28 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment
     from edison_ci.records import Json
-    from edison_ci.results.grading_sample import Candidate
+    from edison_ci.results.human_grades import Candidate
     from edison_ci.stats.sampling import RandomSample
 
 
 def show_cell(
-    terminal: Terminal, booth: Booth, cell: Candidate, place: str, *, reveal: bool
+    terminal: Terminal, queue: GradingQueue, cell: Candidate, place: str, *, reveal: bool
 ) -> None:
-    """Print a case and the answer to it; who wrote it only if somebody asked."""
-    seen = booth.seen(cell)
-    mark = (Ink("  simulated", ODD),) if booth.run.simulated else ()
+    """Print a case with its answer; with `reveal`, also the model and its automatic grade."""
+    seen = queue.answer(cell)
+    mark = simulated_label(queue.run.simulated)
     terminal.result("")
-    terminal.result(Ink(f"=== {place}  {cell.case_id}", bold=True), f"  {cell.id[:12]}", *mark)
+    terminal.result(
+        StyledText(f"=== {place}  {cell.case_id}", bold=True), f"  {cell.id[:12]}", *mark
+    )
     if seen.case is None:
-        terminal.result("the case changed since, or is no longer there")
+        terminal.result("the case changed since or no longer exists")
     else:
         for name, value in seen.case.inputs.items():
             _text(terminal, f"{name}: {_plain(value)}")
         if seen.case.expected is not None:
             _text(terminal, f"expected: {_plain(seen.case.expected)}")
-    terminal.result(Ink("--- answer", bold=True))
+    terminal.result(StyledText("--- answer", bold=True))
     if seen.output is None:
         terminal.result("its text is no longer stored")
     else:
@@ -61,8 +64,8 @@ def show_cell(
     if reveal:
         score = "no score" if cell.composite is None else f"score {fixed(100 * cell.composite, 1)}"
         passed = {1: "pass", 0: "fail", None: "neither pass nor fail"}[cell.passed]
-        side = "" if cell.side == "head" else f" ({cell.side})"
-        terminal.result(Ink(f"--- {cell.model}{side}: {score}, {passed}", ODD))
+        side = "" if cell.side == Side.HEAD else f" ({cell.side})"
+        terminal.result(StyledText(f"--- {cell.model}{side}: {score}, {passed}", ODD))
 
 
 def _plain(value: Json) -> str:
@@ -77,17 +80,16 @@ def _text(terminal: Terminal, text: str) -> None:
 try:
     import termios
     import tty
-except ImportError:  # Windows has no such terminals; click knows its keyboards
-    termios = tty = None  # type: ignore[assignment]  # looked at before it is used
+except ImportError:  # Windows has no termios; click reads its keyboard
+    termios = tty = None  # type: ignore[assignment]  # checked before use
 
-# The terminal hands over every key at once for as long as keys are wanted, not only while somebody
-# waits for one: whoever types ahead would lose keys otherwise.
+# The terminal stays in single-key mode between keys: keys typed ahead would be lost otherwise.
 _ESCAPE = "\x1b"
 _END = "\x04"
 
 
 class Keys:
-    """The keyboard, one key at a time while it is entered."""
+    """The keyboard as a context manager that reads single keys."""
 
     def __init__(self) -> None:
         self._usual: Any = None
@@ -95,7 +97,7 @@ class Keys:
     def __enter__(self) -> Keys:
         if termios is not None:
             self._usual = termios.tcgetattr(sys.stdin)
-            self._one_by_one()
+            self._single_key_mode()
         return self
 
     def __exit__(
@@ -104,7 +106,7 @@ class Keys:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._as_usual()
+        self._line_mode()
 
     def key(self) -> str:
         """Return the next key; raises EOFError at the end, KeyboardInterrupt when interrupted."""
@@ -118,7 +120,7 @@ class Keys:
                 text = data.decode("utf-8")
             except UnicodeDecodeError:
                 if read and len(data) < 4:
-                    continue  # the rest of a letter is still to come
+                    continue  # a multi-byte character is incomplete
                 text = "?"
             if text in ("", _END):
                 raise EOFError
@@ -127,90 +129,92 @@ class Keys:
             return text
 
     def line(self, prompt: str) -> str:
-        """Return a line that somebody typed; '' at the end of the input."""
-        self._as_usual()
+        """Return a typed line; '' at the end of the input."""
+        self._line_mode()
         try:
             return input(prompt).strip()
         except EOFError:
             return ""
         finally:
-            self._one_by_one()
+            self._single_key_mode()
 
     def _rest(self, descriptor: int) -> None:
-        """Swallow what an arrow or function key sends behind its escape."""
+        """Discard the rest of the escape sequence of an arrow or function key."""
         while select.select([descriptor], [], [], 0)[0] and os.read(descriptor, 1):
             pass
 
-    def _one_by_one(self) -> None:
+    def _single_key_mode(self) -> None:
         if termios is not None:
             tty.setcbreak(sys.stdin, termios.TCSADRAIN)
 
-    def _as_usual(self) -> None:
+    def _line_mode(self) -> None:
         if self._usual is not None:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._usual)
 
 
 _AT_ONCE = 200
-"""Cases that are read together: a dataset may be large, and it is read from its beginning."""
+"""Number of cases to read at once: a dataset is always read from its beginning."""
 _GRADES: dict[ScaleName, dict[str, float]] = {
     "thumbs": {"u": 1.0, "+": 1.0, "d": 0.0, "-": 0.0},
     "1-5": {str(number): float(number) for number in range(1, 6)},
     "0-1": {},
 }
-_ASKED = {"thumbs": "u up, d down", "1-5": "1 worst ... 5 best", "0-1": "g grade from 0 to 1"}
+_SCALE_KEYS = {"thumbs": "u up, d down", "1-5": "1 worst ... 5 best", "0-1": "g grade from 0 to 1"}
 _KEYS = "n note, c criteria, f flag, s skip, b back, q quit, ? help"
 _HELP = (
     "n  write a note that goes with the grade",
     "c  score each criterion of the rubric, then give the grade",
-    "f  flag it for a second look, and go on",
+    "f  flag it for a second look, and continue",
     "s  skip it; it comes back next time",
     "b  back to the one before",
     "r  show or hide models and automatic grades",
-    "q  quit; every grade is kept",
+    "q  quit; every grade is saved",
 )
 
 
 class _Quit(Exception):
-    """Somebody has had enough."""
+    """The user quits."""
 
 
-class Walk:
-    """Goes through cells, asking for a key at each."""
+class GradingSession:
+    """An interactive session that asks for a key at each cell."""
 
-    def __init__(self, terminal: Terminal, booth: Booth, scale: ScaleName, *, reveal: bool) -> None:
-        self._terminal, self._booth = terminal, booth
+    def __init__(
+        self, terminal: Terminal, queue: GradingQueue, scale: ScaleName, *, reveal: bool
+    ) -> None:
+        self._terminal, self._queue = terminal, queue
         self._scale, self._reveal = scale, reveal
         self._note, self._criteria = "", dict[str, float]()
         self._keys = Keys()
 
-    def go(self, cells: Sequence[Candidate]) -> bool:
-        """Walk through cells; return whether somebody interrupted it."""
+    def run(self, cells: Sequence[Candidate]) -> bool:
+        """Grade cells one after the other; return whether it was interrupted."""
         said: dict[str, str] = {}
         interrupted = False
-        self._terminal.result(f"{counted(len(cells), 'answer')} to grade. {self._asked()}")
+        self._terminal.result(f"{counted(len(cells), 'answer')} to grade. {self._prompt()}")
         try:
             with self._keys:
                 self._walk(cells, said)
         except _Quit:
             pass
-        except KeyboardInterrupt:  # it may come at any moment, not only while a key is awaited
+        except KeyboardInterrupt:  # it may come at any time, not only while a key is read
             interrupted = True
         counts = Counter(said.values())
         told = [f"{counts['graded']:,} graded"]
         told += [f"{counts[word]:,} {word}" for word in ("flagged", "skipped") if counts[word]]
         self._terminal.result("")
-        self._terminal.result(Ink(", ".join(told), GOOD), ", all kept.")
+        self._terminal.result(StyledText(", ".join(told), GOOD), ", all saved.")
         return interrupted
 
     def _walk(self, cells: Sequence[Candidate], said: dict[str, str]) -> None:
-        """Go forth and back; `said` gets what became of each cell."""
+        """Go forward and back; record the outcome of each cell in `said`."""
         place = 0
         while place < len(cells):
             cell = cells[place]
             if place % _AT_ONCE == 0:
-                self._booth.load(cells[place : place + _AT_ONCE])
+                self._queue.load(cells[place : place + _AT_ONCE])
             at = f"{place + 1} of {len(cells):,}"
-            show_cell(self._terminal, self._booth, cell, at, reveal=self._reveal)
+            show_cell(self._terminal, self._queue, cell, at, reveal=self._reveal)
             done = self._one(cell, first=place == 0)
             if done == "back":
                 place -= 1
@@ -219,11 +223,11 @@ class Walk:
                 place += 1
 
     def _one(self, cell: Candidate, *, first: bool) -> str:
-        """Ask until it is clear what to do with a cell."""
+        """Read keys until there is a decision about the cell."""
         self._note, self._criteria = "", {}
-        before = self._booth.mine.get(cell.key)
+        before = self._queue.mine.get(cell.key)
         if before is not None and before.score is not None:
-            self._terminal.result(f"you gave it {fixed(100 * before.score)} out of 100")
+            self._terminal.result(f"your grade was {fixed(100 * before.score)} out of 100")
         while True:
             key = self._key()
             grades = _GRADES[self._scale]
@@ -234,7 +238,7 @@ class Walk:
                 if number is not None:
                     return self._enter(cell, number)
             elif key == "f":
-                self._booth.enter(cell, Given(note=self._note, flag=True))
+                self._queue.enter(cell, HumanGrade(note=self._note, flag=True))
                 return "flagged"
             elif key == "s":
                 return "skipped"
@@ -246,7 +250,7 @@ class Walk:
                 self._other(cell, key)
 
     def _other(self, cell: Candidate, key: str) -> None:
-        """Do what a key asks for that leaves us at the same cell."""
+        """Handle a key that does not leave the cell."""
         if key == "q":
             raise _Quit
         if key == "n":
@@ -255,29 +259,29 @@ class Walk:
             self._score_criteria()
         elif key == "r":
             self._reveal = not self._reveal
-            show_cell(self._terminal, self._booth, cell, "again", reveal=self._reveal)
+            show_cell(self._terminal, self._queue, cell, "again", reveal=self._reveal)
         elif key == "?":
-            self._terminal.result(self._asked())
+            self._terminal.result(self._prompt())
             for line in _HELP:
                 self._terminal.result(f"  {line}")
         elif key.strip():
-            self._say(f"{key!r} means nothing here: {_ASKED[self._scale]}; ? for help")
+            self._say(f"{key!r} is not a command: {_SCALE_KEYS[self._scale]}; ? for help")
 
     def _enter(self, cell: Candidate, number: float) -> str:
-        given = Given(self._scale, number, self._note, False, self._criteria)
-        self._booth.enter(cell, given)
+        given = HumanGrade(self._scale, number, self._note, False, self._criteria)
+        self._queue.enter(cell, given)
         return "graded"
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
-    def _asked(self) -> str:
-        return f"{_ASKED[self._scale]}; {_KEYS}"
+    def _prompt(self) -> str:
+        return f"{_SCALE_KEYS[self._scale]}; {_KEYS}"
 
     def _say(self, text: str) -> None:
-        self._terminal.result(Ink(text, ODD))
+        self._terminal.result(StyledText(text, ODD))
 
     def _key(self) -> str:
-        """Return the next key; the end of the input is a quit."""
+        """Return the next key; the end of the input quits."""
         click.echo("> ", nl=False)
         try:
             key = self._keys.key()
@@ -301,7 +305,7 @@ class Walk:
         return None
 
     def _score_criteria(self) -> None:
-        rubric = self._booth.experiment.rubric
+        rubric = self._queue.experiment.rubric
         if rubric is None:
             self._say("the experiment has no rubric")
             return
@@ -325,35 +329,45 @@ _LISTED = 10
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
-@click.option("--scale", type=click.Choice(get_args(ScaleName)), help="How to grade; thumbs.")
-@click.option("--cell", metavar="CELL", help="Grade this one: 12 hex digits, or CASE@MODEL#DRAW.")
-@click.option("--next", "following", is_flag=True, help="Grade the next one of the random order.")
-@click.option("--grade", "value", metavar="VALUE", help="With --cell or --next: up, down, 4, 0.7.")
+@click.option("--scale", type=click.Choice(get_args(ScaleName)), help="Scale; default thumbs.")
 @click.option(
-    "--criterion", "criteria", multiple=True, metavar="NAME=SCORE", help="A criterion; again."
+    "--cell", metavar="CELL", help="Grade this cell: 12 hex digits, or CASE@MODEL#REPEAT."
+)
+@click.option("--next", "following", is_flag=True, help="Grade the next cell in random order.")
+@click.option(
+    "--grade", "value", metavar="VALUE", help="The grade, with --cell or --next: up, down, 4, 0.7."
+)
+@click.option(
+    "--criterion",
+    "criteria",
+    multiple=True,
+    metavar="NAME=SCORE",
+    help="Score of a criterion; repeatable.",
 )
 @click.option("--note", metavar="TEXT", default="", help="Why.")
-@click.option("--flag", is_flag=True, help="Flag it for a second look.")
-@click.option("--unflag", is_flag=True, help="Take your flag back.")
-@click.option("--list", "listing", is_flag=True, help="Show what is to be graded next.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
-@click.option("--model", metavar="NAME", help="Only answers of this model.")
-@click.option("--failed", is_flag=True, help="Only answers that did not pass.")
-@click.option("--flagged", is_flag=True, help="Only answers flagged for a second look.")
-@click.option("--again", is_flag=True, help="Also what you have graded already.")
+@click.option("--flag", is_flag=True, help="Flag the cell for a second look.")
+@click.option("--unflag", is_flag=True, help="Remove your flag.")
+@click.option("--list", "listing", is_flag=True, help="List the cells to grade next.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N answers.")
+@click.option("--model", metavar="NAME", help="Grade only answers of this model.")
+@click.option("--failed", is_flag=True, help="Grade only answers that did not pass.")
+@click.option("--flagged", is_flag=True, help="Grade only answers flagged for a second look.")
+@click.option("--again", is_flag=True, help="Include answers that you have graded already.")
 @click.option("--reveal", is_flag=True, help="Show models and automatic grades.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of the order.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed of the order."
+)
 @click.pass_obj
-def grade(state: State, /, wanted: str, **given: Any) -> None:
+def grade(state: CliState, /, wanted: str, **given: Any) -> None:
     """Grade answers by hand.
 
-    On a terminal it walks through the answers of a run that you have not graded yet: cases in a
-    random order, without models and automatic grades unless you ask for them. Every grade is kept
-    at once, so you can stop at any time. A scale is thumbs (up, down), 1-5 or 0-1. With --cell or
-    --next it grades one answer without asking. RUN is an id, `latest` or the name of an experiment.
+    On a terminal it shows the answers of a run that you have not graded yet, one by one: cases in
+    random order, without models and automatic grades by default. Every grade is saved at once, so
+    you can stop at any time. Scales are thumbs (up, down), 1-5 and 0-1. With --cell or --next it
+    grades one answer without a dialog. RUN is an id, `latest` or the name of an experiment.
 
-    Your last grade of an answer counts, and over people the mean. Where the rubric has
-    `calibration`, grades are also added to its file of labels: see `edison calibrate`.
+    Your last grade of an answer counts; grades of several people are averaged. If the rubric has
+    `calibration`, grades are also added to its labels file: see `edison calibrate`.
 
     Examples:
       edison grade
@@ -364,62 +378,62 @@ def grade(state: State, /, wanted: str, **given: Any) -> None:
       edison grade latest --list --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = open_project(state)
     reader = open_reader(project.root / project.file.results)
     try:
         run = find_run(reader, wanted)
         experiment = project.experiment(run.experiment)
         book = GradeBook.of(Site(project.root, project.file), labels_of(experiment))
-        booth = Booth(project, run, reader, book, seed=given["seed"])
-        _serve(terminal, booth, given)
+        queue = GradingQueue(project, run, reader, book, seed=given["seed"])
+        _grade_run(terminal, queue, given)
     finally:
         reader.close()
 
 
-def _serve(terminal: Terminal, booth: Booth, given: dict[str, Any]) -> None:
-    chosen = _chosen(booth, given)
+def _grade_run(terminal: Terminal, queue: GradingQueue, given: dict[str, Any]) -> None:
+    chosen = _selected(queue, given)
     if given["listing"]:
-        _list(terminal, booth, chosen, given)
+        _list(terminal, queue, chosen, given)
         return
     if given["cell"] is not None or given["following"]:
-        _grade_one(terminal, booth, chosen, given)
+        _grade_one(terminal, queue, chosen, given)
         return
     needless = [name for name in ("value", "criteria", "note", "flag", "unflag") if given[name]]
     if needless:
-        said = "--grade, --criterion, --note, --flag and --unflag say something of one answer"
+        said = "--grade, --criterion, --note, --flag and --unflag apply to one answer"
         raise UsageError(said, hint="add --cell CELL, or --next")
     if terminal.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "grading one by one needs a terminal",
+            "interactive grading needs a terminal",
             hint="grade one with --next --grade VALUE, or see --list --json",
         )
     if not chosen:
         terminal.result(_nothing_left(given))
         return
     scale: ScaleName = given["scale"] or "thumbs"
-    walk = Walk(terminal, booth, scale, reveal=given["reveal"])
-    interrupted = walk.go(chosen[: given["limit"]])
-    _tell_sample(terminal, booth)
+    walk = GradingSession(terminal, queue, scale, reveal=given["reveal"])
+    interrupted = walk.run(chosen[: given["limit"]])
+    _show_sample(terminal, queue)
     if interrupted:
         raise click.exceptions.Exit(130)
 
 
 def _nothing_left(given: dict[str, Any]) -> str:
     if given["failed"] or given["flagged"] or given["model"]:
-        return "nothing of that kind is left to grade"
-    return "you have graded every answer of this run; --again goes through them once more"
+        return "no matching answer is left to grade"
+    return "you have graded every answer of this run; use --again to grade them once more"
 
 
 # --- which cells ----------------------------------------------------------------------------------
 
 
-def _chosen(booth: Booth, given: dict[str, Any]) -> list[Candidate]:
-    """Return the answers to go through, in their order."""
-    models = {cell.model for cell in booth.cells}
+def _selected(queue: GradingQueue, given: dict[str, Any]) -> list[Candidate]:
+    """Return the answers to grade, in order."""
+    models = {cell.model for cell in queue.cells}
     if given["model"] is not None and given["model"] not in models:
         hint = did_you_mean(given["model"], models, label="there are")
         raise UsageError(f"the run has no answers of {given['model']!r}", hint=hint)
-    mine, flagged = booth.mine, booth.flagged
+    mine, flagged = queue.mine, queue.flagged
     wanted: list[Callable[[Candidate], bool]] = []
     if given["model"] is not None:
         wanted.append(lambda cell: cell.model == given["model"])
@@ -429,25 +443,27 @@ def _chosen(booth: Booth, given: dict[str, Any]) -> list[Candidate]:
         wanted.append(lambda cell: cell.key in flagged)
     elif not given["again"]:
         wanted.append(lambda cell: cell.key not in mine)
-    return [cell for cell in booth.cells if all(keeps(cell) for keeps in wanted)]
+    return [cell for cell in queue.cells if all(keeps(cell) for keeps in wanted)]
 
 
-def _list(terminal: Terminal, booth: Booth, chosen: list[Candidate], given: dict[str, Any]) -> None:
+def _list(
+    terminal: Terminal, queue: GradingQueue, chosen: list[Candidate], given: dict[str, Any]
+) -> None:
     shown = chosen[: given["limit"] or _LISTED]
     if terminal.json:
-        cells = [_told(booth, cell, reveal=given["reveal"]) for cell in shown]
-        terminal.document({**_about(booth), "left": len(chosen), "cells": cells})
+        cells = [_cell_json(queue, cell, reveal=given["reveal"]) for cell in shown]
+        terminal.document({**_about(queue), "left": len(chosen), "cells": cells})
         return
     if not shown:
         terminal.result(_nothing_left(given))
-    booth.load(shown)
+    queue.load(shown)
     for number, cell in enumerate(shown, 1):
-        show_cell(terminal, booth, cell, f"{number} of {len(chosen):,}", reveal=given["reveal"])
-    _tell_sample(terminal, booth)
+        show_cell(terminal, queue, cell, f"{number} of {len(chosen):,}", reveal=given["reveal"])
+    _show_sample(terminal, queue)
 
 
-def _told(booth: Booth, cell: Candidate, *, reveal: bool) -> dict[str, Any]:
-    seen = booth.seen(cell)
+def _cell_json(queue: GradingQueue, cell: Candidate, *, reveal: bool) -> dict[str, Any]:
+    seen = queue.answer(cell)
     about: dict[str, Any] = {
         "cell": cell.id[:12],
         "case": cell.case_id,
@@ -461,29 +477,29 @@ def _told(booth: Booth, cell: Candidate, *, reveal: bool) -> dict[str, Any]:
     return about
 
 
-# --- one by flags ---------------------------------------------------------------------------------
+# --- one by options -------------------------------------------------------------------------------
 
 
 def _grade_one(
-    terminal: Terminal, booth: Booth, chosen: list[Candidate], given: dict[str, Any]
+    terminal: Terminal, queue: GradingQueue, chosen: list[Candidate], given: dict[str, Any]
 ) -> None:
-    cell = _one(booth, chosen, given)
+    cell = _one(queue, chosen, given)
     value = given["value"]
     if given["flag"] and given["unflag"]:
-        raise UsageError("--flag and --unflag exclude each other", hint="leave one of them out")
+        raise UsageError("--flag and --unflag cannot be combined", hint="leave one of them out")
     if value is None and not (given["flag"] or given["unflag"]):
-        raise UsageError("no grade is given", hint="add --grade up, --grade 4, or --flag")
-    criteria = _criteria(booth.experiment, given["criteria"])
-    said = Given(note=given["note"], flag=given["flag"], criteria=criteria)
+        raise UsageError("a grade is missing", hint="add --grade up, --grade 4, or --flag")
+    criteria = _criteria(queue.experiment, given["criteria"])
+    said = HumanGrade(note=given["note"], flag=given["flag"], criteria=criteria)
     if value is not None:
         said = dataclasses.replace(said, **_value(value, given["scale"]))
-    entered = booth.enter(cell, said)
-    sample = booth.sample()
+    entered = queue.enter(cell, said)
+    sample = queue.sample()
     if terminal.json:
         told = {
             "cell": cell.id[:12],
             "case": cell.case_id,
-            "by": booth.book.actor.name,
+            "by": queue.book.actor.name,
             "score": entered.score,
             "scale": entered.scale or None,
             "passed": entered.passed,
@@ -491,33 +507,33 @@ def _grade_one(
             "note": entered.note,
             "flagged": entered.flagged,
         }
-        terminal.document({**_about(booth), "graded": told})
+        terminal.document({**_about(queue), "graded": told})
         return
     score = "flagged for a second look" if entered.flagged else "no longer flagged"
     if entered.score is not None:
         score = f"{fixed(100 * entered.score)} out of 100{', flagged' if entered.flagged else ''}"
-    mark = (Ink("  simulated", ODD),) if booth.run.simulated else ()
+    mark = simulated_label(queue.run.simulated)
     terminal.result(f"{cell.case_id}  {cell.id[:12]}: {score}", *mark)
-    terminal.note(_sampled(sample))
+    terminal.note(_sample_sentence(sample))
 
 
-def _one(booth: Booth, chosen: list[Candidate], given: dict[str, Any]) -> Candidate:
+def _one(queue: GradingQueue, chosen: list[Candidate], given: dict[str, Any]) -> Candidate:
     if given["cell"] is not None and given["following"]:
-        raise UsageError("--cell and --next exclude each other", hint="leave one of them out")
+        raise UsageError("--cell and --next cannot be combined", hint="leave one of them out")
     if given["cell"] is None:
         if not chosen:
             raise UsageError(_nothing_left(given), hint="choose one with --cell")
         return chosen[0]
-    return booth.named(find_cell(booth.reader, booth.run.id, given["cell"]))
+    return queue.find(find_cell(queue.reader, queue.run.id, given["cell"]))
 
 
 def _value(text: str, scale: ScaleName | None) -> dict[str, Any]:
-    """Return a grade and its scale; without one it is told by how the grade is written."""
+    """Return a grade and its scale; without --scale, the form of the grade decides."""
     thumbs = {"up": 1.0, "down": 0.0}
     if text in thumbs:
         if scale not in (None, "thumbs"):
             hint = f"write a number, or leave --scale {scale} out"
-            raise UsageError(f"{text!r} is a thumb", hint=hint)
+            raise UsageError(f"{text!r} is a grade on the scale thumbs", hint=hint)
         return {"scale": "thumbs", "grade": thumbs[text]}
     try:
         number = float(text)
@@ -525,9 +541,11 @@ def _value(text: str, scale: ScaleName | None) -> dict[str, Any]:
         hint = "write up, down, 1 to 5, or a number such as 0.7"
         raise UsageError(f"{text!r} is not a grade", hint=hint) from None
     if scale is None:
-        # 1 is the worst of one scale and the best of the other: nobody should have to guess.
+        # 1 is the lowest grade on one scale and the highest on the other.
         if text == "1" or not (0 <= number <= 1 or number in (2, 3, 4, 5)):
-            what = "could be the worst or the best" if text == "1" else "is on no scale"
+            what = (
+                "may be the lowest or the highest grade" if text == "1" else "is not on any scale"
+            )
             raise UsageError(f"{text} {what}", hint="add --scale 1-5 or --scale 0-1")
         scale = "0-1" if number <= 1 else "1-5"
     return {"scale": scale, "grade": number}
@@ -548,17 +566,17 @@ def _criteria(experiment: Experiment, given: tuple[str, ...]) -> dict[str, float
     return found
 
 
-# --- how far it is --------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 
-def _about(booth: Booth) -> dict[str, Any]:
-    sample = booth.sample()
+def _about(queue: GradingQueue) -> dict[str, Any]:
+    sample = queue.sample()
     return {
-        "run_id": booth.run.id,
-        "experiment": booth.experiment.id,
-        "simulated": booth.run.simulated,
-        "labels": booth.book.labels,
-        "answers": {"all": len(booth.cells), "graded": len(booth.graded)},
+        "run_id": queue.run.id,
+        "experiment": queue.experiment.id,
+        "simulated": queue.run.simulated,
+        "labels": queue.book.labels,
+        "answers": {"all": len(queue.cells), "graded": len(queue.graded)},
         "sample": {
             "cases": sample.n,
             "of": sample.of,
@@ -569,7 +587,7 @@ def _about(booth: Booth) -> dict[str, Any]:
     }
 
 
-def _sampled(sample: RandomSample) -> str:
+def _sample_sentence(sample: RandomSample) -> str:
     said = f"A random sample so far: {sample.n:,} of {counted(sample.of, 'case')}"
     if sample.picked:
         were = "was" if sample.picked == 1 else "were"
@@ -579,12 +597,12 @@ def _sampled(sample: RandomSample) -> str:
     return f"{said}."
 
 
-def _tell_sample(terminal: Terminal, booth: Booth) -> None:
-    """Say how far the grades are a random sample, and what they are good for."""
-    terminal.result(_sampled(booth.sample()))
-    if booth.book.labels is None:
+def _show_sample(terminal: Terminal, queue: GradingQueue) -> None:
+    """Print how much of the run is graded as a random sample, and what to do next."""
+    terminal.result(_sample_sentence(queue.sample()))
+    if queue.book.labels is None:
         hint = "add calibration: {labels: labels/NAME.jsonl} to the rubric"
-        terminal.note(f"Grades are in the results only; {hint} to hold judges to them.")
-    elif booth.added:
-        lines = counted(booth.added, "line")
-        terminal.note(f"{lines} added to {booth.book.labels}: commit it, then `edison calibrate`.")
+        terminal.note(f"Grades are in the results only; {hint} to compare judges with them.")
+    elif queue.added:
+        lines = counted(queue.added, "line")
+        terminal.note(f"{lines} added to {queue.book.labels}: commit it, then `edison calibrate`.")

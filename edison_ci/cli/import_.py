@@ -1,4 +1,4 @@
-"""edison import: configurations of other tools, with a report of every key, and bundles."""
+"""edison import: configurations of other tools, with a report on every key, and bundles."""
 
 from __future__ import annotations
 
@@ -10,66 +10,70 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, as_json, counted
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
 from edison_ci.config.load import find_root
 from edison_ci.errors import EdisonError, ProjectNotFound, UsageError
 from edison_ci.importing.drafts import file_name
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.landing import lines_of, name_for, prepare, target_at, with_report
-from edison_ci.importing.prompt_yml import import_prompt_yml, stem_of
+from edison_ci.importing.output import (
+    add_report,
+    find_target,
+    import_name,
+    plan_import,
+    report_lines,
+)
+from edison_ci.importing.prompt_yml import import_prompt_yml, import_stem
 from edison_ci.importing.promptfoo import NothingImportedError, import_promptfoo
-from edison_ci.operate.actors import Role
-from edison_ci.operate.bundles import take_in
-from edison_ci.operate.site import site_at
+from edison_ci.numeric import counted
+from edison_ci.operate.bundles import import_bundle
+from edison_ci.operate.site import Role, open_site
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edison_ci.importing.fidelity import Fidelity
-    from edison_ci.importing.imported import Imported, Setting
-    from edison_ci.importing.landing import Landing, Target
-    from edison_ci.operate.actors import Actor
+    from edison_ci.importing.output import ImportPlan, ImportResult, ImportTarget, TargetProject
     from edison_ci.operate.bundles import BundledRun
-    from edison_ci.operate.site import Site
+    from edison_ci.operate.site import Actor, Site
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--dry-run", is_flag=True, help="Check it and show what is in it, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the bundle and list its runs; change nothing.")
 @click.pass_obj
-def bundle(state: State, file: Path, dry_run: bool) -> None:
-    """Take in runs that `report --format bundle` wrote.
+def bundle(state: CliState, file: Path, dry_run: bool) -> None:
+    """Import runs from a bundle of `edison report --format bundle`.
 
-    Everything is checked first: checksums, every page and row of the results in it, and that they
-    were made by this version. Then the runs come in with their answers, grades, decisions and
-    costs, all or none of them; a run that is here already stays as it is. Their answers are shown
-    and graded anew, but never reused by other runs: a file from elsewhere may say anything.
+    The bundle is checked first: checksums, every page and row of its results, and its version. Then
+    its runs are added with their answers, grades, decisions and costs, all or none; runs that exist
+    already stay as they are. Imported answers can be shown and graded again, but other runs never
+    reuse them, because a foreign file cannot be trusted.
 
     Examples:
       edison import bundle run.zip
       edison import bundle run.zip --dry-run --json
     """
     terminal = Terminal(state)
-    site = site_at(state.entered(find_root(state.folder)))
-    taken = take_in(site, state.folder / file, dry_run=dry_run)
+    site = open_site(state.enter_project(find_root(state.folder)))
+    taken = import_bundle(site, state.folder / file, dry_run=dry_run)
     if terminal.json:
         runs = [_as_json(run, new=new) for new, runs in ((True, taken.new), (False, taken.known))
                 for run in runs]  # fmt: skip
         terminal.document({"file": str(file), "dry_run": dry_run, "runs": runs})
         return
     for run in taken.new:
-        word = Ink("would take in", ODD) if dry_run else Ink("took in", GOOD)
-        simulated = Ink("  simulated", ODD) if run.simulated else ""
-        terminal.result(word, f"  {_told(run)}", simulated)
+        word = StyledText("would import", ODD) if dry_run else StyledText("imported", GOOD)
+        simulated = StyledText("  simulated", ODD) if run.simulated else ""
+        terminal.result(word, f"  {_run_text(run)}", simulated)
     for run in taken.known:
-        terminal.result(f"was here  {_told(run)}")
+        terminal.result(f"exists  {_run_text(run)}")
     if taken.new and not dry_run:
         terminal.note(f"Next: edison report {taken.new[-1].id}")
 
 
-def _told(run: BundledRun) -> str:
+def _run_text(run: BundledRun) -> str:
     verdict = run.verdict or "not finished"
     return f"{run.id}  {run.experiment}  {verdict}  {counted(run.cells, 'cell')}"
 
@@ -93,19 +97,19 @@ _INTO = click.option(
     "--into",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the project; the one we are in by default.",
+    help="Folder of the project; default: the current one.",
 )
 _DRY_RUN = click.option(
-    "--dry-run", is_flag=True, help="Show what would be written, write nothing."
+    "--dry-run", is_flag=True, help="Show what would be written; write nothing."
 )
 _REPORT = click.option(
-    "--report", is_flag=True, help="Write the report too, as NAME-import.md beside edison.yaml."
+    "--report", is_flag=True, help="Write the report to NAME-import.md next to edison.yaml."
 )
 
 
 @click.group("import", cls=EdisonGroup)
 def import_() -> None:
-    """Take over what other tools or machines wrote.
+    """Import the files of another tool, or a report bundle.
 
     Examples:
       edison import promptfoo promptfooconfig.yaml --into my-prompts
@@ -120,16 +124,16 @@ import_.add_command(bundle)
 @import_.command(cls=EdisonCommand)
 @click.argument("file", type=_FILE)
 @_INTO
-@click.option("--name", metavar="NAME", help="Name of the experiment; the file's by default.")
+@click.option("--name", metavar="NAME", help="Name of the experiment; default: that of the file.")
 @_DRY_RUN
 @_REPORT
 @click.pass_obj
-def promptfoo(state: State, /, file: Path, name: str | None, **options: Any) -> None:
-    """Turn a promptfoo configuration into files of a project.
+def promptfoo(state: CliState, /, file: Path, name: str | None, **options: Any) -> None:
+    """Convert a promptfoo configuration into project files.
 
-    Tells of every key what became of it: mapped, approximated or unsupported, with its line. Files
-    are read in the folder of FILE only, no code is run, keys are never copied, and no file that
-    exists is overwritten.
+    Reports on every key, with its line, whether it was mapped, approximated or is unsupported. Only
+    files in the folder of FILE are read, no code is run, API keys are never copied, and no existing
+    file is overwritten.
 
     Examples:
       edison import promptfoo promptfooconfig.yaml
@@ -138,7 +142,7 @@ def promptfoo(state: State, /, file: Path, name: str | None, **options: Any) -> 
     """
     request = _Request(state, "import promptfoo", **options)
     target = request.target()
-    chosen = _name(name) if name else name_for(state.folder / file)
+    chosen = _name(name) if name else import_name(state.folder / file)
     request.run([_read(state, file, chosen, target.setting, import_promptfoo)], target)
 
 
@@ -149,23 +153,25 @@ def promptfoo(state: State, /, file: Path, name: str | None, **options: Any) -> 
 @_DRY_RUN
 @_REPORT
 @click.pass_obj
-def prompt_yml(state: State, /, files: tuple[Path, ...], name: str | None, **options: Any) -> None:
-    """Turn .prompt.yml files of GitHub Models into experiments.
+def prompt_yml(
+    state: CliState, /, files: tuple[Path, ...], name: str | None, **options: Any
+) -> None:
+    """Convert .prompt.yml files of GitHub Models into experiments.
 
-    Each file becomes a prompt, a dataset and an experiment. Models are asked at GitHub Models with
-    GITHUB_TOKEN, as they were before.
+    Each file becomes a prompt, a dataset and an experiment. The models are called on GitHub Models
+    with GITHUB_TOKEN, as before.
 
     Examples:
       edison import prompt-yml summary.prompt.yml --into my-prompts
       edison import prompt-yml prompts/a.prompt.yml prompts/b.prompt.yml --dry-run
     """
     if name and len(files) > 1:
-        raise UsageError("--name is for a single file", hint="import the files one by one")
+        raise UsageError("--name needs a single file", hint="import the files one by one")
     request = _Request(state, "import prompt-yml", **options)
     target = request.target()
     found, setting = [], target.setting
     for file in files:
-        chosen = _name(name) if name else stem_of(file)
+        chosen = _name(name) if name else import_stem(file)
         each = _read(state, file, chosen, setting, import_prompt_yml)
         if not isinstance(each, NothingImportedError):  # so that no two models share a name
             setting = replace(setting, models={**setting.models, **each.models})
@@ -176,18 +182,18 @@ def prompt_yml(state: State, /, files: tuple[Path, ...], name: str | None, **opt
 def _name(name: str) -> str:
     if not file_name(name, "") or file_name(name, "") != name:
         hint = "use small letters, digits and dashes, at most 50"
-        raise UsageError(f"{name!r} is no name of an experiment", hint=hint)
+        raise UsageError(f"{name!r} is not a valid name of an experiment", hint=hint)
     return name
 
 
 def _read(
-    state: State, file: Path, name: str, setting: Setting, how: Callable[..., Imported]
-) -> Imported | NothingImportedError:
+    state: CliState, file: Path, name: str, setting: TargetProject, how: Callable[..., ImportResult]
+) -> ImportResult | NothingImportedError:
     if not (state.folder / file).is_file():
         raise UsageError(f"{str(file)!r} is not a file", hint="give the configuration to import")
     if not file.name.endswith((".yaml", ".yml", ".json")):
-        hint = "give a .yaml, .yml or .json file; a configuration that is code is not run"
-        raise UsageError(f"{str(file)!r} is no file of configuration", hint=hint)
+        hint = "give a .yaml, .yml or .json file; code is not run"
+        raise UsageError(f"{str(file)!r} is not a configuration file", hint=hint)
     shown = "" if file.parent == Path() else f"{file.parent.as_posix()}/"
     try:
         return how(state.folder / file, shown=shown, name=name, setting=setting)
@@ -197,90 +203,96 @@ def _read(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What the command line asks for."""
+    """Target and options of an import."""
 
-    state: State
+    state: CliState
     action: str
     into: Path | None = None
     dry_run: bool = False
     report: bool = False
 
-    def target(self) -> Target:
-        """Return the folder that is meant: the one given, the project we are in, or this one."""
+    def target(self) -> ImportTarget:
+        """Return the target folder: that of --into, the current project, or the current folder."""
         if self.into is not None:
-            return target_at(self.state.folder / self.into)
+            return find_target(self.state.folder / self.into)
         try:
-            return target_at(find_root(self.state.folder))
+            return find_target(find_root(self.state.folder))
         except ProjectNotFound:
-            return target_at(self.state.folder)
+            return find_target(self.state.folder)
 
-    def run(self, found: Sequence[Imported | NothingImportedError], target: Target) -> None:
-        """Check, write and tell."""
+    def run(
+        self, found: Sequence[ImportResult | NothingImportedError], target: ImportTarget
+    ) -> None:
+        """Check the target, write the files and print the report."""
         terminal = Terminal(self.state)
-        site, actor = self._allowed(target)
+        site, actor = self._require_editor(target)
         failed = [each for each in found if isinstance(each, NothingImportedError)]
         imports = [each for each in found if not isinstance(each, NothingImportedError)]
         reports = [each.fidelity for each in found]
         if failed:
-            _tell_failure(terminal, failed[0], reports)
+            _fail(terminal, failed[0], reports)
         try:
-            landing = prepare(target, imports)
+            plan = plan_import(target, imports)
         except EdisonError:
             if not terminal.json:
-                _tell(terminal, reports)
+                _show_report(terminal, reports)
             raise
         if self.report:
-            landing = with_report(landing, imports)
+            plan = add_report(plan, imports)
         if not self.dry_run:
-            landing.write()
-            _audit(site, actor, self.action, imports, landing)
+            plan.write()
+            _audit(site, actor, self.action, imports, plan)
         if terminal.json:
-            terminal.document(_document(self, imports, landing))
+            terminal.document(_document(self, imports, plan))
             return
-        _tell(terminal, reports)
-        _tell_files(terminal, landing, dry_run=self.dry_run, state=self.state)
+        _show_report(terminal, reports)
+        _show_files(terminal, plan, dry_run=self.dry_run, state=self.state)
 
-    def _allowed(self, target: Target) -> tuple[Site | None, Actor | None]:
+    def _require_editor(self, target: ImportTarget) -> tuple[Site | None, Actor | None]:
         if not target.is_project:
             return None, None
-        site = site_at(self.state.entered(target.root))
+        site = open_site(self.state.enter_project(target.root))
         return site, site.require(Role.EDITOR, self.action)
 
 
 def _audit(
-    site: Site | None, actor: Actor | None, action: str, imports: list[Imported], landing: Landing
+    site: Site | None,
+    actor: Actor | None,
+    action: str,
+    imports: list[ImportResult],
+    plan: ImportPlan,
 ) -> None:
-    """Write who imported what, where there is a results file to write it to."""
+    """Record the import in the audit log, if there is a results file."""
     if site is None or actor is None or not site.results.exists():
         return
     names = ", ".join(name for each in imports for name in each.experiments)
-    after = {"files": len(landing.files), **_counts([each.fidelity for each in imports])}
+    after = {"files": len(plan.files), **_counts([each.fidelity for each in imports])}
     write_audit(site.results, site.entry(actor, action, names, after=after))
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _counts(reports: Sequence[Fidelity]) -> dict[str, int]:
     return {status.value: sum(report.count(status) for report in reports) for status in Status}
 
 
-def _tell(terminal: Terminal, reports: Sequence[Fidelity]) -> None:
+def _show_report(terminal: Terminal, reports: Sequence[Fidelity]) -> None:
     for status in (Status.MAPPED, Status.APPROXIMATED, Status.UNSUPPORTED):
-        lines = [line for report in reports for line in lines_of(report, status)]
+        lines = [line for report in reports for line in report_lines(report, status)]
         number = sum(line.times for line in lines)
-        terminal.result(Ink(f"{status.value} ({number:,})", _COLORS[status], bold=True))
+        terminal.result(StyledText(f"{status.value} ({number:,})", _COLORS[status], bold=True))
         for line in lines:
             terminal.result(f"  {line}")
         terminal.result("")
 
 
-def _tell_failure(
+def _fail(
     terminal: Terminal, failed: NothingImportedError, reports: Sequence[Fidelity]
 ) -> NoReturn:
-    """End with why nothing came of a configuration, and with what became of each key."""
+    """Print why a configuration could not be imported, with the report on its keys."""
     if not terminal.json:
-        _tell(terminal, reports)
+        _show_report(terminal, reports)
         raise failed
     error = {"code": failed.code, "message": failed.message, "hint": failed.hint}
     place = dict.fromkeys(("file", "line", "column"))
@@ -290,22 +302,22 @@ def _tell_failure(
     raise click.exceptions.Exit(code)
 
 
-def _tell_files(terminal: Terminal, landing: Landing, *, dry_run: bool, state: State) -> None:
-    word = Ink("would write", ODD) if dry_run else Ink("wrote", GOOD)
-    shown = [name for name in landing.files if not name.startswith(_SCHEMAS)]
+def _show_files(terminal: Terminal, plan: ImportPlan, *, dry_run: bool, state: CliState) -> None:
+    word = StyledText("would write", ODD) if dry_run else StyledText("wrote", GOOD)
+    shown = [name for name in plan.files if not name.startswith(_SCHEMAS)]
     for name in shown:
         terminal.result("  ", word, f" {name}")
-    if len(shown) < len(landing.files):
-        schemas = len(landing.files) - len(shown)
+    if len(shown) < len(plan.files):
+        schemas = len(plan.files) - len(shown)
         terminal.result("  ", word, f" {_SCHEMAS} ({counted(schemas, 'file')})")
-    if landing.warnings:
-        count = counted(len(landing.warnings), "warning")
-        terminal.note(f"{count} about these files: edison validate tells them")
+    if plan.warnings:
+        count = counted(len(plan.warnings), "warning")
+        terminal.note(f"{count} about these files: see edison validate")
     if dry_run:
-        terminal.note("nothing was written; leave --dry-run out to do it")
+        terminal.note("nothing was written; run without --dry-run to write it")
         return
     terminal.note("Next:")
-    root = landing.target.root.resolve()
+    root = plan.target.root.resolve()
     if root != state.folder.resolve():
         terminal.note(f"  cd {os.path.relpath(root, state.folder)}")
     terminal.note("  edison validate     check every file")
@@ -324,18 +336,18 @@ def _keys(reports: Sequence[Fidelity]) -> list[dict[str, Any]]:
             "note": entry.note,
         }
         for report in reports
-        for entry in report.ordered()
+        for entry in report.sorted_entries()
     ]
 
 
-def _document(request: _Request, imports: list[Imported], landing: Landing) -> dict[str, Any]:
+def _document(request: _Request, imports: list[ImportResult], plan: ImportPlan) -> dict[str, Any]:
     reports = [each.fidelity for each in imports]
     return {
-        "project": str(landing.target.root.resolve()),
+        "project": str(plan.target.root.resolve()),
         "experiments": [name for each in imports for name in each.experiments],
         "dry_run": request.dry_run,
-        "files": list(landing.files),
+        "files": list(plan.files),
         "counts": _counts(reports),
         "keys": _keys(reports),
-        "warnings": [as_json(problem) for problem in landing.warnings],
+        "warnings": [as_json(problem) for problem in plan.warnings],
     }

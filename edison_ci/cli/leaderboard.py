@@ -1,4 +1,4 @@
-"""edison leaderboard: models and prompt versions ranked."""
+"""edison leaderboard and recommend: models and prompt versions ranked, and the one to use."""
 
 from __future__ import annotations
 
@@ -6,40 +6,50 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.reading import experiments_meant, price, readable_at, results_of
-from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal, counted
+from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.decide.recommendation import FEW, Requirements, advise
 from edison_ci.errors import UsageError
-from edison_ci.formatting import milliseconds, points, rate
+from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.plan.versions import short
-from edison_ci.results.case_filter import roll_of
-from edison_ci.results.leaderboard import BoardRule, board_of
-from edison_ci.results.run_document import interval_json
-from edison_ci.rounding import fixed
-from edison_ci.stats.sentences import chance, comparisons_sentence, signed
+from edison_ci.results.leaderboard import BoardRule, board_of, measurements_of
+from edison_ci.results.samples import case_filter_of
+from edison_ci.results.scores import interval_json
+from edison_ci.stats.sentences import chance, comparisons_sentence, signed, value_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.results.leaderboard import Board, Contrast, Key, Preferences, Standing
-    from edison_ci.stats.ranking import Placed
+    from edison_ci.decide.recommendation import RecommendationResult, RejectedModel
+    from edison_ci.results.leaderboard import (
+        Contrast,
+        Key,
+        Leaderboard,
+        LeaderboardRow,
+        PreferenceRanking,
+    )
+    from edison_ci.stats.ranking import RankedSystem
+    from edison_ci.stats.value import ValuedModel
 
 
-def show_preferences(terminal: Terminal, found: Preferences, rows: Sequence[Standing]) -> None:
-    """Print who stands where by what the judge prefers, with the ranks each may have."""
+def _show_preferences(
+    terminal: Terminal, found: PreferenceRanking, rows: Sequence[LeaderboardRow]
+) -> None:
+    """Print the ranking by pairwise preferences of the judge, with the range of each rank."""
     ranking = found.ranking
-    names = _preferences_names(found, rows)
+    names = _preference_names(found, rows)
     about = f"head to head, by {found.judge}"
-    mark = (Ink("  simulated", ODD),) if found.simulated else ()
+    mark = simulated_label(found.simulated)
     if len(ranking.islands) > 1:
         islands = "; ".join(", ".join(names[name] for name in island) for island in ranking.islands)
-        said = f"{about}: no joint ranking: never compared with each other: {islands}"
+        said = f"{about}: no joint ranking, because these groups were never compared: {islands}"
         terminal.result(said, *mark)
         return
     terminal.result(f"{about}: {ranking.method}, {ranking.n:,} cases or clusters", *mark)
     beats = f"beats {names[found.baseline]}"
     table: list[tuple[str, ...]] = [("rank", "", "Elo-like", beats)]
-    table += [_preferences_row(placed, names, found.baseline) for placed in ranking.placed]
+    table += [_preference_row(placed, names, found.baseline) for placed in ranking.placed]
     terminal.table(table)
     for note in ranking.notes:
         for name, shown in names.items():
@@ -47,7 +57,7 @@ def show_preferences(terminal: Terminal, found: Preferences, rows: Sequence[Stan
         terminal.note(note)
 
 
-def _preferences_row(placed: Placed, names: dict[str, str], baseline: str) -> tuple[str, ...]:
+def _preference_row(placed: RankedSystem, names: dict[str, str], baseline: str) -> tuple[str, ...]:
     best, worst = placed.best_rank, placed.worst_rank
     likely = ""
     if placed.interval is not None:
@@ -63,36 +73,38 @@ def _preferences_row(placed: Placed, names: dict[str, str], baseline: str) -> tu
     )
 
 
-def _preferences_names(found: Preferences, rows: Sequence[Standing]) -> dict[str, str]:
-    """Return what systems are called, as short as they can be told apart."""
+def _preference_names(found: PreferenceRanking, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
+    """Return the shortest distinct names of the systems."""
     played = {name: found.names[name] for island in found.ranking.islands for name in island}
     labels = {(row.place.prompt, row.place.version): row.label for row in rows}
     several = len({key.prompt for key in played.values()}) > 1
     versions = len({key[:2] for key in played.values()}) > 1
 
-    def shown(key: Key) -> str:
+    def label(key: Key) -> str:
         words = [key.model]
         if versions:
             version = labels.get((key.prompt, key.version)) or short(key.version)
             words.append(f"{key.prompt} {version}" if several else version)
         return " ".join(words)
 
-    return {name: shown(key) for name, key in played.items()}
+    return {name: label(key) for name, key in played.items()}
 
 
-_MOST_SAID = 10
+_MOST_CONTRASTS = 10
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="TAG", help="Use only cases with this tag; repeatable."
+)
 @click.option(
     "--min-cases",
     type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
-    help="Leave out what has a score on fewer cases.",
+    help="Leave out rows with scores on fewer cases.",
 )
 @click.option(
     "--top",
@@ -100,16 +112,16 @@ _MOST_SAID = 10
     default=20,
     show_default=True,
     metavar="N",
-    help="Rows to show and to compare with each other.",
+    help="Number of rows to show and compare.",
 )
 @click.pass_obj
-def leaderboard(state: State, /, experiment: str | None, **options: Any) -> None:
+def leaderboard(state: CliState, /, experiment: str | None, **options: Any) -> None:
     """Rank models and prompt versions.
 
-    Each prompt version with a model counts once, with its newest complete run; without EXPERIMENT
-    there is a board for each. Who is better is tested on the cases that both have, allowing for the
-    number of comparisons: what shares a rank is a tie. Cases in quarantine are left out. Where
-    answers were compared head to head, there is a second ranking by what the judge prefers.
+    Each prompt version with a model is one row, from its newest complete run. Without EXPERIMENT
+    there is a board for each experiment. Differences are tested on the cases that both rows have,
+    corrected for the number of comparisons; rows that share a rank are tied. Cases in quarantine
+    are left out. If answers were compared pairwise, a second ranking shows the judge's preferences.
 
     Examples:
       edison leaderboard
@@ -117,18 +129,18 @@ def leaderboard(state: State, /, experiment: str | None, **options: Any) -> None
       edison leaderboard --json
     """
     terminal = Terminal(state)
-    project = readable_at(state, terminal)
+    project = open_readable_project(state, terminal)
     rule = BoardRule(min_cases=options["min_cases"], most=options["top"])
     tags, boards = options["tags"], []
     with results_of(project) as connection:
-        names = experiments_meant(connection, project, experiment)
-        rolls = {name: roll_of(project, name, tags, stored=connection) for name in names}
-        if tags and names and not any(roll.only for roll in rolls.values()):
-            asked = " or ".join(map(repr, tags))
-            raise UsageError(f"no case has the tag {asked}", hint="see: edison dataset stats")
-        for name, roll in rolls.items():
-            board = board_of(connection, name, roll, rule)
-            if board is not None and (roll.only or not tags):
+        names = measured_names(connection, project, experiment)
+        rolls = {name: case_filter_of(project, name, tags, stored=connection) for name in names}
+        if tags and names and not any(case_filter.only for case_filter in rolls.values()):
+            listed = " or ".join(map(repr, tags))
+            raise UsageError(f"no case has the tag {listed}", hint="see: edison dataset stats")
+        for name, case_filter in rolls.items():
+            board = board_of(connection, name, case_filter, rule)
+            if board is not None and (case_filter.only or not tags):
                 boards.append(board)
     if terminal.json:
         terminal.document({"boards": [_board(board) for board in boards]})
@@ -141,9 +153,9 @@ def leaderboard(state: State, /, experiment: str | None, **options: Any) -> None
         _show(terminal, board)
 
 
-def _show(terminal: Terminal, board: Board) -> None:
+def _show(terminal: Terminal, board: Leaderboard) -> None:
     head = f"  {counted(len(board.rows), 'row')} from {counted(board.runs, 'complete run')}"
-    terminal.result(Ink(board.experiment, bold=True), head)
+    terminal.result(StyledText(board.experiment, bold=True), head)
     if board.rows:
         several = len({row.place.prompt for row in board.rows}) > 1
         table: list[tuple[str, ...]] = [
@@ -153,12 +165,12 @@ def _show(terminal: Terminal, board: Board) -> None:
         terminal.table(table, right=(5,))
         _differences(terminal, board)
     if board.preferences is not None:
-        show_preferences(terminal, board.preferences, board.rows)
+        _show_preferences(terminal, board.preferences, board.rows)
     for note in _notes(board):
         terminal.note(note)
 
 
-def _row(row: Standing, *, several: bool) -> tuple[str, ...]:
+def _row(row: LeaderboardRow, *, several: bool) -> tuple[str, ...]:
     place, marks = row.place, []
     if place.run.simulated:
         marks.append("simulated")
@@ -166,7 +178,7 @@ def _row(row: Standing, *, several: bool) -> tuple[str, ...]:
         marks.append("part of the cases")
     if row.scores.missing:
         marks.append(f"{row.scores.missing:,} missing")
-    cost = price(row.cost_microusd)
+    cost = dollars(row.cost_microusd)
     return (
         ranks(row),
         place.model,
@@ -179,31 +191,31 @@ def _row(row: Standing, *, several: bool) -> tuple[str, ...]:
     )
 
 
-def ranks(row: Standing) -> str:
-    """Return the ranks that a row may have."""
+def ranks(row: LeaderboardRow) -> str:
+    """Return the rank of a row, or its range."""
     if row.best_rank == row.worst_rank:
         return str(row.best_rank)
     return f"{row.best_rank}-{row.worst_rank}"
 
 
-def version_name(row: Standing, *, several: bool) -> str:
-    """Return a version as people know it, with its prompt where there are several."""
+def version_name(row: LeaderboardRow, *, several: bool) -> str:
+    """Return the label and hash of a version, with its prompt if there are several."""
     version = short(row.place.version)
     known = row.label if row.label and version in row.label else f"{row.label or ''} ({version})"
     return f"{row.place.prompt} {known.strip()}" if several else known.strip()
 
 
-def _differences(terminal: Terminal, board: Board) -> None:
+def _differences(terminal: Terminal, board: Leaderboard) -> None:
     contrasts = board.contrasts
-    shown = [contrast for contrast in contrasts if contrast.shown]
-    tied = [contrast for contrast in contrasts if not contrast.shown]
+    shown = [contrast for contrast in contrasts if contrast.significant]
+    tied = [contrast for contrast in contrasts if not contrast.significant]
     names = _names(board.rows)
-    for contrast in shown[:_MOST_SAID]:
+    for contrast in shown[:_MOST_CONTRASTS]:
         about = f"  {names[contrast.better]} over {names[contrast.worse]}: {_gap(contrast)}"
-        terminal.result(Ink("shown", GOOD), about)
-    for contrast in tied[: max(0, _MOST_SAID - len(shown))]:
+        terminal.result(StyledText("shown", GOOD), about)
+    for contrast in tied[: max(0, _MOST_CONTRASTS - len(shown))]:
         about = f"    {names[contrast.better]} and {names[contrast.worse]}: {_gap(contrast)}"
-        terminal.result(Ink("tie", ODD), about)
+        terminal.result(StyledText("tie", ODD), about)
     if contrasts:
         terminal.result(comparisons_sentence(made=len(contrasts), stand_out=len(shown)))
     pairs = len(board.rows) * (len(board.rows) - 1) // 2
@@ -213,16 +225,16 @@ def _differences(terminal: Terminal, board: Board) -> None:
 
 
 def _gap(contrast: Contrast) -> str:
-    said = f"{signed(contrast.difference)} points"
+    text = f"{signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
-        said += f" (likely {signed(low)} to {signed(high)})"
-    luck = f", by luck {chance(contrast.p_holm)}" if contrast.shown else ""
-    return f"{said} on {counted(contrast.n, 'case')}{luck}"
+        text += f" (likely {signed(low)} to {signed(high)})"
+    luck = f", by luck {chance(contrast.p_holm)}" if contrast.significant else ""
+    return f"{text} on {counted(contrast.n, 'case')}{luck}"
 
 
-def _names(rows: Sequence[Standing]) -> list[str]:
-    """Return the shortest names that tell the rows apart."""
+def _names(rows: Sequence[LeaderboardRow]) -> list[str]:
+    """Return the shortest distinct names of the rows."""
     models = {row.place.model for row in rows}
     versions = {(row.place.prompt, row.place.version) for row in rows}
     prompts = {row.place.prompt for row in rows}
@@ -236,37 +248,37 @@ def _names(rows: Sequence[Standing]) -> list[str]:
     return found
 
 
-def _notes(board: Board) -> list[str]:
+def _notes(board: Leaderboard) -> list[str]:
     notes = []
     if board.too_few:
         notes.append(f"{counted(board.too_few, 'row')} left out: too few cases with a score")
     if board.beyond:
         notes.append(f"{counted(board.beyond, 'row')} left out: see more with --top")
-    if board.other_yardstick:
-        left = counted(board.other_yardstick, "row")
-        notes.append(f"{left} left out: graded by another rubric, checks or judges")
+    if board.graded_otherwise:
+        left = counted(board.graded_otherwise, "row")
+        notes.append(f"{left} left out: graded with another rubric, checks or judges")
     if board.quarantined:
         notes.append(f"{counted(board.quarantined, 'case')} in quarantine left out")
     return notes
 
 
-def _board(board: Board) -> dict[str, Any]:
+def _board(board: Leaderboard) -> dict[str, Any]:
     return {
         "experiment": board.experiment,
         "runs": board.runs,
-        "rows": [standing_json(row) for row in board.rows],
+        "rows": [row_json(row) for row in board.rows],
         "comparisons": [_contrast(board, contrast) for contrast in board.contrasts],
         "left_out": {
             "too_few_cases": board.too_few,
             "beyond_top": board.beyond,
-            "graded_otherwise": board.other_yardstick,
+            "graded_otherwise": board.graded_otherwise,
             "quarantined_cases": board.quarantined,
         },
         "preferences": None if board.preferences is None else board.preferences.as_json(),
     }
 
 
-def standing_json(row: Standing) -> dict[str, Any]:
+def row_json(row: LeaderboardRow) -> dict[str, Any]:
     """Return a row as it appears in `--json`."""
     place = row.place
     return {
@@ -286,12 +298,12 @@ def standing_json(row: Standing) -> dict[str, Any]:
     }
 
 
-def _contrast(board: Board, contrast: Contrast) -> dict[str, Any]:
+def _contrast(board: Leaderboard, contrast: Contrast) -> dict[str, Any]:
     low, high = contrast.interval or (None, None)
     return {
         "better": contrast.better,
         "worse": contrast.worse,
-        "shown": contrast.shown,
+        "shown": contrast.significant,
         "estimate": contrast.difference,
         "low": low,
         "high": high,
@@ -300,4 +312,225 @@ def _contrast(board: Board, contrast: Contrast) -> dict[str, Any]:
         "p_holm": contrast.p_holm,
         "family": len(board.contrasts),
         "method": contrast.method,
+    }
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option("--min-score", type=ScoreType(), metavar="POINTS", help="Minimum score, such as 80.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="Maximum cost of an answer in dollars.",
+)
+@click.option(
+    "--max-latency",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    help="Maximum median latency in milliseconds.",
+)
+@click.pass_obj
+def recommend(state: CliState, /, experiment: str | None, **options: Any) -> None:
+    """Recommend a model by score, cost and latency.
+
+    Uses the newest version of each prompt, on the cases that all models have. Best value is the
+    cheapest model that is non-inferior to the most accurate one with a margin of 5 points; with too
+    few cases for that test, the output says so. A model is on the front if no other model beats it
+    in score, cost and latency at once.
+
+    Examples:
+      edison recommend
+      edison recommend support-reply --min-score 80 --max-cost 0.002
+      edison recommend --max-latency 1500 --json
+    """
+    terminal = Terminal(state)
+    project = open_readable_project(state, terminal)
+    max_usd = options["max_cost"]
+    required = Requirements(
+        min_score=options["min_score"],
+        max_cost_microusd=None if max_usd is None else max_usd * 1e6,
+        max_latency_ms=options["max_latency"],
+    )
+    advices = []
+    with results_of(project) as connection:
+        for name in measured_names(connection, project, experiment):
+            case_filter = case_filter_of(project, name, stored=connection)
+            measured = measurements_of(connection, name, case_filter)
+            if measured is not None:
+                advices.append(advise(name, measured, case_filter, required))
+    if terminal.json:
+        terminal.document({"experiments": [_advice(advice) for advice in advices]})
+        return
+    if not advices:
+        terminal.note("no complete run yet: edison run")
+    for index, advice in enumerate(advices):
+        if index:
+            terminal.result("")
+        _show_recommendation(terminal, advice)
+
+
+def _show_recommendation(terminal: Terminal, advice: RecommendationResult) -> None:
+    about = f"  {counted(len(advice.rows), 'model')} on {counted(advice.cases, 'case')}"
+    marks = simulated_label(advice.simulated)
+    terminal.result(StyledText(advice.experiment, bold=True), about, *marks)
+    found = advice.recommendation
+    if found is None:
+        terminal.result(_no_recommendation(advice))
+    else:
+        rows = advice.rows
+        table = [("most accurate", found.best, points(rows[found.best].composite))]
+        if advice.fastest is not None:
+            fast = rows[advice.fastest]
+            table.append(("fastest", advice.fastest, milliseconds(fast.p50_ms, fast.p95_ms)))
+        table.append(("best value", found.value, dollars(rows[found.value].cost_microusd)))
+        terminal.table(table)
+        for sentence in sentences(advice):
+            terminal.result(sentence)
+        _models(terminal, advice)
+    for name, reason in advice.refused:
+        terminal.result(f"left out: {name}, because {reason}")
+
+
+def _no_recommendation(advice: RecommendationResult) -> str:
+    if not advice.rows and advice.refused:
+        return "No model meets the requirements."
+    return (
+        f"Not enough cases: {counted(advice.cases, 'case')} with a score of every model. "
+        "At least two are needed, and about 50 are useful."
+    )
+
+
+def sentences(advice: RecommendationResult) -> list[str]:
+    """Return the recommendation in sentences, with what the cases cannot show."""
+    found = advice.recommendation
+    if found is None:
+        return [_no_recommendation(advice)]
+    if len(advice.rows) == 1:
+        said = [f"{found.best} is the only model: nothing to compare it with."]
+    else:
+        said = [value_sentence(found, margin=advice.margin)]
+    said += [_doubt(doubt, found.best, advice.margin) for doubt in advice.doubts]
+    per = found.loss_per_saving
+    if found.value != found.best and per is not None and found.loss > 0:
+        # Per thousand answers, because the saving per answer is too small to read.
+        saved = (advice.rows[found.best].cost_microusd or 0.0) - (
+            advice.rows[found.value].cost_microusd or 0.0
+        )
+        said.append(
+            f"It scores {fixed(100 * found.loss, 1)} points less and saves {dollars(1000 * saved)} "
+            "in 1,000 answers."
+        )
+    if not any(row.cost_microusd for row in advice.rows.values()):
+        said.append("No answer cost anything, so cost was not considered.")
+    if any(row.place.run.partial for row in advice.rows.values()):
+        said.append("Some models were measured on a part of the cases only.")
+    if advice.cases < FEW:
+        said.append(f"Very few cases ({advice.cases}): do not rely on this.")
+    return said
+
+
+def _doubt(doubt: RejectedModel, best: str, margin: float) -> str:
+    contrast = doubt.contrast
+    change = f"{signed(contrast.difference)} points"
+    if contrast.interval is not None:
+        low, high = contrast.interval
+        change += f" (likely {signed(low)} to {signed(high)})"
+    if doubt.worse:
+        return f"{doubt.name} is shown to be worse than {best}: {change}."
+    said = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
+    said += f" on {counted(contrast.n, 'case')}."
+    if doubt.n_needed is not None:
+        said += (
+            f" If it is, about {doubt.n_needed:,} cases would show that it is within "
+            f"{100 * margin:g} points."
+        )
+    return said
+
+
+def _models(terminal: Terminal, advice: RecommendationResult) -> None:
+    found = advice.recommendation
+    if found is None or len(found.models) < 2:
+        return
+    table: list[tuple[str, ...]] = [
+        ("model", "prompt", "score", "against the best", "cost/answer", "latency", "")
+    ]
+    for model in found.models:
+        row = advice.rows[model.name]
+        worst = model.worst_plausible
+        against = "-" if worst is None else f"worst plausible {signed(worst)}"
+        marks = [name for name, holds in _marks(model, found.best) if holds]
+        table.append(
+            (
+                model.name,
+                row.label or short(row.place.version),
+                _score(model),
+                "the best" if model.name == found.best else against,
+                dollars(row.cost_microusd),
+                milliseconds(row.p50_ms, row.p95_ms),
+                ", ".join(marks),
+            )
+        )
+    terminal.table(table, right=(4,))
+
+
+def _score(model: ValuedModel) -> str:
+    if model.interval is None:
+        return fixed(100 * model.value, 1)
+    low, high = model.interval
+    return f"{fixed(100 * model.value, 1)} ({fixed(100 * low, 1)} to {fixed(100 * high, 1)})"
+
+
+def _marks(model: ValuedModel, best: str) -> list[tuple[str, bool]]:
+    return [("on the front", model.on_front), ("as good", model.as_good and model.name != best)]
+
+
+def _advice(advice: RecommendationResult) -> dict[str, Any]:
+    found = advice.recommendation
+    models = {} if found is None else {model.name: model for model in found.models}
+    return {
+        "experiment": advice.experiment,
+        "cases": advice.cases,
+        "simulated": advice.simulated,
+        "most_accurate": None if found is None else found.best,
+        "fastest": advice.fastest if found is not None else None,
+        "best_value": None if found is None else found.value,
+        "front": [model.name for model in models.values() if model.on_front],
+        "margin": advice.margin,
+        "sentences": sentences(advice),
+        "models": [
+            {
+                "name": name,
+                **{k: v for k, v in row_json(row).items() if k != "rank"},
+                **_valued(models.get(name)),
+            }
+            for name, row in advice.rows.items()
+        ],
+        "doubts": [
+            {
+                "model": doubt.name,
+                "worse": doubt.worse,
+                "estimate": doubt.contrast.difference,
+                "low": doubt.contrast.interval and doubt.contrast.interval.low,
+                "high": doubt.contrast.interval and doubt.contrast.interval.high,
+                "n": doubt.contrast.n,
+                "p": doubt.contrast.p,
+                "n_needed": doubt.n_needed,
+            }
+            for doubt in advice.doubts
+        ],
+        "left_out": [{"model": name, "reason": reason} for name, reason in advice.refused],
+    }
+
+
+def _valued(model: ValuedModel | None) -> dict[str, Any]:
+    """Return the results of a model on the cases that all models have."""
+    if model is None:
+        return {"common": None, "on_front": None, "as_good": None, "worst_plausible": None}
+    low, high = model.interval or (None, None)
+    return {
+        "common": {"estimate": model.value, "low": low, "high": high, "n": model.n},
+        "on_front": model.on_front,
+        "as_good": model.as_good,
+        "worst_plausible": model.worst_plausible,
     }

@@ -1,4 +1,4 @@
-"""edison loop: run, refine, review, and again, until the prompt gets no better."""
+"""edison loop: run, refine and review repeatedly, until the score converges."""
 
 from __future__ import annotations
 
@@ -9,72 +9,62 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.asking import Asking
-from edison_ci.cli.errands import (
-    Outlook,
-    announce,
-    simulated,
-    which_prompt,
-)
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import project_at
-from edison_ci.cli.recommend import sentences
-from edison_ci.cli.sessions import refining_factory
-from edison_ci.cli.spending import microusd, spending
-from edison_ci.cli.suggested import show_suggestion
-from edison_ci.cli.terminal import GOOD, ODD, Ink, Terminal
-from edison_ci.decide.recommendation import Wishes, advise
+from edison_ci.cli.leaderboard import sentences
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.refine import RefineForecast, announce, prompt_option
+from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
+from edison_ci.cli.suggestion import show_suggestion
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.decide.recommendation import Requirements, advise
 from edison_ci.errors import OutOfBudget
-from edison_ci.formatting import score
-from edison_ci.loop.final import next_steps
-from edison_ci.loop.looping import Looper
-from edison_ci.loop.place import Place
-from edison_ci.loop.starting import Wish, alone, begin
+from edison_ci.loop.report import next_steps
+from edison_ci.loop.runner import LoopRunner
+from edison_ci.loop.start import LoopContext, LoopRequest, begin, exclusive
+from edison_ci.numeric import dollars, score
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.versions import short
-from edison_ci.plugins import later
-from edison_ci.refine.asking import refiner_of
-from edison_ci.refine.requests import RefineRequest, refine_request
-from edison_ci.report.writing import write_whole
-from edison_ci.results.case_filter import roll_of
+from edison_ci.refine.refinement import RefineRequest, refine_request
+from edison_ci.refine.refiner import refiner_of
+from edison_ci.report.files import write_whole
+from edison_ci.report.pdf import find_browser, print_pdf
 from edison_ci.results.leaderboard import measurements_of
-from edison_ci.review.desk import Desk
-from edison_ci.store.suggestions import Status
+from edison_ci.results.samples import case_filter_of
+from edison_ci.review.context import ReviewContext
+from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.config.load import Project
-    from edison_ci.loop.final import Final
-    from edison_ci.refine.candidate import Subject
+    from edison_ci.loop.report import LoopReport
+    from edison_ci.refine.candidate import RefineTarget
     from edison_ci.store.loops import Loop
     from edison_ci.store.suggestions import Suggestion
-
-_find_browser = later("edison_ci.report.pdf:find_browser")
-_printed = later("edison_ci.report.pdf:printed")
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment")
-@which_prompt
-@click.option("--iterations", type=click.IntRange(1, 100), metavar="N", help="Most iterations.")
-@click.option("--auto-approve", is_flag=True, help="Take what is proven, on a branch of its own.")
-@click.option("--restart", is_flag=True, help="Leave a loop behind that is not done.")
-@click.option("--pdf", is_flag=True, help="Print the final report as a PDF too.")
-@spending
+@prompt_option
+@click.option(
+    "--iterations", type=click.IntRange(1, 100), metavar="N", help="Maximum number of iterations."
+)
+@click.option("--auto-approve", is_flag=True, help="Apply proven suggestions on a separate branch.")
+@click.option("--restart", is_flag=True, help="Abandon an unfinished loop and start a new one.")
+@click.option("--pdf", is_flag=True, help="Also write the final report as a PDF.")
+@cost_options
 @click.pass_obj
-def loop(state: State, /, experiment: str, **given: Any) -> None:
-    """Run and refine until it gets no better.
+def loop(state: CliState, /, experiment: str, **given: Any) -> None:
+    """Run and refine repeatedly until the score converges.
 
-    An iteration is a run. Then the stop rules are asked, a better prompt is asked for and tried,
-    and the loop waits for a person: decide with `edison review`, then give the same command again.
-    With --auto-approve it takes what is proven by itself, on the branch edison/loop/EXPERIMENT;
-    your branch and files stay as they are. That is refused in CI, and unless the project sets
+    An iteration is a run, the stop rules, and a suggested change that is tested. Then the loop
+    waits for a review: decide with `edison review`, and run the same command again. With
+    --auto-approve it applies proven suggestions itself, on the branch edison/loop/EXPERIMENT; your
+    branch and files stay as they are. This is not allowed in CI, and only if the project sets
     require_review_approval to false.
 
-    Whatever stops it, the same command goes on where it was. In the end the best prompt meets the
-    first one on cases that nobody learned from, and a report is written to .edison/loops/.
+    After an interruption the same command continues. In the end the best prompt is compared with
+    the first one on held-out cases, and a report is written to .edison/loops/.
 
     Examples:
       edison loop support-reply
@@ -83,66 +73,70 @@ def loop(state: State, /, experiment: str, **given: Any) -> None:
       edison loop support-reply --restart --json
     """
     terminal = Terminal(state)
-    request = refine_request(project_at(state), "loop", experiment, given["prompt"])
-    asking = Asking(terminal, yes=given["yes"])
-    place = _place(state, asking, request, allow_code=given["allow_code"])
+    request = refine_request(open_project(state), "loop", experiment, given["prompt"])
+    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    place = _place(state, confirmation, request, allow_code=given["allow_code"])
     if given["pdf"]:
-        _find_browser()
-    wish = Wish(
+        find_browser()
+    wish = LoopRequest(
         given["iterations"],
         microusd(given["budget"]),
         auto=given["auto_approve"],
         restart=given["restart"],
     )
-    with alone(place):
-        _announce(asking, request.subject)
-        looper = Looper(place, begin(place, wish))
+    with exclusive(place):
+        _announce(confirmation, request.target)
+        looper = LoopRunner(place, begin(place, wish))
         try:
-            done = looper.go_on()
+            done = looper.run()
         except OutOfBudget as error:
-            _give_up(terminal, looper, error)
+            _show_exhausted(terminal, looper, error)
             raise
     if done:
-        _tell_end(terminal, looper, pdf=given["pdf"])
+        _show_end(terminal, looper, pdf=given["pdf"])
     else:
-        _tell_waiting(terminal, looper)
+        _show_waiting(terminal, looper)
 
 
-def _place(state: State, asking: Asking, request: RefineRequest, *, allow_code: bool) -> Place:
-    project, subject, terminal = request.project, request.subject, asking.terminal
-    return Place(
-        desk=Desk.of(project, offline=state.offline),
-        subject=subject,
+def _place(
+    state: CliState, confirmation: PlanConfirmation, request: RefineRequest, *, allow_code: bool
+) -> LoopContext:
+    project, target, terminal = request.project, request.target, confirmation.terminal
+    return LoopContext(
+        review=ReviewContext.of(project, offline=state.offline),
+        target=target,
         refiner=refiner_of(request.model),
-        opened=partial(refining_factory(state, asking).tools, project),
+        open_context=partial(refining_factory(state, confirmation).context, project),
         actor=request.actor,
-        audit=lambda of, made: replace(request, action="refine", subject=of).audited(made),
-        advise=lambda connection: _advice(connection, project, subject.experiment.id),
+        audit=lambda of, made: replace(request, action="refine", target=of).audit_entry(made),
+        advise=lambda connection: _advice(connection, project, target.experiment.id),
         on_step=lambda line: terminal.note(f"  {line}"),
-        candidates=subject.limits.candidates,
+        candidates=target.limits.candidates,
         allow_code=allow_code,
     )
 
 
-def _announce(asking: Asking, subject: Subject) -> None:
-    """Refuse what would stumble, say what it may cost, and ask where that is much."""
-    plan = bare_plan(subject.project, subject.experiment, of="loop")
-    asking.refuse(plan)
+def _announce(confirmation: PlanConfirmation, target: RefineTarget) -> None:
+    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    plan = bare_plan(target.project, target.experiment, of="loop")
+    confirmation.refuse(plan)
     training = plan.cases - plan.holdout
-    outlook = Outlook(training, plan.holdout, plan.cost_microusd, plan.simulated)
-    announce(asking, subject, outlook)
+    forecast = RefineForecast(training, plan.holdout, plan.cost_microusd, plan.simulated)
+    announce(confirmation, target, forecast)
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
-    roll = roll_of(project, name, stored=connection)
-    measured = measurements_of(connection, name, roll)
-    return [] if measured is None else sentences(advise(name, measured, roll, Wishes()))
+    case_filter = case_filter_of(project, name, stored=connection)
+    measured = measurements_of(connection, name, case_filter)
+    return (
+        [] if measured is None else sentences(advise(name, measured, case_filter, Requirements()))
+    )
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- the result -----------------------------------------------------------------------------------
 
 
-def _tell_waiting(terminal: Terminal, looper: Looper) -> None:
+def _show_waiting(terminal: Terminal, looper: LoopRunner) -> None:
     one = looper.suggestion()
     if terminal.json:
         told = {"waits_for": one.as_json(), "exit_code": 0}
@@ -152,30 +146,30 @@ def _tell_waiting(terminal: Terminal, looper: Looper) -> None:
     show_suggestion(terminal, one)
     terminal.result("")
     _show_iterations(terminal, looper)
-    terminal.result(Ink("waiting", ODD), f": {_waits(looper.loop, one)}")
-    if one.status is Status.PROPOSED:
-        terminal.note(f"take it:   edison review approve {one.id}")
-        terminal.note(f'leave it:  edison review reject {one.id} --reason "..."')
-    terminal.note(f"then:      edison loop {looper.loop.experiment}")
+    terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(looper.loop, one)}")
+    if one.status is SuggestionStatus.PROPOSED:
+        terminal.note(f"accept it:  edison review approve {one.id}")
+        terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
+    terminal.note(f"then:       edison loop {looper.loop.experiment}")
 
 
-def _waits(loop: Loop, one: Suggestion) -> str:
-    if one.status is Status.APPLIED:
+def _waiting_reason(loop: Loop, one: Suggestion) -> str:
+    if one.status is SuggestionStatus.APPLIED:
         where = f" on {one.branch}" if one.branch is not None else ""
-        return f"{one.id} is applied{where}, and {loop.path} here is without it: merge or pull it"
-    if one.status is Status.APPROVED:
-        return f"{one.id} is approved, and not merged yet"
-    return f"a person decides about {one.id}"
+        return f"{one.id} is applied{where}, but not in {loop.path} here: merge or pull it"
+    if one.status is SuggestionStatus.APPROVED:
+        return f"{one.id} is approved, but not merged yet"
+    return f"{one.id} needs a decision"
 
 
-def _tell_end(terminal: Terminal, looper: Looper, *, pdf: bool) -> None:
+def _show_end(terminal: Terminal, looper: LoopRunner, *, pdf: bool) -> None:
     final = looper.final
-    assert final is not None, "a loop that is done has its report"
+    assert final is not None, "a finished loop has its report"
     files = {file.kind: file.path for file in final.files}
     if pdf:
         target = files["report_html"].with_suffix(".pdf")
         page = files["report_html"].read_text(encoding="utf-8")
-        write_whole(target, _printed(_find_browser(), page))
+        write_whole(target, print_pdf(find_browser(), page))
         files["report_pdf"] = target
     if terminal.json:
         told = {**final.as_json(), "files": {kind: str(path) for kind, path in files.items()}}
@@ -186,10 +180,10 @@ def _tell_end(terminal: Terminal, looper: Looper, *, pdf: bool) -> None:
         terminal.note(f"wrote {os.path.relpath(path)}")
 
 
-def _give_up(terminal: Terminal, looper: Looper, error: OutOfBudget) -> None:
-    """Say what was found before the budget was used up."""
+def _show_exhausted(terminal: Terminal, looper: LoopRunner, error: OutOfBudget) -> None:
+    """Print the results so far of a loop whose budget is used up."""
     loop = looper.loop
-    error.hint = f"raise it, and it goes on: edison loop {loop.experiment} --budget USD"
+    error.hint = f"raise it to continue: edison loop {loop.experiment} --budget USD"
     if looper.final is None or terminal.json:
         return
     _show_final(terminal, looper, looper.final)
@@ -197,25 +191,25 @@ def _give_up(terminal: Terminal, looper: Looper, error: OutOfBudget) -> None:
         terminal.note(f"wrote {os.path.relpath(file.path)}")
 
 
-def _show_final(terminal: Terminal, looper: Looper, final: Final) -> None:
+def _show_final(terminal: Terminal, looper: LoopRunner, final: LoopReport) -> None:
     terminal.result("")
     _show_iterations(terminal, looper)
     terminal.result(
-        Ink(final.sentence, GOOD if final.shown else ODD),
-        *simulated(final.loop.simulated),
+        StyledText(final.sentence, GOOD if final.proven else ODD),
+        *simulated_label(final.loop.simulated),
     )
     for line in final.advice:
         terminal.result(line)
     weak = ", ".join(f"{one.name} {score(one.score)}" for one in final.weaknesses)
     if weak:
-        terminal.result(f"weak still: {weak}")
+        terminal.result(f"still weak: {weak}")
     spent = ", ".join(f"{one.phase} {dollars(one.microusd)}" for one in final.spending)
-    terminal.result(f"it cost {dollars(final.cost_microusd)} ({spent or 'nothing was asked'})")
+    terminal.result(f"cost {dollars(final.cost_microusd)} ({spent or 'no calls'})")
     for step in next_steps(final):
         terminal.note(f"next: {step}")
 
 
-def _show_iterations(terminal: Terminal, looper: Looper) -> None:
+def _show_iterations(terminal: Terminal, looper: LoopRunner) -> None:
     nothing = "-"
     rows = [("iteration", "version", "score", "cases", "run")]
     for one in looper.iterations():
@@ -225,7 +219,7 @@ def _show_iterations(terminal: Terminal, looper: Looper) -> None:
     terminal.table(rows, right=(0, 2, 3))
 
 
-def _document(looper: Looper, status: str) -> dict[str, Any]:
+def _document(looper: LoopRunner, status: str) -> dict[str, Any]:
     loop = looper.loop
     return {
         "loop": loop.id,

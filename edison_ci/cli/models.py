@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal
-from edison_ci.config.load import Project, find_root, load_project
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.standalone import Trial, probe
-from edison_ci.names import did_you_mean
-from edison_ci.operate.sessions import require_editor, tools_for
+from edison_ci.execute.standalone import ProbeResult, probe
+from edison_ci.numeric import dollars
+from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
+    from edison_ci.config.load import Project
     from edison_ci.config.models import Model
 
 
 @click.group(cls=EdisonGroup, invoke_without_command=True)
 @click.pass_context
 def models(ctx: click.Context) -> None:
-    """List the models of the project.
+    """List or test the models of the project.
 
     Examples:
       edison models list
+      edison models test small
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_models)
@@ -34,22 +36,22 @@ def models(ctx: click.Context) -> None:
 
 @models.command("list", cls=EdisonCommand)
 @click.pass_obj
-def list_models(state: State) -> None:
+def list_models(state: CliState) -> None:
     """List the models with price, key and limits.
 
-    Prices are dollars per million tokens, in and out; a key is only said to be set or not.
+    Prices are dollars per million tokens, input and output; of a key only its variable is shown.
 
     Examples:
       edison models list
       edison models list --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = open_project(state)
     if terminal.json:
         listed = [_as_json(project, model) for model in project.models.values()]
         terminal.document({"models": listed})
         return
-    rows = [("name", "provider", "model", "in/out per M", "key", "at once", "retires")]
+    rows = [("name", "provider", "model", "in/out per M", "key", "concurrency", "retires")]
     rows += [_row(project, model) for model in project.models.values()]
     retiring = any(row[-1] for row in rows[1:])
     terminal.table([row if retiring else row[:-1] for row in rows], right=(3, 5))
@@ -59,32 +61,34 @@ def list_models(state: State) -> None:
 @models.command("test", cls=EdisonCommand)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
-def test_models(state: State, names: tuple[str, ...]) -> None:
-    """Send each model one short call, and say what is wrong if it fails.
+def test_models(state: CliState, names: tuple[str, ...]) -> None:
+    """Send one short call to each model and diagnose failures.
 
-    A wrong key, no network, no quota and an unknown model are told apart. A call costs next to
-    nothing; it is booked like any other.
+    Distinguishes a wrong key, no network, no quota and an unknown model. A call costs next to
+    nothing; it counts towards the budgets.
 
     Examples:
       edison models test
       edison models test small --json
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
-    chosen = [_named(project, name) for name in dict.fromkeys(names)] or [*project.models.values()]
+    project = open_project(state)
+    chosen = [_find_model(project, name) for name in dict.fromkeys(names)] or [
+        *project.models.values()
+    ]
     require_editor(project, "models test")
-    trials = probe(project, chosen, tools_for(project, offline=state.offline))
+    trials = probe(project, chosen, run_context(project, offline=state.offline))
     if terminal.json:
         terminal.document({"models": [_trial(trial) for trial in trials]})
     else:
         for trial in trials:
-            _told(terminal, trial)
-    # A model that cannot be had yet is no fault of whoever tests the real ones.
+            _show_trial(terminal, trial)
+    # A model that cannot be called on its own is not an error of the others.
     if any(trial.error for trial in trials if trial.error != "NOT_THERE"):
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
-def _named(project: Project, name: str) -> Model:
+def _find_model(project: Project, name: str) -> Model:
     found = project.models.get(name)
     if found is None:
         hint = did_you_mean(name, project.models, label="models")
@@ -92,7 +96,7 @@ def _named(project: Project, name: str) -> Model:
     return found
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
+def _trial(trial: ProbeResult) -> dict[str, Any]:
     return {
         "name": trial.model.name,
         "simulated": trial.model.simulated,
@@ -104,32 +108,34 @@ def _trial(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _told(terminal: Terminal, trial: Trial) -> None:
-    mark = (Ink("  simulated", ODD),) if trial.model.simulated else ()
+def _show_trial(terminal: Terminal, trial: ProbeResult) -> None:
+    mark = simulated_label(trial.model.simulated)
     if trial.error:
         terminal.result(
-            Ink("failed", BAD), f"  {trial.model.name}: {trial.error}: {trial.message}", *mark
+            StyledText("failed", BAD),
+            f"  {trial.model.name}: {trial.error}: {trial.message}",
+            *mark,
         )
-        terminal.note(f"    {HINTS.get(trial.error, 'look at its entry in models.yaml')}")
+        terminal.note(f"    {HINTS.get(trial.error, 'check its entry in models.yaml')}")
         return
     served = f", served by {trial.served_model}" if trial.served_model else ""
     terminal.result(
-        Ink("ok", GOOD),
+        StyledText("ok", GOOD),
         f"  {trial.model.name}: {trial.latency_ms:,} ms, {dollars(trial.cost_microusd)}{served}",
         *mark,
     )
 
 
 HINTS = {
-    "INVALID_KEY": "the key was refused: look at the variable that key_env names",
+    "INVALID_KEY": "the key was refused: check the variable in key_env",
     "QUOTA": "the account has no quota left: add credit, or use another key",
-    "NETWORK": "the host was not reached: look at base_url, proxy and network",
-    "TIMEOUT": "no answer in time: raise limits.timeout_s, or look at the host",
-    "MODEL_NOT_FOUND": "the provider does not know this model: look at model",
+    "NETWORK": "the host was not reached: check base_url, proxy and network",
+    "TIMEOUT": "no answer in time: raise limits.timeout_s, or check the host",
+    "MODEL_NOT_FOUND": "the provider does not know this model: check the key model",
     "RATE_LIMIT": "too many requests: lower limits.concurrency or set limits.rpm",
     "NO_KEY": "set the variable",
     "NOT_INSTALLED": "a library is missing; edison doctor lists them all",
-    "NOT_THERE": "nothing is wrong with your files; it cannot be asked by itself yet",
+    "NOT_THERE": "not an error: this model cannot be called on its own yet",
 }
 """What to do about a failure."""
 

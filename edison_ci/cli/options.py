@@ -1,4 +1,4 @@
-"""Options of every command, the layout of its help, and the log."""
+"""Options and log settings that all commands share, and the layout of their help."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from click.core import ParameterSource
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.names import did_you_mean
-from edison_ci.plugins import later
 from edison_ci.sanitize import json_text, line
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def configure_logging(state: State) -> None:
-    """Send the package's log to stderr, as much of it as was asked for."""
+def configure_logging(state: CliState) -> None:
+    """Send the log of the package to stderr, at the level that the options ask for."""
     handler = _Stderr(sys.stderr)
     handler.setFormatter(_JsonLines() if state.log_json else _Lines())
     logger = logging.getLogger("edison_ci")
@@ -37,7 +36,7 @@ def configure_logging(state: State) -> None:
     logger.setLevel(_level(state))
 
 
-def _level(state: State) -> int:
+def _level(state: CliState) -> int:
     if state.debug:
         return logging.DEBUG
     if state.quiet:
@@ -50,7 +49,7 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to stderr as it is now: bars take its place while they are shown."""
+    """Writes to the current sys.stderr, which progress bars replace while they are shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.setStream(sys.stderr)
@@ -58,10 +57,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 class _Lines(logging.Formatter):
-    """`warning: could not fetch (remote=origin)`, on one line and without secrets.
-
-    A hint stands below it.
-    """
+    """`warning: could not fetch (remote=origin)` on one line without secrets, a hint below it."""
 
     def format(self, record: logging.LogRecord) -> str:
         extra = _extra(record)
@@ -75,10 +71,10 @@ class _Lines(logging.Formatter):
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line, without secrets."""
+    """One JSON object per line, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        entry = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -86,18 +82,23 @@ class _JsonLines(logging.Formatter):
             **_extra(record),
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json_text(told, indent=None, ascii_only=True)
+            entry["exception"] = self.formatException(record.exc_info)
+        return json_text(entry, indent=None, ascii_only=True)
 
 
 logger = logging.getLogger(__name__)
-# Loaded late: only jobs of a forge ask.
-_set_aside_unknown = later("edison_ci.operate.own_results:set_aside_unknown")
+
+
+def _set_aside(root: Path) -> Path | None:
+    # Imports the models of all files, which a command without a project does not need.
+    from edison_ci.operate.own_results import set_aside_untrusted
+
+    return set_aside_untrusted(root)
 
 
 @dataclass(slots=True)
-class State:
-    """What the shared options say, and which project was found."""
+class CliState:
+    """Values of the shared options, and the project that was found."""
 
     directory: Path | None = None
     quiet: bool = False
@@ -108,7 +109,7 @@ class State:
     log_json: bool = False
     no_color: bool = False
     root: Path | None = None
-    """The project at hand, once it is known."""
+    """Root of the project, once it is known."""
     sources: dict[str, ParameterSource] = field(default_factory=dict)
 
     @property
@@ -118,21 +119,21 @@ class State:
             return self.directory or Path.cwd()
         except FileNotFoundError:
             raise UsageError(
-                "the folder we are in no longer exists", hint="cd to another one, or use -C DIR"
+                "the current folder no longer exists", hint="cd to another one, or use -C DIR"
             ) from None
 
-    def entered(self, root: Path) -> Path:
-        """Remember the project at hand, so that its files are named as seen from here."""
+    def enter_project(self, root: Path) -> Path:
+        """Remember the root of the project, so that its files are named relative to the folder."""
         self.root = root
         logger.info("project", extra={"root": str(root)})
-        # Before anything is read of results that a job for a proposal has not made itself.
-        if "GITHUB_EVENT_NAME" in os.environ and (aside := _set_aside_unknown(root)) is not None:
-            told = "set aside, because this job has not made them and nobody signed them"
-            click.echo(f"results {told}: {aside}", err=True)
+        # Results that a job for a pull request has not made itself must not be read.
+        if "GITHUB_EVENT_NAME" in os.environ and (aside := _set_aside(root)) is not None:
+            said = "set aside: they are not signed, and this job has not made them"
+            click.echo(f"results {said}: {aside}", err=True)
         return root
 
-    def take(self, name: str, value: Any, source: ParameterSource) -> None:
-        """Take a shared option; a variable never beats a flag, wherever the flag stands."""
+    def set_option(self, name: str, value: Any, source: ParameterSource) -> None:
+        """Set a shared option; a flag anywhere on the command line beats a variable."""
         flag = ParameterSource.COMMANDLINE
         if self.sources.get(name) is flag:
             if source is not flag:
@@ -149,16 +150,16 @@ _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         {
             "type": click.Path(exists=True, file_okay=False, path_type=Path),
             "metavar": "DIR",
-            "help": "Work in this folder.",
+            "help": "Run as if started in this folder.",
         },
     ),
     (("-q", "--quiet"), {"is_flag": True, "help": "Print errors only."}),
-    (("-v", "--verbose"), {"count": True, "help": "Say more; twice for even more."}),
+    (("-v", "--verbose"), {"count": True, "help": "Log more; twice for debug messages."}),
     (("--debug",), {"is_flag": True, "help": "Show tracebacks and log everything."}),
     (("--json",), {"is_flag": True, "help": "Print one JSON document."}),
-    (("--offline",), {"is_flag": True, "help": "Refuse every call to the network."}),
+    (("--offline",), {"is_flag": True, "help": "Disable network access."}),
     (("--log-json",), {"is_flag": True, "help": "Log as JSON lines."}),
-    (("--no-color",), {"is_flag": True, "help": "Print without colour."}),
+    (("--no-color",), {"is_flag": True, "help": "Print without color."}),
 )
 
 
@@ -179,7 +180,7 @@ def shared_options() -> list[click.Parameter]:
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     source = ctx.get_parameter_source(str(param.name))
     if source is not None and source is not ParameterSource.DEFAULT:
-        ctx.ensure_object(State).take(str(param.name), value, source)
+        ctx.ensure_object(CliState).set_option(str(param.name), value, source)
     return value
 
 
@@ -191,7 +192,7 @@ _EXAMPLES = "Examples:\n"
 
 
 class Helpful(click.Command):
-    """A command whose help shows its examples as they are and the shared options apart."""
+    """A command whose help lists its examples verbatim and the shared options apart."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -199,8 +200,8 @@ class Helpful(click.Command):
         self.params.extend(shared_options())
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run, with the log as the options up to here ask for it."""
-        configure_logging(ctx.ensure_object(State))
+        """Configure the log and run."""
+        configure_logging(ctx.ensure_object(CliState))
         return super().invoke(ctx)
 
     @property
@@ -210,7 +211,7 @@ class Helpful(click.Command):
         return [line.strip() for line in listed.splitlines()]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the command does, then its examples without wrapping their lines."""
+        """Write the description, then the examples without wrapping their lines."""
         about, _, listed = str(self.help).partition(_EXAMPLES)
         with formatter.indentation():
             for paragraph in about.strip().split("\n\n"):
@@ -232,28 +233,50 @@ class Helpful(click.Command):
 
 
 class EdisonCommand(Helpful):
-    """A command that does something."""
+    """A command without subcommands."""
 
 
 class EdisonGroup(Helpful, click.Group):
-    """A command with commands below it."""
+    """A command with subcommands."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or name the nearest one."""
+        """Return the command; raises UsageError with the nearest name."""
         known = self.list_commands(ctx)
-        if args and args[0] not in known and not ctx.resilient_parsing:  # that is a shell asking
-            raise click.UsageError(unknown(args[0], known), ctx=ctx)
+        if (
+            args and args[0] not in known and not ctx.resilient_parsing
+        ):  # not while a shell asks for completions
+            raise click.UsageError(unknown_command(args[0], known), ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands first: they are what one looks for."""
+        """Write the commands before the options."""
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
 
 
-def unknown(name: str, known: Iterable[str]) -> str:
-    """Return what to say of a command that is not there."""
-    hint = did_you_mean(name, known, label="there are")
-    return f"no command {name!r}; {hint or 'there are many'}"
+def unknown_command(name: str, known: Iterable[str]) -> str:
+    """Return the message about an unknown command."""
+    hint = did_you_mean(name, known, label="commands")
+    return f"unknown command {name!r}; {hint or 'see: edison --help'}"
+
+
+class ScoreType(click.ParamType[float]):
+    """An option value: points out of 100, a percentage, or a share from 0 to 1."""
+
+    name = "score"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the score from 0 to 1."""
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = -1.0
+        share = number / 100 if text.endswith("%") or number > 1 else number
+        if not 0 <= share <= 1:
+            self.fail(f"{text!r} is not a score: write 80, 80% or 0.8", param, ctx)
+        return share

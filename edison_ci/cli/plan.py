@@ -1,4 +1,4 @@
-"""edison plan: what a run would do and cost."""
+"""edison plan and render: what a run would do and cost, and the request for one case."""
 
 from __future__ import annotations
 
@@ -6,42 +6,59 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import ODD, Ink, Terminal, aligned, counted
-from edison_ci.config import needs
-from edison_ci.config.load import find_root, load_project
+from edison_ci._dataclass import dataclass
+from edison_ci.cli.lookup import (
+    experiment_of,
+    find_case,
+    find_configuration,
+    find_prompt,
+    open_project,
+    parse_variables,
+)
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import ODD, StyledText, Terminal, aligned
+from edison_ci.config import requirements
+from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
-from edison_ci.plan.impact import Impact, impact_since
-from edison_ci.plan.looks import both_sides
+from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed
+from edison_ci.plan.baseline import Impact, impact_since
+from edison_ci.plan.estimate import ESTIMATE, TokenCounter, counter_for
+from edison_ci.plan.interim_analysis import both_sides
 from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
 from edison_ci.plan.selection import MAX_SHARDS
-from edison_ci.plugins import later
-from edison_ci.rounding import fixed
+from edison_ci.plan.versions import label_of, short
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.plan.estimate import Span
-    from edison_ci.plan.looks import Kind
+    from edison_ci.config.models import Configuration
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.plan.estimate import Load
+    from edison_ci.plan.interim_analysis import Kind
+    from edison_ci.records import Case, Json, Message
+
 
 _NOTHING = "skipped: nothing affected"
-# Loaded late: while nothing is stored nothing can be reused.
-_foreseen = later("edison_ci.execute.reuse_forecast:with_reuse")
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option("--changed-since", metavar="REF", help="Only experiments that a change touches.")
-@click.option("--loop", is_flag=True, help="The whole refinement loop, 60-100% of its iterations.")
+@click.option(
+    "--changed-since",
+    metavar="REF",
+    help="Plan only experiments affected by changes since this ref.",
+)
+@click.option("--loop", is_flag=True, help="Plan the refinement loop, 60-100% of its iterations.")
 @click.option(
     "--shards",
     type=click.IntRange(1, MAX_SHARDS),
     metavar="N",
-    help="Print a matrix that splits the cases over N jobs.",
+    help="Print a job matrix that splits the cases into N shards.",
 )
 @click.pass_obj
 def plan(
-    state: State,
+    state: CliState,
     experiments: tuple[str, ...],
     changed_since: str | None,
     loop: bool,
@@ -49,8 +66,8 @@ def plan(
 ) -> None:
     """Show what a run would do and cost.
 
-    Cells, calls, tokens, cost and time, by phase and model; the smallest change this many cases can
-    show, and how many the margin of the gate needs. Nothing is sent.
+    Shows cells, calls, tokens, cost and time by phase and model, the smallest change that the cases
+    can detect, and the number of cases that the margin of the gate needs. Nothing is sent.
 
     Examples:
       edison plan
@@ -59,17 +76,19 @@ def plan(
       edison plan support-reply --shards 4
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
-    chosen = _chosen(project, experiments)
+    project = open_project(state)
+    chosen = _selected(project, experiments)
     impact = None
     if changed_since:
         impact = impact_since(project, changed_since, offline=state.offline)
         chosen = [e for e in chosen if e.id in impact.affected]
-    calls = needs.REFINEMENT if loop else needs.RUN
-    needs.refuse(problem for e in chosen for problem in needs.missing(project, e, calls=calls))
+    calls = requirements.REFINEMENT if loop else requirements.RUN
+    requirements.refuse(
+        problem for e in chosen for problem in requirements.missing(project, e, calls=calls)
+    )
     if shards and len(chosen) > 1:
         hint = f"name one: {', '.join(e.id for e in chosen)}"
-        raise UsageError("--shards splits one experiment", hint=hint)
+        raise UsageError("--shards needs one experiment", hint=hint)
     plans = [
         _with_reuse(make_plan(project, e, shards=shards or 0, loop=loop), project, e)
         for e in chosen
@@ -82,7 +101,7 @@ def plan(
         if not plans:
             terminal.note(_NOTHING)
     else:
-        _changes(terminal, impact, {e.id for e in _chosen(project, experiments)})
+        _changes(terminal, impact, {e.id for e in _selected(project, experiments)})
         for index, one in enumerate(plans):
             if index:
                 terminal.result()
@@ -92,12 +111,14 @@ def plan(
 def _with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
     if not project.tree.exists(project.file.results):
         return plan
-    found: Plan = _foreseen(plan, project, experiment)
-    return found
+    # Imports what a run requirements, to find the answers that it would reuse.
+    from edison_ci.execute.reuse_forecast import with_reuse
+
+    return with_reuse(plan, project, experiment)
 
 
-def _chosen(project: Project, names: tuple[str, ...]) -> list[Experiment]:
-    """Return the experiments that are named, or all that are not archived."""
+def _selected(project: Project, names: tuple[str, ...]) -> list[Experiment]:
+    """Return the named experiments, or all that are not archived."""
     if names:
         return [project.experiment(name) for name in dict.fromkeys(names)]
     return [e for e in project.experiments.values() if not e.file.archived]
@@ -135,7 +156,7 @@ def _changes(terminal: Terminal, impact: Impact | None, chosen: set[str]) -> Non
 
 
 def _show(terminal: Terminal, plan: Plan) -> None:
-    terminal.result(Ink(plan.experiment, bold=True), Ink(_simulated(plan), ODD))
+    terminal.result(StyledText(plan.experiment, bold=True), StyledText(_simulated(plan), ODD))
     held = f" ({plan.holdout:,} held out)" if plan.holdout else ""
     skipped = f" ({plan.skipped:,} skipped)" if plan.skipped else ""
     terminal.result(
@@ -146,49 +167,61 @@ def _show(terminal: Terminal, plan: Plan) -> None:
         terminal.result(f"    {reason}")
     if plan.iterations.high > 1:
         low, high = plan.iterations.low, plan.iterations.high
-        said = f"loop of {low:g} to {high:g} iterations; calls are those of all {high:g}"
+        said = f"loop of {low:g} to {high:g} iterations; the calls are those of {high:g}"
         terminal.result(f"    {said}")
-    if plan.looks is not None and plan.iterations.high <= 1:
-        terminal.result(f"    {_looked_at(plan, plan.looks)}")
+    if plan.interims is not None and plan.iterations.high <= 1:
+        terminal.result(f"    {_interim_range(plan, plan.interims)}")
     for row in aligned(_rows(plan), right=frozenset({2, 3, 4, 5})):
         terminal.result("  " + row)
     _evidence(terminal, plan)
     for blocker in plan.blockers:
-        terminal.result("  ", Ink("before a run:", ODD), f" {blocker}")
+        terminal.result("  ", StyledText("before a run:", ODD), f" {blocker}")
     terminal.result(f"  plan {plan.hash[:8]}")
 
 
-def _looked_at(plan: Plan, kind: Kind) -> str:
-    """Say how many calls a comparison takes that stops when it is clear."""
+def _interim_range(plan: Plan, kind: Kind) -> str:
+    """Return the range of calls of a comparison that may stop early."""
     low, high = both_sides(kind, plan.cases, plan.calls + plan.reused)
-    said = f"with --against it is both sides: {low:,} calls before the first look, at most {high:,}"
-    return f"{said} ({'more_draws' if kind == 'draws' else 'adaptive_sampling'})"
+    said = (
+        f"with --against both sides are run: {low:,} calls before the first interim analysis, "
+        f"at most {high:,}"
+    )
+    return f"{said} ({'more_repeats' if kind == 'repeats' else 'adaptive_sampling'})"
 
 
 def _simulated(plan: Plan) -> str:
-    """Return which models are made up, so that nobody takes their numbers for evidence."""
-    made_up = dict.fromkeys(load.model.name for load in plan.loads if load.model.simulated)
+    """Return which models are simulated: their numbers are no evidence."""
+    simulated = dict.fromkeys(load.model.name for load in plan.loads if load.model.simulated)
     if all(load.model.simulated for load in plan.loads):
         return "  (simulated models)"
-    return f"  (simulated: {', '.join(made_up)})" if made_up else ""
+    return f"  (simulated: {', '.join(simulated)})" if simulated else ""
 
 
 def _rows(plan: Plan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("phase", "model", "calls", "tokens", "cost", "time")]
     for load in plan.loads:
-        tokens = _thousands(load.tokens, exact=load.exact_tokens)
-        cost, time = _dollars(load.cost_microusd), _time(load.seconds)
-        rows.append((load.phase, load.name, f"{load.calls:,}", tokens, cost, time))
+        rows.append((load.phase, load.name, *_amounts(load, exact=load.exact_tokens)))
     if len(plan.loads) > 1:
-        cost, time = _dollars(plan.cost_microusd), _time(plan.seconds)
-        rows.append(("total", "", f"{plan.calls:,}", _thousands(plan.tokens), cost, time))
+        rows.append(("total", "", *_amounts(plan)))
     return rows
+
+
+def _amounts(of: Load | Plan, *, exact: bool = False) -> tuple[str, ...]:
+    """Return calls, tokens, cost and time; estimated tokens are marked with ~."""
+    tokens, cost, time = of.tokens, of.cost_microusd, of.seconds
+    mark = "" if exact or not tokens.high else "~"
+    return (
+        f"{of.calls:,}",
+        f"{mark}{count_range(tokens.low, tokens.high)}",
+        "unknown" if cost is None else dollar_range(cost.low, cost.high),
+        duration_range(time.low, time.high),
+    )
 
 
 def _evidence(terminal: Terminal, plan: Plan) -> None:
     cases = counted(plan.gating, "case")
     if plan.smallest_effect is None or plan.smallest_effect > 1:
-        terminal.result(f"  {cases} can show no change, however large: add cases.")
+        terminal.result(f"  {cases} cannot show any change: add cases.")
     else:
         points = 100 * plan.smallest_effect
         terminal.result(
@@ -203,28 +236,114 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
         )
 
 
-def _thousands(span: Span, *, exact: bool = False) -> str:
-    low, high = span.low, span.high
-    mark = "" if exact else "~"
-    if high == 0:
-        return "0"
-    if high < 10_000:
-        return f"{mark}{fixed(low, grouped=True)}-{fixed(high, grouped=True)}"
-    return f"{mark}{fixed(low / 1000, grouped=True)}k-{fixed(high / 1000, grouped=True)}k"
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt rendered for one case."""
+
+    prompt: Prompt
+    label: str
+    case: Case
+    messages: tuple[Message, ...]
+    configuration: Configuration | None
+    counter: TokenCounter
 
 
-def _dollars(span: Span | None) -> str:
-    if span is None:
-        return "unknown"
-    if span.high == 0:
-        return "free"
-    digits = 4 if span.high < 100_000 else 2
-    return f"${fixed(span.low / 1e6, digits)}-{fixed(span.high / 1e6, digits)}"
+@click.command(cls=EdisonCommand)
+@click.argument("prompt")
+@click.option("--case", "case_id", metavar="ID", help="Id of the case; default: the first.")
+@click.option("--experiment", metavar="NAME", help="Experiment with the cases and models.")
+@click.option("--model", metavar="NAME", help="Model configuration; default: the first.")
+@click.option(
+    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable; repeatable."
+)
+@click.pass_obj
+def render(state: CliState, /, prompt: str, **options: Any) -> None:
+    """Show the exact request for one case.
+
+    PROMPT is a path or an id. The number of tokens is shown for each message. A variable whose
+    declared type is not a string takes JSON. Texts that look like keys are redacted.
+
+    Examples:
+      edison render support-reply
+      edison render prompts/support-reply.md --case return-green-blanket
+      edison render support-reply --var message="Where is my order?" --json
+    """
+    terminal = Terminal(state)
+    project = open_project(state)
+    found = find_prompt(project, prompt, state.folder)
+    home = experiment_of(project, found, options["experiment"])
+    configuration = find_configuration(home, found, options["model"])
+    case = find_case(project, home, options["case_id"])
+    rendered = RenderedPrompt(
+        prompt=found,
+        label=label_of(found, project.root),
+        case=case,
+        messages=_messages(found, case, parse_variables(found, options["variables"])),
+        configuration=configuration,
+        counter=counter_for(configuration.model) if configuration else ESTIMATE,
+    )
+    if terminal.json:
+        terminal.document(_request_document(rendered))
+    else:
+        _show_request(terminal, rendered)
 
 
-def _time(span: Span) -> str:
-    if span.high < 1:
-        return "<1 s"
-    if span.high < 120:
-        return f"{fixed(span.low)}-{fixed(span.high)} s"
-    return f"{fixed(span.low / 60, 1)}-{fixed(span.high / 60, 1)} min"
+def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Message, ...]:
+    graded = {"expected": case.expected} if prompt.header.type == "grader" else {}
+    values = {**case.inputs, **graded, **given}
+    try:
+        return prompt.render(values)
+    except MissingValueError as error:
+        known = ", ".join(sorted(values)) or "none"
+        raise UsageError(
+            f"{error.name} is missing for case {case.id!r}",
+            hint=f"variables given: {known}; set more with --var NAME=VALUE",
+        ) from None
+    except RenderError as error:
+        raise UsageError(
+            f"case {case.id!r} cannot be rendered: {error}", hint=f"see {prompt.path}"
+        ) from None
+
+
+def _request_document(rendered: RenderedPrompt) -> dict[str, Any]:
+    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
+    counts = [counter.count(message.content) for message in rendered.messages]
+    return {
+        "prompt": {
+            "id": prompt.id,
+            "path": prompt.path,
+            "hash": prompt.version,
+            "label": rendered.label,
+        },
+        "case": rendered.case.id,
+        "model": configuration.name if configuration else None,
+        "params": dict(configuration.params) if configuration else {},
+        "expect": prompt.expect,
+        "messages": [
+            {"role": m.role, "content": m.content, "tokens": n}
+            for m, n in zip(rendered.messages, counts, strict=True)
+        ],
+        "tools": prompt.tools,
+        "tokens": {"total": sum(counts), "method": counter.method, "exact": counter.exact},
+    }
+
+
+def _show_request(terminal: Terminal, rendered: RenderedPrompt) -> None:
+    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
+    hashed = short(prompt.version)
+    terminal.note(f"{prompt.id} {rendered.label} ({hashed}), case {rendered.case.id}")
+    if configuration is not None:
+        sent = ", ".join(f"{k}={v}" for k, v in configuration.params.items())
+        model = configuration.model
+        terminal.note(f"{configuration.name}: {model.provider}/{model.model} ({sent})")
+    mark = "" if counter.exact else "~"
+    total = 0
+    for message in rendered.messages:
+        count = counter.count(message.content)
+        total += count
+        terminal.result(StyledText(f"--- {message.role} ({mark}{count:,} tokens)", bold=True))
+        for line in redacted(message.content).split("\n"):
+            terminal.result(line)
+    terminal.note(f"{mark}{total:,} tokens ({counter.method})")
+    if any(redacted(message.content) != message.content for message in rendered.messages):
+        terminal.note("texts that look like keys are redacted here; a model would get them in full")

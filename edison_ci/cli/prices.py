@@ -1,4 +1,4 @@
-"""edison prices: what models cost, and since when that is known."""
+"""edison prices: the price table of models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
 from edison_ci.config.prices import (
@@ -21,7 +21,7 @@ from edison_ci.config.prices import (
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ProjectNotFound, UsageError
-from edison_ci.names import did_you_mean
+from edison_ci.spelling import did_you_mean
 
 _SHOWN = 40
 
@@ -31,7 +31,7 @@ _SHOWN = 40
 def prices(ctx: click.Context) -> None:
     """Show or update the price table.
 
-    Without a command: how many models it has, of which day, and where it comes from.
+    Without a command it prints the size, date and source of the table.
 
     Examples:
       edison prices
@@ -45,10 +45,10 @@ def prices(ctx: click.Context) -> None:
 @prices.command(cls=EdisonCommand)
 @click.argument("pattern", required=False)
 @click.pass_obj
-def show(state: State, pattern: str | None) -> None:
-    """Show prices, those whose name contains PATTERN.
+def show(state: CliState, pattern: str | None) -> None:
+    """Show the prices of models whose name contains PATTERN.
 
-    Names are PROVIDER/MODEL, prices dollars per million tokens.
+    Names are PROVIDER/MODEL; prices are dollars per million tokens.
 
     Examples:
       edison prices show gpt-4o
@@ -76,7 +76,7 @@ def show(state: State, pattern: str | None) -> None:
         rows.append((name, f"{row['in']:g}", f"{row['out']:g}", cached, retires))
     terminal.table(rows, right=(1, 2, 3))
     if len(wanted) > _SHOWN:
-        terminal.note(f"and {len(wanted) - _SHOWN:,} more; all of them with --json")
+        terminal.note(f"and {len(wanted) - _SHOWN:,} more; list all with --json")
     terminal.note(f"dollars per million tokens, of {table.date} ({table.origin})")
 
 
@@ -87,27 +87,27 @@ def show(state: State, pattern: str | None) -> None:
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A price file: ours, or litellm's model_prices_and_context_window.json.",
+    help="A price file of edison, or litellm's model_prices_and_context_window.json.",
 )
 @click.pass_obj
-def update(state: State, source: Path) -> None:
-    """Update the project's price table from a file.
+def update(state: CliState, source: Path) -> None:
+    """Update the price table of the project from a file.
 
-    The result is written to .edison/prices.json, which is committed and reviewed like any other
-    file. Models the new source no longer lists are kept and marked as retired.
+    Writes .edison/prices.json; commit and review it like any other file. Models that the new source
+    no longer lists are kept and marked as retired.
 
     Examples:
       edison prices update --from model_prices_and_context_window.json
     """
     terminal = Terminal(state)
-    root = state.entered(find_root(state.folder))
+    root = state.enter_project(find_root(state.folder))
     today = dt.datetime.now(dt.UTC).date()
-    old, data = _loaded(root), _read(state.folder / source)
+    old, data = _load(root), _read(state.folder / source)
     try:
         new, changes = update_table(old, data, name=source.name, today=today)
     except Fault as fault:
-        hint = fault.hint or "give litellm's price file, or one that edison wrote"
-        raise UsageError(_naming(source.name, fault), hint=hint) from None
+        hint = fault.hint or "give a price file of litellm or of edison"
+        raise UsageError(_message(source.name, fault), hint=hint) from None
     _replace(root / PROJECT_FILE, dump_table(new))
     lists = {
         "added": list(changes.added),
@@ -125,7 +125,7 @@ def update(state: State, source: Path) -> None:
 
 def _read(path: Path) -> bytes:
     hint = "give a price file"
-    if not path.is_file():  # a FIFO would be waited for
+    if not path.is_file():  # reading a FIFO would block
         what = "is not a file" if path.exists() else "does not exist"
         raise UsageError(f"{str(path)!r} {what}", hint=hint)
     if path.stat().st_size > MAX_BYTES:
@@ -145,26 +145,28 @@ def _replace(path: Path, text: str) -> None:
     except OSError as error:
         raise UsageError(
             f"{str(path)!r} cannot be written: {error.strerror}",
-            hint="see who may write that folder",
+            hint="check the permissions of the folder",
         ) from None
 
 
-def _table(state: State) -> PriceTable:
+def _table(state: CliState) -> PriceTable:
     try:
         root = find_root(state.folder)
     except ProjectNotFound:
         return load_prices()
-    return _loaded(state.entered(root))
+    return _load(state.enter_project(root))
 
 
-def _loaded(root: Path) -> PriceTable:
+def _load(root: Path) -> PriceTable:
     try:
         return load_prices(WorkingTree(root))
     except Fault as fault:
-        hint = fault.hint or f"make it anew: remove {PROJECT_FILE}, then edison prices update"
-        raise UsageError(_naming(PROJECT_FILE, fault), hint=hint) from None
+        hint = (
+            fault.hint or f"create it again: remove {PROJECT_FILE}, then run edison prices update"
+        )
+        raise UsageError(_message(PROJECT_FILE, fault), hint=hint) from None
 
 
-def _naming(file: str, fault: Fault) -> str:
-    """Return what is wrong with a file, its name included."""
+def _message(file: str, fault: Fault) -> str:
+    """Return the message of a fault, with the name of the file."""
     return fault.message if file in fault.message else f"{file}: {fault.message}"

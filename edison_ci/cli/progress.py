@@ -8,28 +8,148 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING
 
-from edison_ci.cli.meter import Meter, most
-from edison_ci.cli.terminal import ODD, Ink, counted
-from edison_ci.plugins import later
-from edison_ci.rounding import fixed
+from edison_ci._dataclass import dataclass
+from edison_ci.cli.terminal import ODD, StyledText
+from edison_ci.numeric import counted, dollars, percent
 
 if TYPE_CHECKING:
+    from edison_ci.cli.bars import Bars
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.runner import Progress
-    from edison_ci.plan.looks import Look
+    from edison_ci.execute.progress import Progress
+    from edison_ci.plan.interim_analysis import InterimAnalysis
+
+
+_WINDOW_S = 60
+_SAMPLE_S = 1.0
+_FEW = 3
+_ALL = ""
+"""Key of the speed of all models together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRow:
+    """Progress of one model in one phase."""
+
+    name: str
+    unit: str
+    """What is counted: cells of an answering model, calls of a judge."""
+    done: int
+    planned: int
+    errors: int
+    rate: float | None
+    """Units per second over the last minute; None at the start."""
+    stopped: bool = False
+    """Whether calls to the model were stopped after errors."""
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until done at this rate; None if unknown."""
+        if self.stopped or self.done >= self.planned:
+            return 0.0
+        return (self.planned - self.done) / self.rate if self.rate else None
+
+
+class Speed:
+    """Rate of progress over the last minute."""
+
+    def __init__(self, now: float, done: int) -> None:
+        self._first = done
+        self._samples = deque([(now, done)], maxlen=_WINDOW_S)
+
+    def at(self, now: float, done: int) -> float | None:
+        """Return the units per second; None in the first second and before a few are done."""
+        if now - self._samples[-1][0] >= _SAMPLE_S:
+            self._samples.append((now, done))
+        since, before = self._samples[0]
+        if done - self._first < _FEW or now - since < _SAMPLE_S:
+            return None
+        return (done - before) / (now - since)
+
+
+class ProgressMeter:
+    """Computes rates and remaining time on demand; a finished cell costs it nothing."""
+
+    def __init__(self, progress: Progress, now: float) -> None:
+        self.progress, self._begun = progress, now
+        self._earlier = progress.done
+        self._speeds: dict[str, Speed] = {}
+        self.rows(now)
+        self.left_s(now)
+
+    def elapsed_s(self, now: float) -> float:
+        """Return the seconds since the session began."""
+        return now - self._begun
+
+    def rows(self, now: float) -> list[ProgressRow]:
+        """Return the progress of each model: answering models first, then judges."""
+        return [*self._model_rows(now), *self._judge_rows(now)]
+
+    def left_s(self, now: float) -> float | None:
+        """Return the seconds until the slowest model is done; None if unknown.
+
+        While the rate of one model is unknown, the rate of all models together is used.
+        """
+        done, total = self.progress.done, most(self.progress)
+        speed = self._speed(_ALL, now, done)
+        known = [row.left_s for row in self._model_rows(now)]
+        left = [seconds for seconds in known if seconds is not None]
+        if len(left) == len(known):
+            return max(left, default=0.0) or None
+        return (total - done) / speed if speed else None
+
+    def _model_rows(self, now: float) -> list[ProgressRow]:
+        progress = self.progress
+        # A run that may stop early plans one batch at a time, out of at most `most` cells.
+        more = most(progress) / max(progress.total, 1)
+        # Copied in one step, because the run changes these in another thread.
+        done, errors = dict(progress.done_by_client), dict(progress.errors_by_client)
+        return [
+            ProgressRow(
+                name,
+                "cells",
+                done.get(name, 0),
+                max(round(planned * more), done.get(name, 0)),
+                errors.get(name, 0),
+                self._speed(name, now, done.get(name, 0)),
+                name in progress.closed,
+            )
+            for name, planned in dict(progress.planned_by_client).items()
+            if planned
+        ]
+
+    def _judge_rows(self, now: float) -> list[ProgressRow]:
+        cells = most(self.progress) - self._earlier
+        found = []
+        for (phase, model), calls in dict(self.progress.calls).items():
+            name, done = f"{model} ({phase})", calls.answered + calls.failed
+            planned = max(round(calls.per_cell * cells), done)
+            if planned:
+                speed = self._speed(name, now, done)
+                found.append(ProgressRow(name, "calls", done, planned, calls.failed, speed))
+        return found
+
+    def _speed(self, name: str, now: float, done: int) -> float | None:
+        if name not in self._speeds:
+            self._speeds[name] = Speed(now, done)
+        return self._speeds[name].at(now, done)
+
+
+def most(progress: Progress) -> int:
+    """Return the maximum number of cells, at least 1: a share never exceeds 100%."""
+    return max(progress.total, progress.most, 1)
+
 
 _LINES_APART_S = 0.5
 _BARS_AFTER_S = 1.0
 """A run that is over sooner shows no bars, and does not load what draws them."""
 _NO_BARS = ("dumb", "unknown")
 
-_bars = later("edison_ci.cli.bars:Bars")
-
 
 def is_live(terminal: Terminal) -> bool:
-    """Whether stderr is a terminal with somebody before it, on which lines can be redrawn."""
+    """Whether stderr is an interactive terminal on which lines can be redrawn."""
     if terminal.json or sys.stderr is None or os.environ.get("TERM") in _NO_BARS:
         return False
     return sys.stderr.isatty() and os.environ.get("CI", "") in ("", "0", "false")
@@ -48,12 +168,14 @@ class Display:
         self._screen: _Screen | None = None
 
     def start(self, progress: Progress) -> None:
-        """Show bars from now on, where there are any."""
+        """Start the bars, on a live terminal."""
         if self._live and not self._quiet:
-            self._screen = _Screen(Meter(progress, time.monotonic()), color=self._terminal.color)
+            self._screen = _Screen(
+                ProgressMeter(progress, time.monotonic()), color=self._terminal.color
+            )
 
     def progress(self, progress: Progress) -> None:
-        """Print how far the run is, once in a while; bars look for themselves."""
+        """Print the progress from time to time; bars read it themselves."""
         if self._quiet or self._live:
             return
         tenth = 10 * progress.done // most(progress)
@@ -65,54 +187,59 @@ class Display:
                 self._terminal.note(f"  {10 * tenth:3d}%  {', '.join(facts(progress).values())}")
 
     def alert(self, budget: str, used: float) -> None:
-        """Say that a budget is nearly used up."""
-        self._terminal.note(Ink("budget:", ODD), f" {fixed(100 * used)}% of {budget} is booked")
+        """Print that a budget is nearly used up."""
+        self._terminal.note(StyledText("budget:", ODD), f" {percent(used)} of {budget} is used")
 
-    def look(self, look: Look, more: bool) -> None:
-        """Say that the gates are not clear yet, and that more is asked for."""
-        if not more or look.kind != "draws" or self._quiet:
+    def interim(self, interim: InterimAnalysis, more: bool) -> None:
+        """Print that the gates are not clear yet, and that more repeats follow."""
+        if not more or interim.kind != "repeats" or self._quiet:
             return
         self._tenth = -1
-        draws = look.at // look.number * (look.number + 1)
-        said = f"  look {look.number} of {look.of}: not clear yet, going on to {draws} draws a case"
+        repeats = interim.at // interim.number * (interim.number + 1)
+        said = (
+            f"  interim analysis {interim.number} of {interim.of}: not clear yet, "
+            f"continuing with {repeats} repeats per case"
+        )
         self._terminal.note(said)
 
     def waiting(self, run: str) -> None:
-        """Say that another run of the experiment is in the way."""
+        """Print that another run of the experiment has to end first."""
         self._terminal.note(f"waiting for run {run} to end; stop waiting with Ctrl-C")
 
     def stopping(self, in_flight: int) -> None:
-        """Say that the run ends as soon as what was sent is answered."""
+        """Print that the run stops after the calls in flight."""
         self.clear()
         calls = f"finishing {counted(in_flight, 'call')} in flight" if in_flight else "almost there"
-        self._terminal.note(Ink("stopping:", ODD), f" {calls}; press Ctrl-C again to give up on it")
+        self._terminal.note(
+            StyledText("stopping:", ODD), f" {calls}; press Ctrl-C again to abandon them"
+        )
 
     def clear(self) -> None:
-        """Take the bars off the screen for good."""
+        """Remove the bars."""
         if self._screen is not None:
             self._screen.close()
             self._screen = None
 
 
 class _Screen:
-    """Shows bars after a moment, hides them while the process is suspended, takes them off."""
+    """Shows bars after a second, hides them while the process is suspended, and removes them."""
 
-    def __init__(self, meter: Meter, *, color: bool) -> None:
+    def __init__(self, meter: ProgressMeter, *, color: bool) -> None:
         self._meter, self._color = meter, color
         self._lock = threading.RLock()
-        self._bars: Any = None
+        self._bars: Bars | None = None
         self._closed = False
         self._timer = threading.Timer(_BARS_AFTER_S, self._show)
         self._timer.daemon = True
         self._timer.start()
         self._heard = False
         if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
-            with contextlib.suppress(ValueError):  # signals are the main thread's
+            with contextlib.suppress(ValueError):  # only the main thread may set handlers
                 signal.signal(signal.SIGTSTP, self._suspended)
                 self._heard = True
 
     def close(self) -> None:
-        """Take the bars off the screen for good."""
+        """Remove the bars."""
         self._timer.cancel()
         with self._lock:
             self._closed = True
@@ -122,9 +249,11 @@ class _Screen:
 
     def _show(self) -> None:
         with self._lock:
-            # What follows the last cell is short, and nothing moves any more.
+            # What follows the last cell is short, and no figure changes any more.
             if not self._closed and self._meter.progress.done < most(self._meter.progress):
-                self._bars = _bars(self._meter, color=self._color)
+                from edison_ci.cli.bars import Bars  # loads rich
+
+                self._bars = Bars(self._meter, color=self._color)
                 self._bars.start()
 
     def _hide(self) -> None:
@@ -134,7 +263,7 @@ class _Screen:
             self._bars = None
 
     def _suspended(self, _number: int, _frame: object) -> None:
-        """Leave the shell a clean screen with a cursor after Ctrl-Z, and draw the bars again."""
+        """Remove the bars on Ctrl-Z, so that the shell gets a clean screen; restore them later."""
         with self._lock:
             shown = self._bars is not None
             self._hide()
@@ -144,31 +273,14 @@ class _Screen:
 
 
 def facts(progress: Progress) -> dict[str, str]:
-    """Return what a line of progress says: cells, errors and cost, where there are any."""
+    """Return the parts of a progress line: cells, and errors and cost if there are any."""
     of = f"at most {progress.most:,} cells" if progress.most else counted(progress.total, "cell")
     found = {"cells": f"{progress.done:,} of {of}"}
     wrong = progress.cells["error"]
     if wrong:
         found["errors"] = counted(wrong, "error")
-    spent, budget = progress.tally.cost_microusd, progress.budget_microusd
+    spent, budget = progress.usage.cost_microusd, progress.budget_microusd
     if spent:
         limit = f" of {dollars(budget)}" if budget is not None else ""
         found["cost"] = f"{dollars(spent)}{limit}"
     return found
-
-
-def dollars(microusd: float) -> str:
-    """Return an amount of money; small ones with all their digits."""
-    if microusd == 0:
-        return "$0"
-    digits = 2 if microusd >= 100_000 else 4 if microusd >= 100 else 6
-    return f"${fixed(microusd / 1e6, digits, grouped=True)}"
-
-
-def span(seconds: float) -> str:
-    """Return a length of time in the unit that suits it."""
-    if seconds < 60:
-        return f"{fixed(seconds)} s"
-    if seconds < 3600:
-        return f"{fixed(seconds / 60)} min"
-    return f"{fixed(seconds / 3600, 1)} h"

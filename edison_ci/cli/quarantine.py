@@ -1,4 +1,4 @@
-"""edison quarantine: cases that are set aside, and those that should be."""
+"""edison quarantine: flaky cases that are excluded from gates, and suggestions for more."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.choosing import case_named
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.reading import project_at, results_of
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
+from edison_ci.cli.lookup import find_case, open_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.load import find_root
-from edison_ci.operate.quarantining import DAYS, set_aside, take_back
-from edison_ci.operate.site import site_at
+from edison_ci.numeric import counted, fixed
+from edison_ci.operate.file_edits import DAYS, quarantine_case, release_case
+from edison_ci.operate.site import open_site
 from edison_ci.results.dataset_health import FEWEST, RULE, SHARE, flakiness_of
-from edison_ci.rounding import fixed
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
 
 _LISTED = 20
 _MANY = 0.2
-"""Share of flaky questions from which on the cases are not to blame."""
+"""Share of flaky questions above which the prompt or the grading is the likely cause."""
 
 
 @click.group(cls=EdisonGroup)
 def quarantine() -> None:
-    """Set flaky cases aside, with a reason and a last day.
+    """Exclude flaky cases from the gates until a date.
 
-    They are in quarantine.yaml. Such a case runs and is shown, and never decides a gate. After its
-    last day the file is no longer valid, so that nobody forgets it.
+    The entries are in quarantine.yaml. A case in quarantine runs and is shown, but never decides a
+    gate. An expired entry makes the file invalid, so that it is not forgotten.
 
     Examples:
       edison quarantine suggest
@@ -45,17 +44,17 @@ def quarantine() -> None:
 
 @quarantine.command("list", cls=EdisonCommand)
 @click.pass_obj
-def list_cases(state: State) -> None:
-    """List the cases that are set aside.
+def list_cases(state: CliState) -> None:
+    """List the cases in quarantine.
 
-    Works while other files are invalid, or an entry has run out.
+    Works even if other files are invalid or an entry has expired.
 
     Examples:
       edison quarantine list
       edison quarantine list --json
     """
     terminal = Terminal(state)
-    site = site_at(state.entered(find_root(state.folder)))
+    site = open_site(state.enter_project(find_root(state.folder)))
     cases, today = site.quarantine().cases, _today()
     if terminal.json:
         terminal.document({"cases": [_entry(entry, today) for entry in cases]})
@@ -65,86 +64,90 @@ def list_cases(state: State) -> None:
         return
     rows = [("experiment", "case", "since", "until", "left", "owner", "reason")]
     rows += [
-        (e.experiment, e.case, e.since, e.until, _left(e, today), e.owner, e.reason) for e in cases
+        (e.experiment, e.case, e.since, e.until, _days_left(e, today), e.owner, e.reason)
+        for e in cases
     ]
     terminal.table(rows)
     over = sum(_days(entry, today) < 0 for entry in cases)
     if over:
-        entries = f"{over:,} {'entry' if over == 1 else 'entries'} ran out"
+        entries = f"{over:,} {'entry' if over == 1 else 'entries'} expired"
         terminal.note(
-            Ink(entries, BAD), ": mend the case and remove the entry, or remove and add it again"
+            StyledText(entries, BAD),
+            ": fix the case and remove the entry, or remove and add it again",
         )
 
 
 @quarantine.command(cls=EdisonCommand)
 @click.argument("experiment")
 @click.argument("case")
-@click.option("--reason", required=True, metavar="TEXT", help="Why it is set aside.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason for the quarantine.")
 @click.option(
     "--until",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DATE",
-    help=f"Last day, YYYY-MM-DD; {DAYS} days from now by default.",
+    help=f"Last day, YYYY-MM-DD; default: {DAYS} days from now.",
 )
 @click.pass_obj
-def add(state: State, experiment: str, case: str, reason: str, until: dt.datetime | None) -> None:
-    """Set a case aside.
+def add(
+    state: CliState, experiment: str, case: str, reason: str, until: dt.datetime | None
+) -> None:
+    """Put a case in quarantine.
 
     The entry is added at the end of quarantine.yaml; comments and the rest of the file stay as they
-    are. Its owner is whoever adds it.
+    are. Its owner is the current user.
 
     Examples:
       edison quarantine add support-reply refund-1 --reason "judges disagree"
       edison quarantine add support-reply refund-1 --reason new --until 2027-01-31
     """
-    terminal, project = Terminal(state), project_at(state)
-    case_named(project, project.experiment(experiment), case)
+    terminal, project = Terminal(state), open_project(state)
+    find_case(project, project.experiment(experiment), case)
     last = None if until is None else until.date()
-    entry = set_aside(site_at(project.root), experiment, case, reason=reason, until=last)
+    entry = quarantine_case(open_site(project.root), experiment, case, reason=reason, until=last)
     if terminal.json:
         terminal.document({"added": _entry(entry, _today())})
         return
-    terminal.result(f"{case} of {experiment} is set aside until {entry.until}")
-    terminal.note("it still runs and is shown; gates leave it out from the next run on")
+    terminal.result(f"{case} of {experiment} is in quarantine until {entry.until}")
+    terminal.note("it still runs and is shown; gates exclude it from the next run on")
 
 
 @quarantine.command(cls=EdisonCommand)
 @click.argument("experiment")
 @click.argument("case")
 @click.pass_obj
-def remove(state: State, experiment: str, case: str) -> None:
-    """Let a case decide gates again.
+def remove(state: CliState, experiment: str, case: str) -> None:
+    """Remove a case from quarantine.
 
-    Works while other files are invalid, or the entry has run out.
+    Works even if other files are invalid or the entry has expired.
 
     Examples:
       edison quarantine remove support-reply refund-1
     """
     terminal = Terminal(state)
-    site = site_at(state.entered(find_root(state.folder)))
-    entry = take_back(site, experiment, case)
+    site = open_site(state.enter_project(find_root(state.folder)))
+    entry = release_case(site, experiment, case)
     if terminal.json:
         terminal.document({"removed": _entry(entry, _today())})
         return
-    terminal.result(f"{case} of {experiment} counts again")
+    terminal.result(f"{case} of {experiment} is no longer in quarantine")
 
 
 @quarantine.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.pass_obj
-def suggest(state: State, experiment: str | None) -> None:
-    """Find cases that come out one way and then the other.
+def suggest(state: CliState, experiment: str | None) -> None:
+    """Find flaky cases.
 
-    Looks at all stored answers to the questions of the newest complete run: the draws of a case and
-    the answers that were bought again, for the same prompt version and model, graded alike. A case
-    is flaky with at least 3 such answers of which at least 20% come out otherwise than the rest, or
-    two of which are 50 or more points apart. Nothing is changed.
+    Examines all stored answers to the requests of the newest complete run: repeats of a case and
+    answers that were requested again, for the same prompt version and model, with the same grading.
+    A case is flaky if it has at least 3 such answers and at least 20% of them have another result
+    than the rest, or two are 50 or more points apart. Nothing is changed.
 
     Examples:
       edison quarantine suggest
       edison quarantine suggest support-reply --json
     """
-    terminal, project = Terminal(state), project_at(state)
+    terminal, project = Terminal(state), open_project(state)
     wanted = [project.experiment(experiment).id] if experiment else list(project.experiments)
     aside = {(entry.experiment, entry.case) for entry in project.quarantine.cases}
     with results_of(project) as connection:
@@ -157,47 +160,51 @@ def suggest(state: State, experiment: str | None) -> None:
     for index, (name, one) in enumerate(found):
         if index:
             terminal.result("")
-        _suggested(terminal, name, one, aside)
+        _show_suggestions(terminal, name, one, aside)
     terminal.note(f"The rule: {RULE}.")
 
 
-def tell_flaky(terminal: Terminal, found: Flakiness) -> None:
-    """Print how many cases are flaky, and where to see them."""
+def show_flaky(terminal: Terminal, found: Flakiness) -> None:
+    """Print the number of flaky cases, and the first of them."""
     if not found.questions:
         return
     cases, asked = found.cases, counted(found.questions, "question")
     said = f"{counted(len(cases), 'flaky case')}: answers to the same question disagree"
-    terminal.result("  ", Ink(said, ODD if cases else GOOD), f" ({asked} asked {FEWEST}+ times)")
+    terminal.result(
+        "  ", StyledText(said, ODD if cases else GOOD), f" ({asked} with {FEWEST}+ answers)"
+    )
     if cases:
         terminal.result(f"    {', '.join(cases[:10])}{' and more' if len(cases) > 10 else ''}")
 
 
-def _suggested(
+def _show_suggestions(
     terminal: Terminal, name: str, found: Flakiness, aside: set[tuple[str, str]]
 ) -> None:
-    mark = (Ink("  simulated", ODD),) if found.simulated else ()
-    terminal.result(Ink(name, bold=True), *mark)
+    mark = simulated_label(found.simulated)
+    terminal.result(StyledText(name, bold=True), *mark)
     if not found.runs:
         terminal.note("no complete run yet: edison run")
         return
     asked = f"{counted(found.questions, 'question')} with {FEWEST} or more answers"
     terminal.result(f"  {counted(len(found.cases), 'flaky case')} by {asked}")
     if found.too_few:
-        terminal.note(f"{counted(found.too_few, 'question')} with fewer: try edison run --draws 5")
+        terminal.note(
+            f"{counted(found.too_few, 'question')} with fewer: try edison run --repeats 5"
+        )
     for flaky in found.found[:_LISTED]:
-        terminal.result(f"    {_said(flaky)}{_aside(name, flaky, aside)}")
+        terminal.result(f"    {_flaky_text(flaky)}{_aside(name, flaky, aside)}")
     if len(found.found) > _LISTED:
         terminal.result(f"    and {len(found.found) - _LISTED:,} more: see --json")
     if found.found and len(found.found) >= _MANY * found.questions:
         terminal.note(
-            "So many say that the prompt or the grading is unsteady: setting the cases aside would "
-            "hide it."
+            "So many flaky cases point to the prompt or the grading: a quarantine would hide the "
+            "cause."
         )
     new = [case for case in found.cases if (name, case) not in aside]
     if new:
         first = next(flaky for flaky in found.found if flaky.case == new[0])
         words = ("edison", "quarantine", "add", name, new[0], "--reason", _reason(first))
-        terminal.note("Set one aside with:")
+        terminal.note("Put one in quarantine with:")
         terminal.note(f"  {shlex.join(words)}")
 
 
@@ -205,7 +212,7 @@ def _aside(name: str, flaky: Flaky, aside: set[tuple[str, str]]) -> str:
     return "  (in quarantine)" if (name, flaky.case) in aside else ""
 
 
-def _said(flaky: Flaky) -> str:
+def _flaky_text(flaky: Flaky) -> str:
     low, high = (0.0 if x is None else 100 * x for x in (flaky.low, flaky.high))
     judges = f", {flaky.regraded:,} graded both ways" if flaky.regraded else ""
     return (
@@ -226,9 +233,9 @@ def _days(entry: QuarantinedCase, today: dt.date) -> int:
     return (dt.date.fromisoformat(entry.until) - today).days
 
 
-def _left(entry: QuarantinedCase, today: dt.date) -> str:
+def _days_left(entry: QuarantinedCase, today: dt.date) -> str:
     days = _days(entry, today)
-    return counted(days, "day") if days >= 0 else "ran out"
+    return counted(days, "day") if days >= 0 else "expired"
 
 
 def _entry(entry: QuarantinedCase, today: dt.date) -> dict[str, Any]:

@@ -1,52 +1,93 @@
-"""edison refine: a small change to a prompt, tried before it is shown."""
+"""edison refine and optimize: prompt changes suggested by a model and tested on the cases."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci.cli.asking import Asking
-from edison_ci.cli.errands import Outlook, announce, which_prompt
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import project_at
-from edison_ci.cli.sessions import refining_factory
-from edison_ci.cli.spending import microusd, spending
-from edison_ci.cli.suggested import show_suggestion
-from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
-from edison_ci.plan.estimate import Span, total_cost
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
+from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
+from edison_ci.cli.suggestion import show_suggestion
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.errors import UsageError
+from edison_ci.numeric import counted, dollars
+from edison_ci.plan.estimate import CostRange, total_cost
 from edison_ci.plan.plan import bare_plan
-from edison_ci.refine.asking import RE_ASKS, refiner_of
-from edison_ci.refine.refining import Orders
-from edison_ci.refine.refining import refine as refine_prompt
-from edison_ci.refine.requests import refine_request
-from edison_ci.refine.trying import Bench, Wallet
-from edison_ci.store.suggestions import Status
+from edison_ci.refine.optimize import OptimizeOptions, require_enough_cases
+from edison_ci.refine.optimize import optimize as search_for
+from edison_ci.refine.refinement import RefineOptions, refine_request
+from edison_ci.refine.refinement import refine as refine_prompt
+from edison_ci.refine.refiner import RE_ASKS, refiner_of
+from edison_ci.refine.search import SCREEN_CASES, SearchLimits
+from edison_ci.refine.trials import Allowance, TrialRunner, final_check_sizes
+from edison_ci.stats.sentences import points, signed
+from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.plan.estimate import Load
-    from edison_ci.refine.candidate import Subject
-    from edison_ci.refine.refining import Refined
+    from edison_ci.refine.candidate import RefineTarget
+    from edison_ci.refine.optimize import OptimizeResult
+    from edison_ci.refine.refinement import RefineResult
+    from edison_ci.refine.search import Generation
+
+
+prompt_option = click.option(
+    "--prompt", metavar="PROMPT", help="Prompt to refine, if the experiment has several."
+)
+
+
+class RefineForecast(NamedTuple):
+    """Cases and cost of a refinement, before it starts."""
+
+    training: int
+    held_out: int
+    cost: CostRange | None
+    simulated: bool
+    more: str = ""
+    """Further terms, as text."""
+
+
+def announce(
+    confirmation: PlanConfirmation, target: RefineTarget, forecast: RefineForecast
+) -> None:
+    """Print prompt, cases and cost, and ask for confirmation if it is expensive."""
+    if not forecast.training:
+        raise UsageError("every case is held out", hint="lower split.holdout of the experiment")
+    cost = forecast.cost
+    most = "" if cost is None or not cost.high else f", at most about {dollars(cost.high)}"
+    cases = f"{counted(forecast.training, 'training case')} and {forecast.held_out:,} held out"
+    confirmation.terminal.note(
+        StyledText(target.experiment.id, bold=True),
+        f": {target.prompt.path}, {cases}{forecast.more}{most}",
+        *simulated_label(forecast.simulated),
+    )
+    confirmation.confirm(cost)
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiment")
-@which_prompt
-@click.option("--candidates", type=click.IntRange(1, 5), metavar="N", help="Diffs to ask for, 1-5.")
-@click.option("--force", is_flag=True, help="Propose the best one although nothing shows it helps.")
-@spending
+@prompt_option
+@click.option(
+    "--candidates", type=click.IntRange(1, 5), metavar="N", help="Number of diffs to request, 1-5."
+)
+@click.option(
+    "--force", is_flag=True, help="Propose the best one even without evidence that it helps."
+)
+@cost_options
 @click.pass_obj
-def refine(state: State, /, experiment: str, **given: Any) -> None:
-    """Suggest a small change to a prompt, with proof.
+def refine(state: CliState, /, experiment: str, **given: Any) -> None:
+    """Suggest a small change to a prompt, tested on held-out cases.
 
-    A model is shown what the prompt is weakest in and training cases that failed, and writes a
-    diff. A diff that keeps every guardrail is tried on all cases, the ones the model never saw
-    included, and stored with what that showed. No file changes. Stop it with Ctrl-C: the same
-    command goes on, and what was paid for is not asked again.
+    A model gets the weakest criteria of the prompt and failed training cases, and writes a diff. A
+    diff that keeps every guardrail is tested on all cases, including held-out cases that the model
+    has not seen, and stored with the results. No file changes. Stop it with Ctrl-C; the same
+    command continues, and no answer is paid for twice.
 
     Examples:
       edison refine support-reply
@@ -54,64 +95,64 @@ def refine(state: State, /, experiment: str, **given: Any) -> None:
       edison refine support-reply --prompt support-reply --json
     """
     terminal = Terminal(state)
-    request = refine_request(project_at(state), "refine", experiment, given["prompt"])
-    subject = request.subject
-    candidates = given["candidates"] or subject.limits.candidates
-    asking = Asking(terminal, yes=given["yes"])
-    _announce(asking, subject, candidates)
-    factory = refining_factory(state, asking)
-    wallet = Wallet.of(subject, microusd(given["budget"]))
-    bench = Bench(
-        subject, lambda: factory.tools(request.project), wallet, allow_code=given["allow_code"]
+    request = refine_request(open_project(state), "refine", experiment, given["prompt"])
+    target = request.target
+    candidates = given["candidates"] or target.limits.candidates
+    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    _announce(confirmation, target, candidates)
+    factory = refining_factory(state, confirmation)
+    allowance = Allowance.of(target, microusd(given["budget"]))
+    trials = TrialRunner(
+        target, lambda: factory.context(request.project), allowance, allow_code=given["allow_code"]
     )
-    orders = Orders(
+    options = RefineOptions(
         candidates,
         force=given["force"],
         on_step=lambda line: terminal.note(f"  {line}"),
-        audit=request.audited,
+        audit=request.audit_entry,
     )
-    _tell(terminal, subject, refine_prompt(bench, refiner_of(request.model), orders))
+    _show(terminal, target, refine_prompt(trials, refiner_of(request.model), options))
 
 
 # --- before the first call ------------------------------------------------------------------------
 
 
-def _announce(asking: Asking, subject: Subject, candidates: int) -> None:
-    """Refuse what would stumble, say what it may cost, and ask where that is much."""
-    project, experiment = subject.project, subject.experiment
+def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: int) -> None:
+    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    project, experiment = target.project, target.experiment
     loop = bare_plan(project, experiment, of="loop")
-    asking.refuse(loop)
+    confirmation.refuse(loop)
     head = bare_plan(project, experiment, of="head").loads
     loads = [
-        *(load for load in head if load.phase != "pairwise"),  # the prompt as it is
-        *_times(head, Span(candidates, candidates)),
+        *(load for load in head if load.phase != "pairwise"),  # the current prompt
+        *_times(head, CostRange(candidates, candidates)),
         *_times(
             [load for load in loop.loads if load.phase == "refine"],
-            Span(candidates, candidates * (1 + RE_ASKS)).times(1 / subject.limits.candidates),
+            CostRange(candidates, candidates * (1 + RE_ASKS)).times(1 / target.limits.candidates),
         ),
     ]
-    outlook = Outlook(
+    forecast = RefineForecast(
         loop.cases - loop.holdout,
         loop.holdout,
         total_cost(loads),
         loop.simulated,
         more=f", {counted(candidates, 'candidate')}",
     )
-    announce(asking, subject, outlook)
+    announce(confirmation, target, forecast)
 
 
-def _times(loads: Sequence[Load], iterations: Span) -> list[Load]:
+def _times(loads: Sequence[Load], iterations: CostRange) -> list[Load]:
     return [dataclasses.replace(load, iterations=iterations) for load in loads]
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- the result -----------------------------------------------------------------------------------
 
 
-def _tell(terminal: Terminal, subject: Subject, found: Refined) -> None:
+def _show(terminal: Terminal, target: RefineTarget, found: RefineResult) -> None:
     for failure in found.failures:
-        terminal.note(Ink("the refiner failed: ", ODD), failure)
+        terminal.note(StyledText("the refiner failed: ", ODD), failure)
     if terminal.json:
-        terminal.document(_document(subject, found))
+        terminal.document(_document(target, found))
         return
     if not found.weakness.targets:
         terminal.result("nothing to refine: no criterion, check or grader finds a fault")
@@ -119,29 +160,239 @@ def _tell(terminal: Terminal, subject: Subject, found: Refined) -> None:
         terminal.result("")
         show_suggestion(terminal, one)
     statuses = [one.status for one in found.suggestions]
-    told = ", ".join(
-        f"{statuses.count(status)} {status}" for status in Status if status in statuses
+    counts = ", ".join(
+        f"{statuses.count(status)} {status}" for status in SuggestionStatus if status in statuses
     )
     terminal.result("")
-    terminal.result(f"{told or 'no suggestion'}; it cost {dollars(found.cost_microusd)}")
-    if Status.PROPOSED in statuses:
-        best = found.suggestions[statuses.index(Status.PROPOSED)]
-        terminal.note(f"put it on a branch with: edison propose {best.id}")
-    elif Status.TRIED in statuses:
-        terminal.note("ask for another one with the same command, or insist with --force")
+    terminal.result(f"{counts or 'no suggestion'}; cost {dollars(found.cost_microusd)}")
+    if SuggestionStatus.PROPOSED in statuses:
+        best = found.suggestions[statuses.index(SuggestionStatus.PROPOSED)]
+        terminal.note(f"push it to a branch with: edison propose {best.id}")
+    elif SuggestionStatus.TRIED in statuses:
+        terminal.note("run the same command for another one, or propose it anyway with --force")
 
 
-def _document(subject: Subject, found: Refined) -> dict[str, Any]:
+def _document(target: RefineTarget, found: RefineResult) -> dict[str, Any]:
     return {
-        "experiment": subject.experiment.id,
-        "prompt": subject.prompt.id,
+        "experiment": target.experiment.id,
+        "prompt": target.prompt.id,
         "simulated": found.simulated,
         "run_id": found.run_id,
         "targets": [
-            {"name": target.name, "kind": target.kind, "score": target.score}
-            for target in found.weakness.targets
+            {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
+            for weak_one in found.weakness.targets
         ],
         "cost_microusd": found.cost_microusd,
         "failures": [*found.failures],
+        "suggestions": [one.as_json() for one in found.suggestions],
+    }
+
+
+_STOPPED = {
+    "target": "the target is reached",
+    "converged": "the last generations gained too little",
+    "generations": "the maximum number of generations is reached",
+    "budget": "the budget has no room for another generation",
+    "flawless": "no criterion, check or grader finds a fault",
+}
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment")
+@prompt_option
+@click.option(
+    "--population",
+    type=click.IntRange(2, 64),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Versions kept, and new versions in each generation.",
+)
+@click.option(
+    "--generations",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of generations.",
+)
+@click.option("--target", type=ScoreType(), metavar="POINTS", help="Training score to stop at.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed of the search."
+)
+@click.option(
+    "--force", is_flag=True, help="Propose the winner even without evidence that it helps."
+)
+@cost_options
+@click.pass_obj
+def optimize(state: CliState, /, experiment: str, **given: Any) -> None:
+    """Search for a better prompt over several generations.
+
+    Each generation creates new versions of the prompt: small diffs by a model that gets failed
+    training cases, and versions that combine the changes of two others. A version is tested on a
+    few training cases first, and on all of them if it does no worse than its parent. Versions that
+    are best on some cases are kept. In the end the winner is compared with the current prompt on
+    the held-out cases, which were not used before, and stored as a suggestion. It is proposed if
+    they show a gain. No file changes.
+
+    Stop it with Ctrl-C; the same command continues, and no answer is paid for twice. --budget
+    applies to the whole search, including what it spent before.
+
+    Examples:
+      edison optimize support-reply --budget 5
+      edison optimize support-reply --population 4 --generations 5 --target 85
+      edison optimize support-reply --seed 1 --json
+    """
+    terminal = Terminal(state)
+    request = refine_request(open_project(state), "optimize", experiment, given["prompt"])
+    target = request.target
+    limits = SearchLimits(given["population"], given["generations"], given["target"], given["seed"])
+    options = OptimizeOptions(
+        limits,
+        budget_microusd=microusd(given["budget"]),
+        force=given["force"],
+        allow_code=given["allow_code"],
+        on_step=lambda line: terminal.note(f"  {line}"),
+        on_generation=lambda one: terminal.note(*_progress(one, limits)),
+        audit=request.audit_entry,
+    )
+    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    _announce_search(confirmation, target, options)
+    factory = refining_factory(state, confirmation, brief=True)
+    opened = partial(factory.context, request.project)
+    found = search_for(target, refiner_of(request.model), opened, options)
+    if terminal.json:
+        terminal.document(_search_document(target, found))
+    else:
+        _show_search(terminal, found)
+
+
+# --- before the first call ------------------------------------------------------------------------
+
+
+def _announce_search(
+    confirmation: PlanConfirmation, target: RefineTarget, options: OptimizeOptions
+) -> None:
+    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    project, experiment, limits = target.project, target.experiment, options.limits
+    training, held = require_enough_cases(target)
+    loop = bare_plan(project, experiment, of="loop")
+    confirmation.refuse(loop)
+    plan = bare_plan(project, experiment, of="head")
+    asks = [load for load in loop.loads if load.phase == "refine"]
+    loads = [
+        *_answer_loads(plan.loads, target, limits, plan.cases),
+        *_refiner_loads(asks, target, limits),
+    ]
+    cost = total_cost(loads)
+    if cost is not None and options.budget_microusd is not None:
+        cost = cost.at_most(options.budget_microusd)
+    more = f", {counted(limits.generations, 'generation')} of {limits.population}"
+    announce(confirmation, target, RefineForecast(training, held, cost, loop.simulated, more))
+
+
+def _answer_loads(
+    loads: list[Load], target: RefineTarget, limits: SearchLimits, cases: int
+) -> Iterator[Load]:
+    """Yield the loads of answering: low if every version fails the screening, high if none does."""
+    training, _ = require_enough_cases(target)
+    least = min(limits.generations, target.experiment.file.stop.window) * limits.population
+    low = training + least * min(SCREEN_CASES, training)
+    high = training * (1 + limits.generations * limits.population)
+    last = max(final_check_sizes(target, cases).values())
+    for load in loads:
+        span = CostRange(low / cases + last, high / cases + last)
+        yield dataclasses.replace(
+            load, iterations=CostRange(1, 1) if load.phase == "pairwise" else span
+        )
+
+
+def _refiner_loads(loads: list[Load], target: RefineTarget, limits: SearchLimits) -> Iterator[Load]:
+    least = min(limits.generations, target.experiment.file.stop.window) * limits.population
+    most = limits.generations * limits.population * (1 + RE_ASKS)
+    for load in loads:
+        share = CostRange(least, most).times(1 / target.limits.candidates)
+        yield dataclasses.replace(load, iterations=share)
+
+
+# --- progress and result --------------------------------------------------------------------------
+
+
+def _progress(one: Generation, limits: SearchLimits) -> tuple[str | StyledText, ...]:
+    refused = f", {one.refused} refused" if one.refused else ""
+    return (
+        StyledText(f"generation {one.number} of {limits.generations}", bold=True),
+        f": best {points(one.best)}, front {one.front}, {one.tried} tried "
+        f"({one.crossed} crossed{refused}), {one.measured} measured, "
+        f"spent {dollars(one.spent_microusd)}",
+    )
+
+
+def _show_search(terminal: Terminal, found: OptimizeResult) -> None:
+    search = found.search
+    for failure in dict.fromkeys(search.failures):
+        terminal.note(StyledText("the refiner failed: ", ODD), failure)
+    if search.stopped_by == "flawless":
+        terminal.result("nothing to optimize: no criterion, check or grader finds a fault")
+        return
+    winner = next(
+        (one for one in found.suggestions if one.status is not SuggestionStatus.REFUSED), None
+    )
+    if winner is not None:
+        terminal.result("")
+        show_suggestion(terminal, winner)
+    terminal.result("")
+    _show_totals(terminal, found)
+    if winner is None:
+        terminal.result("no version gained more than chance on the training cases")
+        terminal.note("try another --seed, more --generations or a stronger refiner")
+    elif winner.status is SuggestionStatus.TRIED:
+        terminal.note("it is not proposed; try another --seed, or propose it anyway with --force")
+    elif winner.status is SuggestionStatus.PROPOSED:
+        terminal.note(f"push it to a branch with: edison propose {winner.id}")
+
+
+def _show_totals(terminal: Terminal, found: OptimizeResult) -> None:
+    search = found.search
+    done, refused = search.generations, len(search.refused)
+    gain = search.best.mean - search.base.mean
+    terminal.result(
+        f"{counted(len(done), 'generation')}: {_STOPPED[search.stopped_by]}; "
+        f"{sum(one.tried for one in done)} versions tried, {len(search.measured) - 1} measured, "
+        f"{refused} refused; training score {points(search.base.mean)} to ",
+        StyledText(points(search.best.mean), GOOD if gain > 0 else ODD),
+        f" ({signed(gain)}, the best of many)",
+        *simulated_label(found.simulated),
+    )
+    terminal.result(f"the search cost {dollars(found.cost_microusd)}")
+
+
+def _search_document(target: RefineTarget, found: OptimizeResult) -> dict[str, Any]:
+    search = found.search
+    return {
+        "experiment": target.experiment.id,
+        "prompt": target.prompt.id,
+        "simulated": found.simulated,
+        "search": found.id,
+        "run_id": search.base.run_id,
+        "stopped_by": search.stopped_by,
+        "generations": [one.as_json() for one in search.generations],
+        "population": [
+            {
+                "version": one.version,
+                "how": one.how,
+                "generation": one.born,
+                "parents": [*one.parents],
+                "score": one.mean,
+                "best": one.version == search.best.version,
+            }
+            for one in search.members
+        ],
+        "targets": [
+            {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
+            for weak_one in found.weakness.targets
+        ],
+        "cost_microusd": found.cost_microusd,
+        "failures": [*dict.fromkeys(search.failures)],
         "suggestions": [one.as_json() for one in found.suggestions],
     }

@@ -1,4 +1,4 @@
-"""Reports on runs, written where they were asked for."""
+"""Reports on stored runs: the runs meant, the report, and the files to write."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.coverage import coverage_of_job
-from edison_ci.cli.reading import results_of
+from edison_ci.cli.lookup import results_of
 from edison_ci.cli.terminal import folder_in_checkout
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.git.repository import Repository
-from edison_ci.report.changed_lines import changed_lines
-from edison_ci.report.writing import Sources, refuse_unwritable, rendered, write_whole
+from edison_ci.report.annotations import changed_lines
+from edison_ci.report.files import Sources, refuse_unwritable, write_whole
+from edison_ci.report.reporters import rendered
 from edison_ci.results.cells import cases_of
-from edison_ci.results.material_changes import runs_of_change
 from edison_ci.results.report import Report, report_of
+from edison_ci.results.snapshot import runs_of_change
 from edison_ci.sanitize import in_actions
-from edison_ci.store.owners import is_alive
+from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
-    from edison_ci.report.changed_lines import Changed, Lines
+    from edison_ci.report.annotations import Changed, Lines
     from edison_ci.results.run_result import RunResult
     from edison_ci.store.runs import Run
 
 _MOST_BYTES = 1_000_000
 FORMATS_OF = {"junit": "junit", "markdown": "md", "sarif": "sarif"}
-"""Options of `run` that ask for a report, and the format of each."""
+"""Options of `run` that request a report, and the format of each."""
 
 
 def sources_of(connection: sqlite3.Connection, project: Project, report: Report) -> Sources:
-    """Return what reports on a project need besides the picture of its runs."""
+    """Return what reports need besides the results of the runs."""
     return Sources(
         cases=partial(cases_of, connection),
         changed=changed_in(project, report),
@@ -50,16 +51,17 @@ def sources_of(connection: sqlite3.Connection, project: Project, report: Report)
 
 
 def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -> Run:
-    """Return a run by id, `latest` or experiment; one whose process died is paused."""
+    """Return a run by id, `latest` or experiment; a run whose process died is paused."""
     run = find_run(connection, wanted)
     locks = project.root / ".edison" / "locks"
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
 
 
 def report_on(project: Project, wanted: tuple[str, ...], folder: Path) -> Report:
-    """Return the report on runs, or on the newest one and those of the same change.
+    """Return the report on runs, or on the newest run and those of the same change.
 
-    In a job for a change it tells what the change drops as well; `folder` is where it was asked.
+    In a job for a pull request it lists what the change no longer measures. `folder` is the working
+    folder.
     """
     if wanted:
         return _report_on(project, wanted)
@@ -79,7 +81,7 @@ def _report_on(project: Project, wanted: tuple[str, ...]) -> Report:
 
 
 def _of_this_job(project: Project, newest: Run) -> bool:
-    """Whether a run can be one of this job: results may come from a cache of another commit."""
+    """Whether a run may be of this job; results may come from a cache of another commit."""
     if not in_actions() or newest.commit_id is None:
         return True
     repository = Repository.find(project.root)
@@ -90,7 +92,7 @@ def changed_in(project: Project, report: Report) -> Changed:
     """Return the lines of prompts, experiments and models that differ from the base."""
     found: dict[str, tuple[Lines, ...]] = {}
     repository = None
-    for view in report.measured:
+    for view in report.head_runs:
         if view.run.base_commit is None:
             continue
         repository = repository or Repository.find(project.root)
@@ -113,23 +115,23 @@ def _changed(
             after = stream.read()
         before = repository.read(str(view.run.base_commit), there, max_bytes=_MOST_BYTES) or b""
     except (Fault, UsageError, OSError):
-        return ()  # a report without lines is better than none
+        return ()  # a report without line numbers is better than none
     return changed_lines(before.decode(errors="replace"), after.decode(errors="replace"))
 
 
-def asked(given: Mapping[str, Any]) -> Asked:
-    """Take the options of a run; a place that cannot be written is refused at once."""
+def requested_reports(given: Mapping[str, Any]) -> RequestedReports:
+    """Return the reports that the options of a run request; refuse files that cannot be written."""
     files = {kind: given[name] for name, kind in FORMATS_OF.items() if given[name] is not None}
     for path in files.values():
         refuse_unwritable(path)
     if len({path.absolute() for path in files.values()}) < len(files):
-        raise UsageError("two reports would be written to one file", hint="name two files")
-    return Asked(files)
+        raise UsageError("two reports have the same file", hint="name two files")
+    return RequestedReports(files)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The reports that a run was asked for, by format."""
+class RequestedReports:
+    """The files to write reports to, by format."""
 
     files: Mapping[str, Path]
 
@@ -140,7 +142,7 @@ class Asked:
         run_ids: Iterable[str],
         dropped: tuple[str, ...] = (),
     ) -> bool:
-        """Write every report on runs; say which could not be written, and whether all were."""
+        """Write all reports on runs, print errors, and return whether all were written."""
         if not self.files:
             return True
         with results_of(project) if run_ids else contextlib.nullcontext() as connection:
@@ -152,12 +154,12 @@ class Asked:
             return self.write_report(terminal, replace(report, dropped=dropped), sources)
 
     def write_failure(self, terminal: Terminal, error: EdisonError) -> None:
-        """Write every report on a run that there is not, so that no older one is taken for it."""
+        """Write reports on a run that failed to start, so that no older report is taken for it."""
         said = f"{error.where}: {error.message}" if error.where else error.message
         self.write_report(terminal, Report(failure=said), Sources())
 
     def write_report(self, terminal: Terminal, report: Report, sources: Sources) -> bool:
-        """Write a report in every format; say which could not be written, and whether all were."""
+        """Write a report in every format, print errors, and return whether all were written."""
         done = True
         for kind, path in self.files.items():
             try:

@@ -1,4 +1,4 @@
-"""edison roles: who may sign in to the pages, and how."""
+"""edison roles: members, passwords and tokens of the web pages."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, EdisonGroup, State
-from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal, counted
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
+from edison_ci.numeric import counted
 from edison_ci.operate.accounts import LONGEST, SHORTEST, Accounts
-from edison_ci.operate.site import site_at
+from edison_ci.operate.site import open_site
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.operate.accounts import Access
+    from edison_ci.operate.accounts import MemberAccess
     from edison_ci.store.auth import Token
 
 _MOST_DAYS = 3_650
@@ -27,10 +28,10 @@ _LABEL = 60
 
 @click.group(cls=EdisonGroup)
 def roles() -> None:
-    """Say who may sign in to the pages, and how.
+    """Manage who may sign in to the pages.
 
-    Members and their roles are in edison.yaml, under review like everything else. Passwords, tokens
-    and sessions are in .edison/auth.db, hashed, on this machine only.
+    Members and their roles are in edison.yaml, which is reviewed like other files. Passwords,
+    tokens and sessions are stored as hashes in .edison/auth.db, on this machine only.
 
     Examples:
       edison roles list
@@ -42,8 +43,8 @@ def roles() -> None:
 
 @roles.command("list", cls=EdisonCommand)
 @click.pass_obj
-def list_members(state: State) -> None:
-    """List the members, their roles and how each can sign in.
+def list_members(state: CliState) -> None:
+    """List the members with their roles and sign-in methods.
 
     Examples:
       edison roles list
@@ -55,24 +56,30 @@ def list_members(state: State) -> None:
         terminal.document({"members": [_access_json(each) for each in found]})
         return
     rows = [
-        (_name(each), each.member.role, _ways(each), str(each.sessions), each.last_seen or "")
+        (
+            _name(each),
+            each.member.role,
+            _sign_in_methods(each),
+            str(each.sessions),
+            each.last_seen or "",
+        )
         for each in found
     ]
     head = ("member", "role", "signs in with", "signed in", "last seen")
-    nothing = "no members in edison.yaml: whoever can write the repository owns it"
-    _listed(terminal, head, rows, nothing, right=(3,))
+    nothing = "no members in edison.yaml: everyone with write access to the repository is an owner"
+    _show_table(terminal, head, rows, nothing, right=(3,))
 
 
 @roles.command(cls=EdisonCommand)
 @click.argument("name")
-@click.option("--stdin", is_flag=True, help="Read it from the first line of standard input.")
+@click.option("--stdin", is_flag=True, help="Read the password from the first line of stdin.")
 @click.pass_obj
-def passwd(state: State, name: str, stdin: bool) -> None:
-    """Set the password with which a member signs in.
+def passwd(state: CliState, name: str, stdin: bool) -> None:
+    """Set the password of a member.
 
-    NAME is a login or an e-mail address of members in edison.yaml. The password is asked for twice,
-    without showing it, and kept as a hash. Setting it ends every session of that member. Everybody
-    may set their own; admins that of everybody but owners; owners everybody's.
+    NAME is a login or an e-mail address of members in edison.yaml. The password is prompted for
+    twice and stored as a hash. Setting it ends every session of the member. Members may set their
+    own password, admins those of all but owners, owners those of all.
 
     Examples:
       edison roles passwd ada
@@ -80,31 +87,31 @@ def passwd(state: State, name: str, stdin: bool) -> None:
     """
     terminal, accounts = Terminal(state), _accounts(state)
     member = accounts.member(name)
-    ended = accounts.set_password(name, _read() if stdin else _asked(name))
+    ended = accounts.set_password(name, _read() if stdin else _new_password(name))
     known = str(member.github or member.email)
     if terminal.json:
         terminal.document({"member": known, "role": member.role, "sessions_ended": ended})
         return
     terminal.result(f"{known} ({member.role}) can sign in with the new password")
     if ended:
-        terminal.note(f"{counted(ended, 'session')} ended; tokens stay: edison roles tokens")
+        terminal.note(f"{counted(ended, 'session')} ended; tokens stay valid: edison roles tokens")
 
 
 @roles.command(cls=EdisonCommand)
 @click.argument("name")
-@click.option("--name", "label", default="", metavar="LABEL", help="What it is for.")
+@click.option("--name", "label", default="", metavar="LABEL", help="Purpose of the token.")
 @click.option(
     "--expires",
     type=click.IntRange(1, _MOST_DAYS),
     metavar="DAYS",
-    help="Days that it is valid; until it is revoked by default.",
+    help="Days of validity; default: until revoked.",
 )
 @click.pass_obj
-def token(state: State, name: str, label: str, expires: int | None) -> None:
-    """Make a token with which a program signs in as a member.
+def token(state: CliState, name: str, label: str, expires: int | None) -> None:
+    """Create a token with which a program signs in as a member.
 
-    It is printed once and never again; only its hash is kept. A program sends it as `Authorization:
-    Bearer TOKEN` and may do what the member may.
+    The token is printed once; only its hash is stored. A program sends it as `Authorization: Bearer
+    TOKEN` and has the role of the member.
 
     Examples:
       edison roles token ada --name dashboard --expires 90
@@ -113,11 +120,11 @@ def token(state: State, name: str, label: str, expires: int | None) -> None:
     terminal, accounts = Terminal(state), _accounts(state)
     said = " ".join(label.split())
     if len(said) > _LABEL:
-        raise UsageError(f"a name has at most {_LABEL} characters", hint="say it shorter")
+        raise UsageError(f"a name has at most {_LABEL} characters", hint="use a shorter name")
     made, secret = accounts.new_token(name, label=said, days=expires)
     if terminal.json:
         document = {"schema_version": SCHEMA_VERSION, "token": secret, **_token_json(made)}
-        terminal.raw(json.dumps(document, indent=2))  # everywhere else a token is cut short
+        terminal.raw(json.dumps(document, indent=2))  # every other output redacts tokens
         return
     terminal.raw(secret)
     until = f"until {made.expires_at}" if made.expires_at else "until it is revoked"
@@ -126,8 +133,8 @@ def token(state: State, name: str, label: str, expires: int | None) -> None:
 
 @roles.command(cls=EdisonCommand)
 @click.pass_obj
-def tokens(state: State) -> None:
-    """List the tokens, and when each was used last.
+def tokens(state: CliState) -> None:
+    """List the tokens with their last use.
 
     Examples:
       edison roles tokens
@@ -143,17 +150,17 @@ def tokens(state: State) -> None:
         for e in found
     ]
     head = ("id", "member", "name", "made", "expires", "last used")
-    _listed(terminal, head, rows, "there are no tokens: edison roles token NAME makes one")
+    _show_table(terminal, head, rows, "there are no tokens; create one: edison roles token NAME")
 
 
 @roles.command(cls=EdisonCommand)
 @click.argument("token_or_name", metavar="TOKEN|NAME")
 @click.pass_obj
-def revoke(state: State, token_or_name: str) -> None:
-    """Take a token away, or everything that lets a member in.
+def revoke(state: CliState, token_or_name: str) -> None:
+    """Revoke a token, or all access of a member.
 
-    TOKEN is the id of a token. NAME is a login or an e-mail address: password, tokens and sessions
-    of that account are removed, also when they are no longer a member.
+    TOKEN is the id of a token. NAME is a login or an e-mail address: its password, tokens and
+    sessions are removed, even if it is no longer a member.
 
     Examples:
       edison roles revoke 1f2e3d4c
@@ -166,37 +173,35 @@ def revoke(state: State, token_or_name: str) -> None:
         terminal.document({"revoked": [_token_json(each) for each in gone], "password": not one})
         return
     if one:
-        terminal.result(f"token {token_or_name} of {gone[0].name} is gone")
+        terminal.result(f"token {token_or_name} of {gone[0].name} is revoked")
     else:
         terminal.result(
             f"{token_or_name} can no longer sign in: password, sessions and "
-            f"{counted(len(gone), 'token')} are gone"
+            f"{counted(len(gone), 'token')} are removed"
         )
 
 
-def _listed(
+def _show_table(
     terminal: Terminal,
     head: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
     nothing: str,
     right: tuple[int, ...] = (),
 ) -> None:
-    """Print rows below their heads, or that there are none."""
+    """Print rows with their headings, or a note if there are none."""
     if rows:
         terminal.table([head, *rows], right=right)
     else:
         terminal.note(nothing)
 
 
-def _accounts(state: State) -> Accounts:
-    return Accounts(site_at(state.entered(find_root(state.folder))))
+def _accounts(state: CliState) -> Accounts:
+    return Accounts(open_site(state.enter_project(find_root(state.folder))))
 
 
-def _asked(name: str) -> str:
+def _new_password(name: str) -> str:
     if not sys.stdin.isatty():
-        raise UsageError(
-            "a password is asked for on a terminal", hint="or give it on standard input: --stdin"
-        )
+        raise UsageError("the password prompt needs a terminal", hint="pass it on stdin: --stdin")
     said = f"New password of {name}, at least {SHORTEST} characters"
     return str(click.prompt(said, hide_input=True, confirmation_prompt=True, err=True))
 
@@ -205,21 +210,21 @@ def _read() -> str:
     try:
         return sys.stdin.readline(LONGEST + 10).rstrip("\r\n")
     except UnicodeDecodeError:
-        raise UsageError("the password is no text in UTF-8", hint="type another one") from None
+        raise UsageError("the password is not UTF-8", hint="type another one") from None
 
 
-def _name(access: Access) -> str:
+def _name(access: MemberAccess) -> str:
     return " / ".join(each for each in (access.member.github, access.member.email) if each)
 
 
-def _ways(access: Access) -> str:
+def _sign_in_methods(access: MemberAccess) -> str:
     ways = ["password"] if access.password_since else []
     if access.tokens:
         ways.append(counted(len(access.tokens), "token"))
     return ", ".join(ways) or "nothing"
 
 
-def _access_json(access: Access) -> dict[str, Any]:
+def _access_json(access: MemberAccess) -> dict[str, Any]:
     return {
         "github": access.member.github,
         "email": access.member.email,

@@ -1,4 +1,4 @@
-"""edison run and resume: evaluate, and go on after whatever stopped it."""
+"""edison run, resume and regrade: commands that evaluate an experiment and store a run."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.api.evaluation import RunRequest, chosen, evaluate, go_on
-from edison_ci.cli import spending
-from edison_ci.cli.asking import Asking
+from edison_ci.api.evaluation import (
+    RunRequest,
+    evaluate,
+    regrade_run,
+    resume_run,
+    select_experiments,
+)
+from edison_ci.cli import sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.reading import results_of
-from edison_ci.cli.sessions import session_factory, tell_comparison
+from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
 from edison_ci.cli.summary import document, show_run
-from edison_ci.cli.terminal import Terminal, counted
-from edison_ci.config.load import Experiment, Project, find_root, load_project
+from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.run_options import Ended, RunOptions
-from edison_ci.operate.provenance import doubted_recordings
+from edison_ci.execute.run_options import RunOptions, RunOutcome
+from edison_ci.numeric import counted
+from edison_ci.operate.provenance import recording_doubts
 from edison_ci.operate.sessions import require_editor
 from edison_ci.plan.selection import Selection, Shard, parse_shard
-from edison_ci.plugins import later
-from edison_ci.providers.recording import refuse_unwritable, write_recording
-from edison_ci.providers.replay import open_recording
+from edison_ci.providers.replay import open_recording, refuse_unwritable, write_recording
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
@@ -36,19 +39,22 @@ from edison_ci.store.runs import find_run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.cli.reporting import Asked
+    from edison_ci.cli.reporting import RequestedReports
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.config.project import ProjectFile
-    from edison_ci.plan.baseline import Doubt
+    from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.providers.replay import ReplayProvider
 
     Stamps = dict[Path, tuple[int, int]]
+
+    from edison_ci.execute.regrade import StoredAnswers
 
 
 _POLL_S = 0.3
 
 
-def stamps(root: Path, file: ProjectFile) -> Stamps:
-    """Return time and size of every file that a run may depend on."""
+def _file_stamps(root: Path, file: ProjectFile) -> Stamps:
+    """Return modification time and size of every file that a run may depend on."""
     paths = file.paths
     folders = (paths.experiments, paths.prompts, paths.rubrics, paths.datasets, "judges", "checks")
     files = [root / n for n in ("edison.yaml", paths.models, "quarantine.yaml")]
@@ -63,25 +69,21 @@ def stamps(root: Path, file: ProjectFile) -> Stamps:
     return found
 
 
-def wait_for_a_change(root: Path, file: ProjectFile, seen: Stamps) -> None:
-    """Return when a file differs from what was seen, and has stayed so for a moment."""
-    while stamps(root, file) == seen:
+def _wait_for_change(root: Path, file: ProjectFile, seen: Stamps) -> None:
+    """Return when a file has changed and then stayed the same for a moment."""
+    while _file_stamps(root, file) == seen:
         time.sleep(_POLL_S)
-    last = stamps(root, file)
+    last = _file_stamps(root, file)
     while True:
         time.sleep(_POLL_S)
-        now = stamps(root, file)
+        now = _file_stamps(root, file)
         if now == last:
             return
         last = now
 
 
-_PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
-# Loaded late: reports need more of the statistics than a run does.
-_asked = later("edison_ci.cli.reporting:asked")
-
-
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 
 
 class _ShardType(click.ParamType[Shard]):
@@ -96,35 +98,53 @@ class _ShardType(click.ParamType[Shard]):
 
 @click.command(cls=EdisonCommand)
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option("--against", metavar="REF", help="Compare with the prompts and models of REF.")
-@click.option("--changed-since", metavar="REF", help="Only experiments that a change touches.")
-@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; again.")
-@click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case; again.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="A stable sample of cases.")
-@click.option("--draws", type=click.IntRange(1, 100), metavar="N", help="Answers to each case.")
-@click.option("--shard", type=_ShardType(), metavar="I/N", help="One of several parts.")
-@click.option("--no-cache", is_flag=True, help="Buy new answers even where some are stored.")
-@click.option("--record", type=_FILE, metavar="FILE", help="Keep the answers in a recording.")
-@click.option("--replay", type=_FILE, metavar="FILE", help="Answer from a recording only.")
-@spending.budget
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write the results as JUnit.")
-@click.option("--markdown", type=_FILE, metavar="FILE", help="Write the results as Markdown.")
-@click.option("--sarif", type=_FILE, metavar="FILE", help="Write findings as SARIF.")
-@spending.yes
-@click.option("--strict", is_flag=True, help="Refuse to leave out cases that lack a variable.")
-@spending.allow_code
-@click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
+@click.option(
+    "--against", metavar="REF", help="Compare with the prompts and models at this Git ref."
+)
+@click.option(
+    "--changed-since",
+    metavar="REF",
+    help="Run only experiments affected by changes since this ref.",
+)
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Run only this model; repeatable."
+)
+@click.option(
+    "--case", "cases", multiple=True, metavar="ID", help="Run only this case; repeatable."
+)
+@click.option(
+    "--tag", "tags", multiple=True, metavar="TAG", help="Run only cases with this tag; repeatable."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Run a stable sample of N cases."
+)
+@click.option(
+    "--repeats", type=click.IntRange(1, 100), metavar="N", help="Number of answers for each case."
+)
+@click.option("--shard", type=_ShardType(), metavar="I/N", help="Run one of N shards.")
+@click.option("--no-cache", is_flag=True, help="Request new answers even where some are stored.")
+@click.option("--record", type=_FILE, metavar="FILE", help="Write the answers to a recording.")
+@click.option("--replay", type=_FILE, metavar="FILE", help="Take all answers from a recording.")
+@sessions.budget
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write a JUnit report.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write a Markdown report.")
+@click.option("--sarif", type=_FILE, metavar="FILE", help="Write a SARIF report.")
+@sessions.yes
+@click.option(
+    "--strict", is_flag=True, help="Fail if a case lacks a variable, instead of skipping it."
+)
+@sessions.allow_code
+@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
 @click.pass_obj
-def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
-    """Evaluate, and store every answer.
+def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
+    """Evaluate experiments and store every answer.
 
-    Answers that are stored already are reused, so only what changed costs anything. Stop it with
-    Ctrl-C and go on with `edison resume`: what was paid for is not asked again. On a terminal a run
-    that may cost more than $1 asks first. With --watch it runs again whenever a file changes.
-    --junit, --markdown and --sarif write reports, however the run ends; a report that cannot be
-    written is said after the result, and ends in 2 only where the run would have ended in 0.
+    Without EXPERIMENT all experiments run. Stored answers are reused, so only changes cost money.
+    Stop a run with Ctrl-C and continue it with `edison resume`; no answer is paid for twice. On a
+    terminal, a run that may cost more than $1 asks for confirmation. --junit, --markdown and
+    --sarif write reports even if the run fails. If a report cannot be written, an error follows
+    the result, and the exit code is 2 where it would have been 0.
 
     Examples:
       edison run
@@ -140,9 +160,9 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
     if not given["watch"]:
         _evaluate(state, terminal, experiments, given)
         return
-    project = load_project(state.entered(find_root(state.folder)))
+    project = open_project(state)
     while True:
-        seen = stamps(project.root, project.file)
+        seen = _file_stamps(project.root, project.file)
         try:
             _evaluate(state, terminal, experiments, given)
         except ConfigError as error:
@@ -155,23 +175,32 @@ def run(state: State, /, experiments: tuple[str, ...], **given: Any) -> None:
             if ended.exit_code == ExitCode.PAUSED:
                 raise
         terminal.note("waiting for a change; stop with Ctrl-C")
-        wait_for_a_change(project.root, project.file, seen)
+        _wait_for_change(project.root, project.file, seen)
+
+
+def _requested_reports(given: dict[str, Any]) -> RequestedReports | None:
+    if not any(given[name] for name in ("junit", "markdown", "sarif")):
+        return None
+    # Reports are slow to import, and most runs write none.
+    from edison_ci.cli.reporting import requested_reports
+
+    return requested_reports(given)
 
 
 def _evaluate(
-    state: State, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
+    state: CliState, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
 ) -> None:
-    """Run what the command line asks for, once, and write the reports that it asks for."""
-    asked = _asked(given) if any(given[name] for name in ("junit", "markdown", "sarif")) else None
+    """Run the requested experiments once and write the requested reports."""
+    asked = _requested_reports(given)
     try:
-        project = load_project(state.entered(find_root(state.folder)))
+        project = open_project(state)
         coverage = coverage_of(state, terminal, project, experiments, given)
-        picked = chosen_of(state, terminal, project, experiments, given["changed_since"])
+        picked = affected_experiments(state, terminal, project, experiments, given["changed_since"])
         recording = open_recording(given["replay"]) if given["replay"] else None
         require_editor(project, "run")
         files = [given["replay"]] if given["replay"] else []
-        order = Order(picked, given, recording, doubted_recordings(project.root, files))
-        ended = evaluated(state, terminal, project, order)
+        order = RunOrder(picked, given, recording, recording_doubts(project.root, files))
+        ended = evaluate_order(state, terminal, project, order)
     except EdisonError as error:
         if asked is not None:
             asked.write_failure(terminal, error)
@@ -180,76 +209,83 @@ def _evaluate(
 
 
 def coverage_of(
-    state: State,
+    state: CliState,
     terminal: Terminal,
     project: Project,
     names: tuple[str, ...],
     given: Mapping[str, Any],
 ) -> Coverage:
-    """Say and return what is no longer measured; who names experiments asks for no others."""
+    """Print and return what the base measures and the head no longer does.
+
+    With named experiments nothing is compared, since the others are left out on purpose.
+    """
     ref = None if names else given["against"] or given["changed_since"]
     coverage = coverage_since(project, state.folder, ref)
-    coverage.tell(terminal)
+    coverage.show(terminal)
     return coverage
 
 
-def chosen_of(
-    state: State, terminal: Terminal, project: Project, names: tuple[str, ...], since: str | None
+def affected_experiments(
+    state: CliState, terminal: Terminal, project: Project, names: tuple[str, ...], since: str | None
 ) -> list[Experiment]:
-    """Return the experiments that are named, or all; of these, those that a change touches."""
-    found = chosen(project, names, since=since, offline=state.offline)
+    """Return the named experiments, or all; with `since`, only those that a change affects."""
+    found = select_experiments(project, names, since=since, offline=state.offline)
     if since and not found:
         terminal.note("skipped: nothing affected")
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be run, with the options of the command."""
+class RunOrder:
+    """The experiments to run, with the options of the command."""
 
     experiments: list[Experiment]
     given: Mapping[str, Any]
     recording: ReplayProvider | None = None
-    """Where answers come from instead of models."""
-    doubts: tuple[Doubt, ...] = ()
-    """Why these prove nothing."""
+    """Source of the answers instead of models."""
+    doubts: tuple[BaselineDoubt, ...] = ()
+    """Reasons why the recorded answers do not count as evidence."""
 
     def options(self) -> RunOptions:
-        """Return what the options ask of a run."""
+        """Return the options of the command as options of a run."""
         given, replayed = self.given, self.recording is not None
-        names = ("models", "cases", "tags", "limit", "draws", "shard")
+        names = ("models", "cases", "tags", "limit", "repeats", "shard")
         budget = given["budget"]
         return RunOptions(
             trigger="replay" if replayed else os.environ.get("GITHUB_EVENT_NAME") or "cli",
             selection=Selection(*(given[name] for name in names)),
-            budget_microusd=spending.microusd(budget),
+            budget_microusd=sessions.microusd(budget),
             reuse=not given["no_cache"] and not replayed,
             allow_code=given["allow_code"],
             wait=given["wait"],
         )
 
 
-def evaluated(state: State, terminal: Terminal, project: Project, order: Order) -> list[Ended]:
-    """Run what was ordered, one after the other; return how each run ended."""
+def evaluate_order(
+    state: CliState, terminal: Terminal, project: Project, order: RunOrder
+) -> list[RunOutcome]:
+    """Run the experiments one after the other; return the outcome of each run."""
     given = order.given
     if given["record"]:
         refuse_unwritable(given["record"])
         if len(order.experiments) > 1:
             hint = f"name one: {', '.join(e.id for e in order.experiments)}"
-            raise UsageError("--record keeps the answers of one experiment", hint=hint)
+            raise UsageError("--record takes one experiment", hint=hint)
     replayed = order.recording is not None
-    asking = Asking(terminal, yes=given["yes"], strict=given["strict"], replay=replayed)
+    confirmation = PlanConfirmation(
+        terminal, yes=given["yes"], strict=given["strict"], replay=replayed
+    )
     request = RunRequest(
         tuple(order.experiments),
         given["against"],
         order.options(),
-        session_factory(state, asking, order.recording),
+        session_factory(state, confirmation, order.recording),
         order.doubts,
         on_skip=lambda why: terminal.note(f"skipped: {why}"),
     )
     agenda = request.targets(project)
     for found in agenda:
-        tell_comparison(terminal, found)
+        show_comparison(terminal, found)
     ended = []
     for end in evaluate(project, request, agenda):
         ended.append(end)
@@ -260,30 +296,30 @@ def evaluated(state: State, terminal: Terminal, project: Project, order: Order) 
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
-@spending.budget
-@click.option("--wait", is_flag=True, help="Wait while the experiment is being run already.")
+@sessions.budget
+@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.pass_obj
-def resume(state: State, wanted: str, budget: float | None, wait: bool) -> None:
-    """Go on with a run that stopped.
+def resume(state: CliState, wanted: str, budget: float | None, wait: bool) -> None:
+    """Resume a run that stopped.
 
-    It may have been paused, have failed or have been killed. RUN is an id, `latest` or the name of
-    an experiment. Stored answers are used whatever their age; cells in error are asked again.
-    Refused when the files changed since. `--budget` is for the whole run, what it has spent before
-    included; without it the one that the run was started with stays.
+    The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
+    name of an experiment. Stored answers are used whatever their age; cells with an error are
+    retried. A run cannot be resumed after its files changed. --budget applies to the whole run,
+    including what it has spent before; by default the original budget stays.
 
     Examples:
       edison resume
       edison resume support-reply --budget 5
     """
     terminal = Terminal(state)
-    project = load_project(state.entered(find_root(state.folder)))
+    project = open_project(state)
     reader = open_reader(project.root / project.file.results)
     try:
         stored = find_run(reader, wanted)
     finally:
         reader.close()
-    factory = session_factory(state, Asking(terminal))
-    ended = go_on(project, stored, spending.microusd(budget), factory, wait=wait)
+    factory = session_factory(state, PlanConfirmation(terminal))
+    ended = resume_run(project, stored, sessions.microusd(budget), factory, wait=wait)
     finish(terminal, project, [ended])
 
 
@@ -299,11 +335,11 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
 def finish(
     terminal: Terminal,
     project: Project,
-    ended: list[Ended],
-    asked: Asked | None = None,
+    ended: list[RunOutcome],
+    asked: RequestedReports | None = None,
     coverage: Coverage | None = None,
 ) -> None:
-    """Show how runs ended, write their reports, and end with the exit code that matters most."""
+    """Show the outcome of runs, write their reports and exit with the most important code."""
     coverage = coverage or Coverage()
     code = most_important(int(code) for code in (coverage.exit_code, *(e.exit_code for e in ended)))
     ids, dropped = [end.run_id for end in ended], coverage.dropped
@@ -311,7 +347,7 @@ def finish(
         show_ended(terminal, project, ended)
     with results_of(project) if ended else contextlib.nullcontext() as reader:
         if asked is not None and not asked.write(terminal, project, ids, dropped):
-            code = code or int(ExitCode.INVALID)  # what is missing never hides a verdict
+            code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
         if terminal.json:
             found = [] if reader is None else [RunResult(reader, find_run(reader, i)) for i in ids]
             terminal.document(document(found, code, [end.progress for end in ended], dropped))
@@ -319,14 +355,80 @@ def finish(
         raise click.exceptions.Exit(code)
 
 
-def show_ended(terminal: Terminal, project: Project, ended: list[Ended]) -> None:
-    """Show how runs ended."""
+def show_ended(terminal: Terminal, project: Project, ended: list[RunOutcome]) -> None:
+    """Show the results of runs that have ended."""
     for end in ended:
         with results_of(project) as reader:
             show_run(terminal, RunResult(reader, find_run(reader, end.run_id)), end.progress)
 
 
 def most_important(codes: Any) -> int:
-    """Return the exit code that goes before the others."""
+    """Return the exit code that takes precedence."""
     found = set(codes) or {0}
     return next(code for code in _PRECEDENCE if code in found)
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("wanted", metavar="RUN")
+@sessions.budget
+@sessions.yes
+@sessions.allow_code
+@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
+@click.pass_obj
+def regrade(state: CliState, /, wanted: str, **given: Any) -> None:
+    """Grade the stored answers of a run again.
+
+    Uses the current checks, rubric, judges and gates. No new answers are requested; judges are
+    called only where their question changed. RUN is an id, `latest` or the name of an experiment.
+    The result is a new run; the old one stays as it is. Cells whose prompt, model or input changed
+    since are left out.
+
+    Examples:
+      edison regrade latest
+      edison regrade support-reply --budget 1 --json
+    """
+    terminal = Terminal(state)
+    project = open_project(state)
+    options = RunOptions(
+        budget_microusd=sessions.microusd(given["budget"]),
+        allow_code=given["allow_code"],
+        wait=given["wait"],
+    )
+    factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
+    ended = regrade_run(project, wanted, options, factory)
+    _finish_regrade(terminal, project, ended)
+
+
+def _finish_regrade(terminal: Terminal, project: Project, ended: RunOutcome) -> None:
+    kept = ended.stored_answers
+    assert kept is not None  # a regrade always has them
+    code = int(ended.exit_code)
+    _note_left_out(terminal, kept)
+    with results_of(project) as reader:
+        result = RunResult(reader, find_run(reader, ended.run_id))
+        if terminal.json:
+            about = {"run_id": kept.run.id, "left_out": kept.gradable.as_json()}
+            terminal.document({**document([result], code, [ended.progress]), "regraded": about})
+        else:
+            show_run(terminal, result, ended.progress)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _note_left_out(terminal: Terminal, kept: StoredAnswers) -> None:
+    """Print which cells are not graded again, and why."""
+    found = kept.gradable
+    if found.changed:
+        more = ", ..." if found.changed > len(found.examples) else ""
+        said = "prompt, model or input changed since: "
+        terminal.note(
+            StyledText(f"{counted(found.changed, 'cell')} left out", ODD),
+            f", {said}{', '.join(found.examples)}{more}",
+        )
+    if found.gone:
+        said = ", their prompt, model or case no longer exists"
+        terminal.note(StyledText(f"{counted(found.gone, 'cell')} left out", ODD), said)
+    if found.missing:
+        terminal.note(
+            f"{counted(found.missing, 'cell')} of the current files are not in {kept.run.id}"
+        )

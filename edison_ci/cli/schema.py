@@ -6,19 +6,21 @@ import sys
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
+from edison_ci.checks.options import REGISTRY
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, write
-from edison_ci.resources import KINDS, shipped
+from edison_ci.resources import KINDS, resource_folder
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("kind", required=False, type=click.Choice(KINDS), metavar="[KIND]")
 @click.pass_obj
-def schema(state: State, kind: str | None) -> None:
+def schema(state: CliState, kind: str | None) -> None:
     """Print the JSON Schema of a file kind.
 
-    KIND is edison, models, experiment, prompt, rubric, dataset, quarantine, labels, licences or
-    trust; without it the kinds are listed. The schemas are draft-07, the one that editors speak.
+    KIND is edison, models, experiment, prompt, rubric, dataset, quarantine, labels,
+    judge_approvals or trust; without it the kinds are listed. The schemas are draft-07, which most
+    editors support. The schema of experiments includes the checks of installed plugins.
 
     Examples:
       edison schema experiment
@@ -31,5 +33,11 @@ def schema(state: State, kind: str | None) -> None:
         for name in KINDS:
             terminal.result(name)
         return
-    text = (shipped("schemas") / f"{kind}.schema.json").read_text(encoding="utf-8")
+    if kind == "experiment" and REGISTRY.names() != sorted(REGISTRY.built_in):
+        # Imports the models of all files; without plugins the packaged schema is the same.
+        from edison_ci.config.schema import text_of
+
+        text = text_of(kind)
+    else:
+        text = (resource_folder("schemas") / f"{kind}.schema.json").read_text(encoding="utf-8")
     write(sys.stdout, text.rstrip("\n"))

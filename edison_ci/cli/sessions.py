@@ -1,59 +1,142 @@
-"""The person at the terminal, while a run goes on: plans to agree to, and progress."""
+"""What commands that call models share: cost options, confirmation of a plan, and progress."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
+from edison_ci._dataclass import dataclass
+from edison_ci.checks.child import WITHOUT_SANDBOX
 from edison_ci.cli.progress import Display
-from edison_ci.cli.terminal import ODD, Ink
-from edison_ci.execute.work import BASE
-from edison_ci.names import commit_names
+from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
+from edison_ci.errors import ConfigError, Location, Problem, UsageError
+from edison_ci.git.repository import commit_names
+from edison_ci.numeric import counted, dollars
 from edison_ci.operate.sessions import SessionFactory
+from edison_ci.records import Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from edison_ci.cli.asking import Asking
-    from edison_ci.cli.options import State
-    from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.run_targets import RunTarget
+    from edison_ci.cli.options import CliState
+    from edison_ci.execute.run_options import RunTarget
+    from edison_ci.plan.estimate import CostRange
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+_ASK_ABOVE_MICROUSD = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanConfirmation:
+    """Checks a plan before the first call, and asks for confirmation if it is expensive."""
+
+    terminal: Terminal
+    yes: bool = True
+    strict: bool = False
+    replay: bool = False
+    """Whether answers come from a recording, which needs neither keys nor prices."""
+
+    def refuse(self, plan: Plan) -> None:
+        """Raise ConfigError if the run could not complete, such as for a missing key."""
+        unready = [] if self.replay else plan.unready
+        problems = [_problem("models.yaml", blocker) for blocker in unready]
+        problems += [_problem(f"experiments/{plan.experiment}", b) for b in plan.refusals]
+        if problems:
+            raise ConfigError(problems)
+
+    def __call__(self, plan: Plan) -> None:
+        """Refuse a plan that cannot complete; ask before it costs more than a dollar."""
+        terminal = self.terminal
+        terminal.warnings(plan.warnings)
+        self.refuse(plan)
+        if self.strict and plan.skipped:
+            said = (
+                f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow"
+            )
+            raise UsageError(
+                said, hint="complete the cases, or use the filter default in the prompt"
+            )
+        mark = simulated_label(plan.simulated)
+        terminal.note(
+            StyledText(plan.experiment, bold=True),
+            f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
+            *mark,
+        )
+        self.confirm(plan.cost_microusd)
+
+    def confirm(self, cost: CostRange | None) -> None:
+        """Ask for confirmation if it may cost more than a dollar; elsewhere only print the cost."""
+        if cost is None or cost.high <= _ASK_ABOVE_MICROUSD or self.yes:
+            return
+        spent = f"{dollars(cost.low)} to {dollars(cost.high)}"
+        if sys.stdin.isatty() and sys.stderr.isatty() and not self.terminal.json:
+            click.confirm(f"This may cost {spent}. Continue?", abort=True, err=True)
+        else:
+            self.terminal.note(f"this may cost {spent}")
+
+
+def _range(plan: Plan) -> str:
+    """Return the range of calls of a run that may stop early."""
+    if plan.interims is None:
+        return ""
+    why = "more_repeats" if plan.interims == "repeats" else "adaptive_sampling"
+    return f"; {plan.fewest_calls:,} to {plan.calls:,} calls ({why})"
+
+
+def _problem(file: str, blocker: str) -> Problem:
+    what, _, hint = blocker.partition(": ")
+    return Problem(Location(file), "blocked", what, hint)
+
 
 _LISTED = 5
 
 
 def session_factory(
-    state: State, asking: Asking, recording: ReplayProvider | None = None
+    state: CliState, confirmation: PlanConfirmation, recording: ReplayProvider | None = None
 ) -> SessionFactory:
-    """Return what makes the sessions of a command that shows and asks on the terminal."""
-    return SessionFactory(state.offline, partial(_listening, state, asking, asking), recording)
+    """Return a factory of sessions that ask and show progress on the terminal."""
+    return SessionFactory(
+        state.offline, partial(_observe_session, state, confirmation, confirmation), recording
+    )
 
 
-def refining_factory(state: State, asking: Asking, *, brief: bool = False) -> SessionFactory:
-    """Return the same for refining, which was agreed to as a whole before its first session.
+def refining_factory(
+    state: CliState, confirmation: PlanConfirmation, *, brief: bool = False
+) -> SessionFactory:
+    """Return a factory of sessions for a refinement, which was confirmed as a whole before.
 
-    `brief` where there are so many sessions that a log is better off without their progress.
+    With `brief`, no progress is logged: there are too many sessions.
     """
-    listening = partial(_listening, state, asking, asking.refuse, brief=brief)
-    return SessionFactory(state.offline, listening)
+    observe = partial(_observe_session, state, confirmation, confirmation.refuse, brief=brief)
+    return SessionFactory(state.offline, observe)
 
 
 @contextlib.contextmanager
-def _listening(
-    state: State, asking: Asking, on_plan: Callable[[Plan], None], *, brief: bool = False
+def _observe_session(
+    state: CliState,
+    confirmation: PlanConfirmation,
+    on_plan: Callable[[Plan], None],
+    *,
+    brief: bool = False,
 ) -> Iterator[Mapping[str, Any]]:
-    """Show the progress of one session, and take it off the screen in the end."""
-    display = Display(asking.terminal, quiet=state.quiet, brief=brief)
+    """Yield the callbacks that show the progress of one session; clear it at the end."""
+    display = Display(confirmation.terminal, quiet=state.quiet, brief=brief)
     try:
         yield {
             "on_plan": on_plan,
             "on_start": display.start,
             "on_progress": display.progress,
             "on_alert": display.alert,
-            "on_look": display.look,
+            "on_interim": display.interim,
             "on_wait": display.waiting,
             "on_stop": display.stopping,
         }
@@ -61,23 +144,61 @@ def _listening(
         display.clear()
 
 
-def tell_comparison(terminal: Terminal, found: Sequence[RunTarget]) -> None:
-    """Say what an experiment is compared with, and what of that is in doubt."""
+def show_comparison(terminal: Terminal, found: Sequence[RunTarget]) -> None:
+    """Print what an experiment is compared with, and the doubts about it."""
     against = found[-1].against
     if against is None:
         return
     names = commit_names(against.ref, against.commit)
     terminal.note(f"{found[-1].experiment.id}: compared with {' at '.join(names)}")
-    if against.subject is None:
-        terminal.note(f"  {names[0]} has no such experiment, so there is nothing to compare with")
+    if against.variant is None:
+        terminal.note(f"  {names[0]} does not have this experiment: nothing to compare with")
     for doubt in against.doubts:
-        terminal.note(Ink("in doubt: ", ODD), doubt.sentence)
+        terminal.note(StyledText("in doubt: ", ODD), doubt.sentence)
     for each in against.replaced:
         terminal.note(f"  {each}, and compared with it")
-    if any(one.against is not None and one.against.material == BASE for one in found):
+    if any(one.against is not None and one.against.eval_suite == Side.BASE for one in found):
         shown = ", ".join(against.changed[:_LISTED])
         more = ", ..." if len(against.changed) > _LISTED else ""
-        terminal.note(Ink("the material changed: ", ODD), f"{shown}{more}")
+        terminal.note(StyledText("the eval suite changed: ", ODD), f"{shown}{more}")
         terminal.note(
-            f"  both are measured on the material of {names[0]} too; the worse verdict counts"
+            f"  both are measured on the eval suite of {names[0]} too; the worse verdict counts"
         )
+
+
+budget = click.option(
+    "--budget", type=click.FloatRange(min=0), metavar="USD", help="Spending limit in dollars."
+)
+yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+_allow_code = click.option(
+    "--allow-code", is_flag=True, help="Allow checks to run code of the repository."
+)
+
+
+def _without_sandbox(context: click.Context, option: click.Parameter, chosen: bool) -> None:
+    if chosen:
+        os.environ[WITHOUT_SANDBOX] = "1"
+
+
+_allow_without_sandbox = click.option(
+    "--allow-code-without-sandbox",
+    is_flag=True,
+    expose_value=False,
+    callback=_without_sandbox,
+    help="Allow that code even without a sandbox for network, keys and files.",
+)
+
+
+def allow_code(command: Command) -> Command:
+    """Add the options that allow code of the repository to run."""
+    return _allow_code(_allow_without_sandbox(command))
+
+
+def cost_options(command: Command) -> Command:
+    """Add the options of commands that spend money and grade answers."""
+    return budget(allow_code(yes(command)))
+
+
+def microusd(usd: float | None) -> int | None:
+    """Return a budget in micro-dollars; None for none."""
+    return None if usd is None else round(usd * 1_000_000)

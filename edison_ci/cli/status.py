@@ -1,4 +1,4 @@
-"""edison status, watch, pause and cancel: what runs are doing, and how to stop one."""
+"""edison status, watch, pause and cancel: the state of runs, and commands that stop them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import formatting
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.summary import STATUS_COLORS, document, show_facets, show_run, spent
-from edison_ci.cli.terminal import ODD, Ink, Terminal, counted
+from edison_ci import utc
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.summary import STATUS_COLORS, cost_text, document, show_run, show_slices
+from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.formatting import points
-from edison_ci.operate.actors import Role
-from edison_ci.operate.site import Site, site_at
-from edison_ci.results.run_document import as_json
+from edison_ci.numeric import counted, dollars, points
+from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.records import RunStatus
+from edison_ci.results.report import as_json
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.snapshot import material_of
+from edison_ci.results.snapshot import eval_suite_of
 from edison_ci.store.database import open_reader
-from edison_ci.store.events import Event, events
 from edison_ci.store.ledger import reclaim
-from edison_ci.store.owners import is_alive, want
-from edison_ci.store.runs import TRIAL, Run, find_run, move_run, recent_runs
+from edison_ci.store.liveness import is_alive, request_control
+from edison_ci.store.runs import TRIAL, Event, Run, events, find_run, move_run, recent_runs
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -35,37 +33,39 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.25
 _PATIENCE_S = 30.0
-"""How long `pause` and `cancel` wait for the run to end."""
+"""Seconds that `pause` and `cancel` wait for the run to end."""
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", required=False, metavar="[RUN]")
-@click.option("--facets", is_flag=True, help="With RUN: by tag, length, difficulty and kind.")
+@click.option(
+    "--slices", is_flag=True, help="With RUN: show results by tag, length, difficulty and kind."
+)
 @click.pass_obj
-def status(state: State, wanted: str | None, facets: bool) -> None:
-    """Show the last runs, or one in full.
+def status(state: CliState, wanted: str | None, slices: bool) -> None:
+    """List recent runs, or show one in detail.
 
-    Without RUN the last 20 are listed. RUN is an id, `latest` or the name of an experiment. A run
-    whose process died is shown as PAUSED: it can be resumed. A trial is a run that `edison refine`
-    made of a suggestion.
+    Without RUN it lists the last 20 runs. RUN is an id, `latest` or the name of an experiment. A
+    run whose process died is shown as PAUSED and can be resumed. A trial is a run in which `edison
+    refine` tested a suggestion.
 
     Examples:
       edison status
       edison status latest
-      edison status latest --facets
+      edison status latest --slices
       edison status support-reply --json
     """
     terminal = Terminal(state)
-    if facets and wanted is None:
-        raise UsageError("--facets is about one run", hint="edison status latest --facets")
-    project = site_at(state.entered(find_root(state.folder)))
+    if slices and wanted is None:
+        raise UsageError("--slices needs a RUN", hint="edison status latest --slices")
+    project = open_site(state.enter_project(find_root(state.folder)))
     reader = _reader(project)
     try:
         if wanted is not None:
-            result = RunResult(reader, _seen(project, find_run(reader, wanted)))
-            _show_one(terminal, result, facets=facets)
+            result = RunResult(reader, _current(project, find_run(reader, wanted)))
+            _show_one(terminal, result, slices=slices)
             return
-        results = [RunResult(reader, _seen(project, run)) for run in recent_runs(reader)]
+        results = [RunResult(reader, _current(project, run)) for run in recent_runs(reader)]
         if terminal.json:
             terminal.document({"runs": [{**as_json(one), "gates": []} for one in results]})
         else:
@@ -74,13 +74,13 @@ def status(state: State, wanted: str | None, facets: bool) -> None:
         reader.close()
 
 
-def _show_one(terminal: Terminal, result: RunResult, *, facets: bool) -> None:
+def _show_one(terminal: Terminal, result: RunResult, *, slices: bool) -> None:
     if terminal.json:
         terminal.document(document([result], ExitCode.DONE))
         return
-    show_run(terminal, result, facets=not facets)  # the table of all of them follows
-    if facets:
-        show_facets(terminal, result)
+    show_run(terminal, result, slices=not slices)  # the full table follows
+    if slices:
+        show_slices(terminal, result)
 
 
 def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
@@ -97,45 +97,49 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
             s.run.verdict or "-",
             points(s.overall.composite),
             f"{sum(s.cells.values()) - s.cells['total']:,}/{s.cells['total']:,}",
-            spent(s),
+            cost_text(s),
         )
         for s in summaries
     ]
     terminal.table(rows, right=(6, 7))
-    trials = [s.run for s in summaries if s.run.trigger == TRIAL and s.run.status == "PAUSED"]
+    trials = [
+        s.run for s in summaries if s.run.trigger == TRIAL and s.run.status == RunStatus.PAUSED
+    ]
     for name in dict.fromkeys(run.experiment for run in trials):
         terminal.note(
-            f"a trial of {name} was cut off: it tried a suggestion, and nobody resumes it. "
-            f"edison refine {name} tries anew, and pays for no answer twice"
+            f"a trial of {name} was interrupted; trials are not resumed. "
+            f"edison refine {name} tests again and reuses its answers"
         )
 
 
 def _marks(run: Run) -> str:
-    """Return what keeps a run from being evidence."""
+    """Return why a run does not count as evidence."""
     part = "part" if run.shard is None else f"shard {run.shard}"
     told = (("simulated", run.simulated), (part, run.partial), ("trial", run.trigger == TRIAL))
     marks = [word for word, on in told if on]
-    if material_of(run) == "base":
-        marks.append(f"material of {run.base_ref}")
+    if eval_suite_of(run) == "base":
+        marks.append(f"eval suite of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
-@click.option("--since", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Last seen.")
+@click.option(
+    "--since", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Start after this event."
+)
 @click.pass_obj
-def watch(state: State, wanted: str, since: int) -> None:
-    """Follow a run that goes on elsewhere.
+def watch(state: CliState, wanted: str, since: int) -> None:
+    """Follow a run of another process.
 
-    Another process does it; this one shows what happens until it ends. With --json each event is
-    one line: seq, time, run_id, type, data.
+    Prints the events of the run until it ends. With --json each event is one line: seq, time,
+    run_id, type, data.
 
     Examples:
       edison watch
       edison watch support-reply --json
     """
     terminal = Terminal(state)
-    project = site_at(state.entered(find_root(state.folder)))
+    project = open_site(state.enter_project(find_root(state.folder)))
     reader = _reader(project)
     try:
         run = find_run(reader, wanted)
@@ -143,17 +147,17 @@ def watch(state: State, wanted: str, since: int) -> None:
             if terminal.json:
                 terminal.compact(_event(event))
             else:
-                _tell(terminal, event)
-        show_run(terminal, RunResult(reader, _seen(project, find_run(reader, run.id))))
+                _show_event(terminal, event)
+        show_run(terminal, RunResult(reader, _current(project, find_run(reader, run.id))))
     finally:
         reader.close()
 
 
 def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:
-    """Yield the events of a run, waiting for more while its process lives."""
+    """Yield the events of a run, and wait for more while its process is alive."""
     last = since
     while True:
-        living = _seen(project, find_run(reader, run.id)).moving
+        living = _current(project, find_run(reader, run.id)).moving
         for event in events(reader, run.id, after=last):
             last = event.seq
             yield event
@@ -172,7 +176,7 @@ def _event(event: Event) -> dict[str, Any]:
     }
 
 
-def _tell(terminal: Terminal, event: Event) -> None:
+def _show_event(terminal: Terminal, event: Event) -> None:
     data = event.data
     clock = event.time[11:19]
     if event.type == "run:progress":
@@ -182,62 +186,63 @@ def _tell(terminal: Terminal, event: Event) -> None:
         terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {cells}{cost}")
     elif event.type == "status:changed":
         color = STATUS_COLORS.get(data["to"], ODD)
-        terminal.result(f"{clock}  {data['from']} -> ", Ink(data["to"], color))
-    elif event.type == "aggregate:completed" and "look" in data:
-        look = data["look"]
-        going = "going on" if data["more"] else "that is all"
+        terminal.result(f"{clock}  {data['from']} -> ", StyledText(data["to"], color))
+    elif event.type == "aggregate:completed" and "interim" in data:
+        interim = data["interim"]
+        going = "continuing" if data["more"] else "done"
         terminal.result(
-            f"{clock}  look {look['number']} of {look['of']}: {data['verdict']}, {going}"
+            f"{clock}  interim analysis {interim['number']} of {interim['of']}: "
+            f"{data['verdict']}, {going}"
         )
     elif event.type in ("error", "cost:alert"):
-        terminal.result(f"{clock}  ", Ink(event.type, ODD), f"  {json.dumps(data)}")
+        terminal.result(f"{clock}  ", StyledText(event.type, ODD), f"  {json.dumps(data)}")
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
 @click.pass_obj
-def pause(state: State, wanted: str) -> None:
-    """Stop a run so that it can go on later.
+def pause(state: CliState, wanted: str) -> None:
+    """Pause a run; it can be resumed.
 
-    Calls in flight are finished first; `edison resume` goes on with it.
+    Calls in flight are finished first. Continue with `edison resume`.
 
     Examples:
       edison pause
       edison pause support-reply
     """
-    _stop(state, wanted, "pause", "PAUSED")
+    _stop(state, wanted, "pause", RunStatus.PAUSED)
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
 @click.pass_obj
-def cancel(state: State, wanted: str) -> None:
-    """Stop a run for good.
+def cancel(state: CliState, wanted: str) -> None:
+    """Cancel a run for good.
 
-    Its answers are kept and will be reused, but it cannot be resumed.
+    Its answers are kept for reuse, but the run cannot be resumed.
 
     Examples:
       edison cancel
       edison cancel 20261115T051816-37753f
     """
-    _stop(state, wanted, "cancel", "CANCELLED")
+    _stop(state, wanted, "cancel", RunStatus.CANCELLED)
 
 
-def _stop(state: State, wanted: str, asked: str, aim: str) -> None:
+def _stop(state: CliState, wanted: str, asked: str, aim: str) -> None:
     terminal = Terminal(state)
-    project = site_at(state.entered(find_root(state.folder)))
+    project = open_site(state.enter_project(find_root(state.folder)))
     project.require(Role.EDITOR, asked)
     path = project.results
     reader = _reader(project)
     try:
         run = find_run(reader, wanted)
-        if run.status in ("COMPLETED", "CANCELLED", aim) or (
-            aim == "PAUSED" and run.status == "FAILED"
+        if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED, aim) or (
+            aim == RunStatus.PAUSED and run.status == RunStatus.FAILED
         ):
             raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
         if run.moving and run.owner and is_alive(_locks(project), run.owner):
             with Writer(path) as writer:
-                writer.submit(want(run.id, asked)).result()
+                writer.submit(request_control(run.id, asked)).result()
             _wait(reader, run.id)
         else:
             _settle(path, project, run, aim, asked)
@@ -247,33 +252,31 @@ def _stop(state: State, wanted: str, asked: str, aim: str) -> None:
     if terminal.json:
         terminal.document({"run_id": ended.id, "status": ended.status})
     else:
-        terminal.result(f"{ended.experiment} {ended.id} is ", Ink(ended.status, ODD))
-    if ended.status == "PAUSED" and aim == "PAUSED":
-        terminal.note(f"Go on with: edison resume {ended.id}")
+        terminal.result(f"{ended.experiment} {ended.id} is ", StyledText(ended.status, ODD))
+    if ended.status == RunStatus.PAUSED and aim == RunStatus.PAUSED:
+        terminal.note(f"Continue with: edison resume {ended.id}")
 
 
 def _wait(reader: sqlite3.Connection, run_id: str) -> None:
-    """Wait until the process at work on a run has stopped."""
+    """Wait until the process of a run has stopped."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         if not find_run(reader, run_id).moving:
             return
         time.sleep(_POLL_S)
-    raise UsageError(
-        f"run {run_id} was asked to stop and has not yet", hint="look again: edison status"
-    )
+    raise UsageError(f"run {run_id} has not stopped yet", hint="check again: edison status")
 
 
 def _settle(path: Path, project: Site, run: Run, aim: str, asked: str) -> None:
-    """Stop a run that no process is at work on."""
-    locks, now = _locks(project), formatting.stamp(formatting.now())
+    """Stop a run that has no process."""
+    locks, now = _locks(project), utc.timestamp(utc.now())
     with Writer(path) as writer:
         writer.submit(reclaim(lambda owner: is_alive(locks, owner), now=now)).result()
-        if run.status == "FAILED":  # nobody works on it, and CANCELLED is only reached on the way
-            writer.submit(move_run(run.id, "EXECUTING", now)).result()
-        if aim == "PAUSED" and run.status == "PENDING":
-            writer.submit(move_run(run.id, "EXECUTING", now)).result()
-        writer.submit(move_run(run.id, aim, now, stopped_by=asked)).result()
+        if run.status == RunStatus.FAILED:  # CANCELLED can only follow EXECUTING
+            writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
+        if aim == RunStatus.PAUSED and run.status == RunStatus.PENDING:
+            writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
+        writer.submit(move_run(run.id, RunStatus(aim), now, stopped_by=asked)).result()
 
 
 def _reader(project: Site) -> sqlite3.Connection:
@@ -284,6 +287,6 @@ def _locks(project: Site) -> Path:
     return project.locks
 
 
-def _seen(project: Site, run: Run) -> Run:
-    """Return a run as it is: one whose process died is paused, whatever it wrote last."""
+def _current(project: Site, run: Run) -> Run:
+    """Return a run with its real status: a run whose process died is paused."""
     return run.as_seen(alive=bool(run.owner) and is_alive(_locks(project), run.owner or ""))

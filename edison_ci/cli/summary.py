@@ -1,65 +1,74 @@
-"""A run on a terminal, and as the JSON document of commands."""
+"""The results of a run, on a terminal and as the JSON document of commands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.progress import dollars, span
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, aligned, counted
-from edison_ci.config.facets import SIZES
-from edison_ci.formatting import milliseconds, points, rate, signed_span
-from edison_ci.names import commit_names
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
+from edison_ci.config.slices import SIZES
+from edison_ci.git.repository import commit_names
+from edison_ci.numeric import (
+    counted,
+    dollars,
+    duration,
+    fixed,
+    milliseconds,
+    points,
+    rate,
+    signed_span,
+    snap,
+)
+from edison_ci.records import RunStatus
 from edison_ci.results.decisions import stopped_sentence
-from edison_ci.results.run_document import run_document
-from edison_ci.results.snapshot import UNDECIDED, is_redacted, kept_snapshot, material_of
-from edison_ci.rounding import fixed, snap
+from edison_ci.results.report import run_document
+from edison_ci.results.snapshot import UNDECIDED, eval_suite_of, is_redacted, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.runner import Progress
+    from edison_ci.execute.progress import Progress
     from edison_ci.results.decisions import GateRow
-    from edison_ci.results.human_grades import People
-    from edison_ci.results.rollups import PartTotal
+    from edison_ci.results.human_grades import HumanGrades
+    from edison_ci.results.rollups import ComponentTotal
     from edison_ci.results.run_result import RunResult
-    from edison_ci.results.scores import Scored
-    from edison_ci.results.weak_prompts import Rival
+    from edison_ci.results.scores import VariantScore
+    from edison_ci.results.weaknesses import PromptContrast
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
     Said = Callable[[Interval | None], str]
-    from edison_ci.results.judges import JudgesSaid, PanelAgreement
+    from edison_ci.results.judges import JudgeFindings, PanelAgreement
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.part_scores import PartSpread
-    from edison_ci.results.slices import Facet, Reliability, Shown
+    from edison_ci.results.scores import ComponentSpread
+    from edison_ci.results.slices import EstimateWithInterval, Reliability, Slice
 
 
 def document(
     results: Sequence[RunResult],
     code: int,
-    lanes: Sequence[Progress] = (),
+    clients: Sequence[Progress] = (),
     dropped: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return runs as commands print them in JSON.
 
-    Whoever ran them knows which models were given up and which did not answer in the end, and what
-    was not run at all although the base gates it.
+    A command that ran them also passes their progress, with the models that were stopped, and what
+    the base gates but was not run.
     """
     verdicts = {one.run.verdict for one in results} | ({"inconclusive"} if dropped else set())
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
     runs = [run_document(one) for one in results]
-    for run, progress in zip(runs, lanes, strict=False):
-        run["lanes"] = {"stopped": progress.closed, "waiting": progress.waiting}
+    for run, progress in zip(runs, clients, strict=False):
+        run["clients"] = {"stopped": progress.closed, "waiting": progress.waiting}
     return {"verdict": verdict, "exit_code": code, "dropped": [*dropped], "runs": runs}
 
 
 _MOST_APART = 5
 
 
-def show_judges(terminal: Terminal, said: JudgesSaid | None) -> None:
-    """Print whom judges prefer and whether they agree, where anybody knows."""
+def show_judges(terminal: Terminal, said: JudgeFindings | None) -> None:
+    """Print pairwise preferences and the agreement of judges, if there are any."""
     if said is None:
         return
     prompts = len({found.match.prompt for found in said.matches}) > 1
@@ -81,17 +90,17 @@ def _show_match(
     about = match.prompt if prompts else ""
     if models and match.a.side != match.b.side:
         about = f"{about} with {match.a.model}".strip()
-    tally = f"won {found.won:,}, lost {found.lost:,}, tied {found.tied:,}"
+    usage = f"won {found.won:,}, lost {found.lost:,}, tied {found.tied:,}"
     lead = f"{about}: " if about else ""
     terminal.result(f"  {lead}{found.sentence}")
     names = " against ".join(found.names)
-    terminal.result(f"    {names}: {tally}; compared by {found.judge}")
+    terminal.result(f"    {names}: {usage}; compared by {found.judge}")
     for warning in found.warnings:
-        terminal.result("    ", Ink("careful: ", ODD), warning)
+        terminal.result("    ", StyledText("careful: ", ODD), warning)
 
 
 def _show_matrix(terminal: Terminal, prompt: str, matches: Sequence[HeadToHead]) -> None:
-    """Print who won, lost and tied against whom."""
+    """Print the matrix of wins, losses and ties."""
     columns = list(dict.fromkeys(found.match.b.model for found in matches))
     counts = {
         (found.match.a.model, found.match.b.model): f"{found.won:,}-{found.lost:,}-{found.tied:,}"
@@ -105,39 +114,39 @@ def _show_matrix(terminal: Terminal, prompt: str, matches: Sequence[HeadToHead])
 
 
 def show_preference(terminal: Terminal, found: HeadToHead, a: str, b: str) -> None:
-    """Print which of two is preferred head to head, by these names."""
-    terminal.result(f"head to head: {found.said_of(a, b)}")
+    """Print which of two variants is preferred head to head."""
+    terminal.result(f"head to head: {found.sentence_for(a, b)}")
     for warning in found.warnings:
-        terminal.result("  ", Ink("careful: ", ODD), warning)
+        terminal.result("  ", StyledText("careful: ", ODD), warning)
 
 
 def _show_agreement(terminal: Terminal, found: PanelAgreement) -> None:
     for sentence in found.sentences:
         terminal.result(f"  {sentence}")
     for apart in found.apart[:_MOST_APART]:
-        terminal.result(f"    apart: {apart.said}")
+        terminal.result(f"    disagreement: {apart.sentence}")
     if len(found.apart) > _MOST_APART:
         terminal.result(f"    and {len(found.apart) - _MOST_APART:,} more")
 
 
 _LISTED = 3
 _ORDER = {value: place for place, value in enumerate(("easy", "medium", "hard", "golden", *SIZES))}
-_FACETS = ("kind", "difficulty", "length", "tag")
+_SLICES = ("kind", "difficulty", "length", "tag")
 FEWEST = 10
-"""Cases below which a part of them is shown without a word on it."""
+"""Cases that a slice needs to be mentioned."""
 
 
-def show_breakdown(terminal: Terminal, summary: RunResult, *, facets: bool = True) -> None:
-    """Print what is missing, how draws agree, and the kinds of cases that stand out."""
+def show_breakdown(terminal: Terminal, summary: RunResult, *, slices: bool = True) -> None:
+    """Print what is missing, how repeats agree, and the slices that stand out."""
     found = summary.breakdown
     several = len(summary.models) > 1
     for sentence in summary.bounds:
-        terminal.result("  ", Ink(sentence, ODD))
+        terminal.result("  ", StyledText(sentence, ODD))
     most = max((each.k for each in found.reliability), default=0)
     for each in found.reliability:
         if each.k == most and each.model:
             _reliability(terminal, each, several=several)
-    if facets:
+    if slices:
         _outstanding(terminal, summary, several=several)
     aside = sorted(summary.quarantined)
     if aside:
@@ -148,9 +157,9 @@ def show_breakdown(terminal: Terminal, summary: RunResult, *, facets: bool = Tru
 
 def _reliability(terminal: Terminal, found: Reliability, *, several: bool) -> None:
     who = f"{found.model}: " if several else ""
-    draws = "both" if found.k == 2 else f"all {found.k}"
+    repeats = "both" if found.k == 2 else f"all {found.k}"
     terminal.result(
-        f"  {who}{draws} draws pass in "
+        f"  {who}{repeats} repeats pass in "
         f"{_percent(found.pass_all, found.pass_all_low, found.pass_all_high)} of "
         f"{counted(found.n, 'case')}, at least one in "
         f"{_percent(found.pass_any, found.pass_any_low, found.pass_any_high)}"
@@ -164,117 +173,122 @@ def _percent(estimate: float, low: float | None, high: float | None) -> str:
 
 
 def _outstanding(terminal: Terminal, summary: RunResult, *, several: bool) -> None:
-    """Print the weakest kinds of cases among those that stand out."""
+    """Print the weakest slices among those that stand out."""
     out = summary.outstanding
-    weak = [facet for facet in out if (facet.difference or 0) < 0]
-    for facet in weak[:_LISTED]:
-        who = f" with {facet.model}" if several else ""
+    weak = [slice_ for slice_ in out if (slice_.difference or 0) < 0]
+    for slice_ in weak[:_LISTED]:
+        who = f" with {slice_.model}" if several else ""
         terminal.result(
             "  weak",
-            Ink(f"  {facet.facet} {facet.value}", BAD),
-            f"{who}: {_points(facet.composite)}, {fixed(-100 * (facet.difference or 0), 1)} points "
-            f"below the other cases ({counted(facet.cases, 'case')})",
+            StyledText(f"  {slice_.dimension} {slice_.value}", BAD),
+            f"{who}: {_points(slice_.composite)}, {fixed(-100 * (slice_.difference or 0), 1)} "
+            f"points "
+            f"below the other cases ({counted(slice_.cases, 'case')})",
         )
     if out:
         told = _allowed(len(out), out[0].family)
-        terminal.note(f"  {told}: edison status {summary.run.id} --facets")
+        terminal.note(f"  {told}: edison status {summary.run.id} --slices")
 
 
 def _allowed(count: int, family: int) -> str:
-    """Return how many comparisons were made, and how many stand out in spite of that."""
-    made = f"{counted(family, 'comparison')} of kinds of cases {'was' if family == 1 else 'were'}"
+    """Return the number of comparisons, and how many stand out after correction."""
+    made = f"{counted(family, 'comparison')} of slices {'was' if family == 1 else 'were'}"
     verb = "stands" if count == 1 else "stand"
-    return f"{made} made; after allowing for that, {count:,} {verb} out"
+    return f"{made} made; after correction for that, {count:,} {verb} out"
 
 
-def _points(found: Shown) -> str:
+def _points(found: EstimateWithInterval) -> str:
     return "-" if found.estimate is None else fixed(100 * found.estimate, 1)
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def show_facets(terminal: Terminal, summary: RunResult) -> None:
-    """Print how every kind of case came out, by prompt and model."""
-    found = [facet for facet in summary.breakdown.facets if facet.model]
+def show_slices(terminal: Terminal, summary: RunResult) -> None:
+    """Print the results of every slice, by prompt and model."""
+    found = [slice_ for slice_ in summary.breakdown.slices if slice_.model]
     if not found:
-        terminal.note("nothing is known of the kinds of its cases")
+        terminal.note("there are no results by slice")
         return
-    several = len({(facet.prompt, facet.model) for facet in found}) > 1
-    for who in dict.fromkeys((facet.prompt, facet.model) for facet in found):
+    several = len({(slice_.prompt, slice_.model) for slice_ in found}) > 1
+    for who in dict.fromkeys((slice_.prompt, slice_.model) for slice_ in found):
         if several:
             terminal.result("")
-            terminal.result(Ink(f"{who[0]} with {who[1]}", bold=True))
-        mine = [facet for facet in found if (facet.prompt, facet.model) == who]
+            terminal.result(StyledText(f"{who[0]} with {who[1]}", bold=True))
+        mine = [slice_ for slice_ in found if (slice_.prompt, slice_.model) == who]
         titles = ("", "", "cases", "score", "passed", "against the rest", "")
         terminal.table([titles, *map(_row, sorted(mine, key=_place))], right=(2, 5))
     told = _allowed(len(summary.outstanding), found[0].family)
     terminal.note(
-        f"{told} (Benjamini-Hochberg, 10%). Kinds of fewer than {FEWEST} "
-        "cases, or clusters of them, are not compared."
+        f"{told} (Benjamini-Hochberg, 10%). Slices with fewer than {FEWEST} "
+        "cases or clusters are not compared."
     )
 
 
-def _place(facet: Facet) -> tuple[int, int, int, str]:
-    order = _FACETS.index(facet.facet) if facet.facet in _FACETS else len(_FACETS)
-    return order, _ORDER.get(facet.value, len(_ORDER)), -facet.cases, facet.value
+def _place(slice_: Slice) -> tuple[int, int, int, str]:
+    order = _SLICES.index(slice_.dimension) if slice_.dimension in _SLICES else len(_SLICES)
+    return order, _ORDER.get(slice_.value, len(_ORDER)), -slice_.cases, slice_.value
 
 
-def _row(facet: Facet) -> tuple[str, ...]:
-    composite, rate = facet.composite, facet.pass_rate
+def _row(slice_: Slice) -> tuple[str, ...]:
+    composite, rate = slice_.composite, slice_.pass_rate
     score = _points(composite)
     if composite.low is not None and composite.high is not None:
         score += f" ({fixed(100 * composite.low, 1)} to {fixed(100 * composite.high, 1)})"
     passed = "-" if rate.estimate is None else _percent(rate.estimate, rate.low, rate.high)
-    rest = "" if facet.difference is None else fixed(100 * facet.difference, 1, signed=True)
-    word = "stands out" if facet.stands_out else "" if facet.p is not None else "not compared"
-    return (facet.facet, facet.value, f"{facet.cases:,}", score, passed, rest, word)
+    rest = "" if slice_.difference is None else fixed(100 * slice_.difference, 1, signed=True)
+    word = "stands out" if slice_.stands_out else "" if slice_.p is not None else "not compared"
+    return (slice_.dimension, slice_.value, f"{slice_.cases:,}", score, passed, rest, word)
 
 
-def spread_of(parts: Sequence[PartSpread], name: str, kind: str) -> str:
-    """Return between which scores a part lies, and how far they are from their mean."""
-    same = [part for part in parts if (part.name, part.kind) == (name, kind) and part.n]
-    lows = [part.low for part in same if part.low is not None]
-    highs = [part.high for part in same if part.high is not None]
+def spread_of(components: Sequence[ComponentSpread], name: str, kind: str) -> str:
+    """Return the range and the standard deviation of the scores of a component."""
+    same = [
+        component
+        for component in components
+        if (component.name, component.kind) == (name, kind) and component.n
+    ]
+    lows = [component.low for component in same if component.low is not None]
+    highs = [component.high for component in same if component.high is not None]
     if not lows or not highs:
         return ""
-    sds = [part.sd for part in same]
+    sds = [component.sd for component in same]
     sd = f", sd {fixed(100 * sds[0])}" if len(sds) == 1 and sds[0] is not None else ""
     return f"from {fixed(100 * min(lows))} to {fixed(100 * max(highs))}{sd}"
 
 
-def show_people(terminal: Terminal, people: People | None, points: Said, rate: Said) -> None:
-    """Print what people said, beside the automatic grades, and what follows from it."""
+def show_people(terminal: Terminal, people: HumanGrades | None, points: Said, rate: Said) -> None:
+    """Print human grades next to the automatic ones, and the correction they imply."""
     if people is None:
         return
     if people.answers or people.flagged:
-        who = "1 person" if people.people == 1 else f"{people.people:,} people"
+        who = "1 person" if people.graders == 1 else f"{people.graders:,} people"
         flagged = f"; {people.flagged:,} flagged for a second look" if people.flagged else ""
         graded = f"{people.answers:,} of {people.of:,} answers graded"
-        by = f" by {who}" if people.people else ""
+        by = f" by {who}" if people.graders else ""
         terminal.result(f"  {graded}{by}{flagged}")
     rows = [
         (f"{score.prompt} with {score.model}", points(score.composite), rate(score.pass_rate))
         for score in people.scores
-        if score.graded
+        if score.graded_cases
     ]
     if rows:
-        head = ("  with people's grades in place of automatic ones", "score", "passed")
+        head = ("  with human grades instead of automatic ones", "score", "passed")
         for row in aligned([head, *(("    " + name, *rest) for name, *rest in rows)]):
             terminal.result(row)
     for score in people.scores:
         about = f"{score.prompt} with {score.model}: " if len(people.scores) > 1 else ""
         for found in score.corrections:
             text = f"  {about}{found.sentence}"
-            terminal.result(text if found.applies else Ink(text, ODD))
+            terminal.result(text if found.applies else StyledText(text, ODD))
     for found in people.change:
-        terminal.result(Ink(f"  {found.sentence}", ODD if found.of == "side" else None))
+        terminal.result(StyledText(f"  {found.sentence}", ODD if found.of == "side" else None))
 
 
 _BUDGET = "budget: "
 _CENT = 10_000
 _ODD_STATUSES = ("malformed", "blocked", "error")
-STATUS_COLORS = {"COMPLETED": GOOD, "FAILED": BAD}
+STATUS_COLORS = {RunStatus.COMPLETED: GOOD, RunStatus.FAILED: BAD}
 
 
 def show_run(
@@ -282,103 +296,103 @@ def show_run(
     summary: RunResult,
     progress: Progress | None = None,
     *,
-    facets: bool = True,
+    slices: bool = True,
 ) -> None:
-    """Print what a run found, and what to type next."""
+    """Print the results of a run and the next command."""
     run = summary.run
     _headline(terminal, run)
     _prompts(terminal, summary)
     for row in aligned(_score_rows(summary), right=frozenset({3})):
         terminal.result("  " + row)
-    _parts(terminal, summary)
-    show_breakdown(terminal, summary, facets=facets)
+    _components(terminal, summary)
+    show_breakdown(terminal, summary, slices=slices)
     _change(terminal, summary)
     show_judges(terminal, summary.judges)
-    show_people(terminal, summary.people, points, rate)
+    show_people(terminal, summary.human_grades, points, rate)
     _counts(terminal, summary)
     _gates(terminal, summary.gates, summary.weak_prompts)
     if run.shard is not None:
         terminal.result(f"  {UNDECIDED}")
     closed = progress.closed if progress is not None else {}
     if progress is not None:
-        _lanes(terminal, progress)
+        _clients(terminal, progress)
     terminal.result(f"  run {run.id}")
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
-    if run.status == "PAUSED" and str(run.stopped_by).startswith(_BUDGET):
+    if run.status == RunStatus.PAUSED and str(run.stopped_by).startswith(_BUDGET):
         terminal.note(
-            "A call is booked at its worst price, max_tokens long, before it is sent, and the next "
-            "one does not fit."
+            "A call is reserved at its maximum cost, with max_tokens of output, before it is sent; "
+            "the next one does not fit."
         )
-    if run.status in ("PAUSED", "FAILED"):
+    if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
         other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""
         if progress is not None and progress.silent:
-            terminal.note("See what is wrong with: edison models test")
-        terminal.note(f"{how_to_go_on(summary)}{other}")
+            terminal.note("Find the cause with: edison models test")
+        terminal.note(f"{next_step(summary)}{other}")
 
 
-def _lanes(terminal: Terminal, progress: Progress) -> None:
-    """Print which models were given up, and which were waited for in the end."""
-    for lane, reason in progress.closed.items():
-        terminal.result("  ", Ink(f"{lane} stopped: ", BAD), reason)
+def _clients(terminal: Terminal, progress: Progress) -> None:
+    """Print which models were stopped, and which did not answer."""
+    for client, reason in progress.closed.items():
+        terminal.result("  ", StyledText(f"{client} stopped: ", BAD), reason)
     for model, reason in progress.waiting.items():
-        terminal.result("  ", Ink(f"{model} did not answer: ", ODD), reason)
+        terminal.result("  ", StyledText(f"{model} did not answer: ", ODD), reason)
 
 
-def how_to_go_on(summary: RunResult) -> str:
-    """Say how a run goes on; one that a budget stopped would stop again as it is."""
+def next_step(summary: RunResult) -> str:
+    """Return how to continue a run; after a budget stop, with which change."""
     run = summary.run
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)
     budget = stopped.removeprefix(_BUDGET) if stopped.startswith(_BUDGET) else ""
-    if run.status != "PAUSED" or not budget:
-        return f"Go on with: {resume}"
+    if run.status != RunStatus.PAUSED or not budget:
+        return f"Continue with: {resume}"
     if budget == "--budget":
-        chosen = kept_snapshot(run).get("command line", {}).get("budget_microusd") or 0
+        chosen = snapshot_of(run).get("command line", {}).get("budget_microusd") or 0
         more = 2 * max(chosen, summary.cost_microusd, _CENT)
-        return f"Go on with a larger budget: {resume} --budget {fixed(more / 1e6, 2)}"
+        return f"Continue with a larger budget: {resume} --budget {fixed(more / 1e6, 2)}"
     if budget == "stop.daily_budget_usd":
-        return f"Go on tomorrow (UTC) with: {resume}; or raise {budget}, then: {anew}"
+        return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}, then: {anew}"
     if budget.startswith("settings."):
-        return f"Raise {budget} in edison.yaml, then go on with: {resume}"
-    # What an experiment says belongs to the plan of a run, which goes on as it was planned.
-    return f"Raise {budget}, then: {anew} (what was answered is reused)"
+        return f"Raise {budget} in edison.yaml, then continue with: {resume}"
+    # The experiment is part of the plan of a run, which is resumed as planned.
+    return f"Raise {budget}, then: {anew} (stored answers are reused)"
 
 
 def _headline(terminal: Terminal, run: Run) -> None:
-    """Print what ran, how it ended, and what keeps it from being evidence."""
-    stopped = f" ({run.stopped_by})" if run.stopped_by and run.status != "COMPLETED" else ""
+    """Print the experiment, its status, and why it does not count as evidence, if so."""
+    stopped = f" ({run.stopped_by})" if run.stopped_by and run.status != RunStatus.COMPLETED else ""
     marks = {
         "simulated": run.simulated,
         "personal data redacted": is_redacted(run),
         "replayed": run.trigger == "replay",
         f"shard {run.shard}": run.shard is not None,
         "part of the cases": run.partial and run.shard is None,
-        f"on the material of {_base(run)[0]}": material_of(run) == "base",
+        f"on the eval suite of {_base(run)[0]}": eval_suite_of(run) == "base",
     }
     terminal.result(
-        Ink(run.experiment, bold=True),
+        StyledText(run.experiment, bold=True),
         "  ",
-        Ink(run.status, STATUS_COLORS.get(run.status, ODD)),
+        StyledText(run.status, STATUS_COLORS.get(run.status, ODD)),
         stopped,
-        *(Ink(f"  {mark}", ODD) for mark, on in marks.items() if on),
+        *(StyledText(f"  {mark}", ODD) for mark, on in marks.items() if on),
     )
 
 
 def _base(run: Run) -> tuple[str, ...]:
-    """Return how the base of a run is called."""
+    """Return the name of the base of a run."""
     return commit_names(str(run.base_ref), str(run.base_commit))
 
 
-def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[Rival]) -> None:
-    """Print what the gates said, each with what it is about, and which prompts fall behind."""
+def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[PromptContrast]) -> None:
+    """Print the gate decisions, and the prompts that are worse than the best."""
     prompts = len({row.prompt for row in rows if row.prompt}) > 1
     models = len({row.model for row in rows if row.model}) > 1
     for row in rows:
         color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
         about = row.metric + (f" of {row.prompt}" if prompts and row.prompt else "")
         about += f" with {row.model}" if models and row.model else ""
-        terminal.result("  ", Ink(row.word, color), f"  {about}: {row.sentence}")
+        terminal.result("  ", StyledText(row.word, color), f"  {about}: {row.sentence}")
     if sentence := stopped_sentence(rows):
         terminal.result(f"  {sentence}")
     for rival in weak:
@@ -423,11 +437,11 @@ def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
     if others > 0:
         rows.append(("judging", "", "", dollars(others), ""))
     if len(rows) > 2:
-        rows.append(("all", *_numbers(summary.overall, cost=spent(summary))))
+        rows.append(("all", *_numbers(summary.overall, cost=cost_text(summary))))
     return rows if len(rows) > 1 else [("nothing was graded",)]
 
 
-def _numbers(scored: Scored, *, cost: str = "") -> tuple[str, ...]:
+def _numbers(scored: VariantScore, *, cost: str = "") -> tuple[str, ...]:
     return (
         points(scored.composite),
         rate(scored.pass_rate),
@@ -436,23 +450,27 @@ def _numbers(scored: Scored, *, cost: str = "") -> tuple[str, ...]:
     )
 
 
-def spent(summary: RunResult) -> str:
-    """Return what a run cost, marked where some of it is not known for sure."""
+def cost_text(summary: RunResult) -> str:
+    """Return the cost of a run, marked if a part is estimated."""
     calls = summary.calls
     about = "~" if calls["unknown"] or calls["estimated"] or summary.run.moving else ""
     return f"{about}{dollars(summary.cost_microusd)}"
 
 
-def _parts(terminal: Terminal, summary: RunResult) -> None:
-    """Print the parts that somebody might want to look at: those that not all answers pass."""
-    weak = [part for part in summary.parts if part.passed < part.graded or part.errors]
-    rows = [_part_row(part) for part in weak if part.kind != "criterion"]
-    criteria = [part for part in summary.parts if part.kind == "criterion"]
+def _components(terminal: Terminal, summary: RunResult) -> None:
+    """Print the components that not all answers pass."""
+    weak = [
+        component
+        for component in summary.components
+        if component.passed < component.answers or component.errors
+    ]
+    rows = [_component_row(component) for component in weak if component.kind != "criterion"]
+    criteria = [component for component in summary.components if component.kind == "criterion"]
     rows += [
         (
             f"criterion {p.name}",
             "-" if p.mean is None else f"mean {fixed(100 * p.mean, 1)}",
-            spread_of(summary.breakdown.parts, p.name, p.kind),
+            spread_of(summary.breakdown.components, p.name, p.kind),
             _errors(p),
         )
         for p in criteria
@@ -461,17 +479,21 @@ def _parts(terminal: Terminal, summary: RunResult) -> None:
         terminal.result("    " + row)
 
 
-def _part_row(part: PartTotal) -> tuple[str, ...]:
-    failed = f"{part.graded - part.passed:,} of {part.graded:,} fail" if part.graded else "-"
-    if part.kind in ("safety", "flag"):
-        flagged = part.graded - part.blocked
-        told = ((flagged, "flagged"), (part.blocked, "blocked"))
+def _component_row(component: ComponentTotal) -> tuple[str, ...]:
+    failed = (
+        f"{component.answers - component.passed:,} of {component.answers:,} fail"
+        if component.answers
+        else "-"
+    )
+    if component.kind in ("safety", "flag"):
+        flagged = component.answers - component.blocked
+        told = ((flagged, "flagged"), (component.blocked, "blocked"))
         failed = ", ".join(f"{count:,} {word}" for count, word in told if count)
-    return (f"{part.kind} {part.name}", failed, "", _errors(part))
+    return (f"{component.kind} {component.name}", failed, "", _errors(component))
 
 
-def _errors(part: PartTotal) -> str:
-    return f"{part.errors:,} could not be graded" if part.errors else ""
+def _errors(component: ComponentTotal) -> str:
+    return f"{component.errors:,} could not be graded" if component.errors else ""
 
 
 def _counts(terminal: Terminal, summary: RunResult) -> None:
@@ -488,9 +510,9 @@ def _counts(terminal: Terminal, summary: RunResult) -> None:
     terminal.result(f"  {cells}: {counts or 'none done'}{errors}")
     calls = summary.calls
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
-    unknown = f", {calls['unknown']:,} of unknown fate" if calls["unknown"] else ""
-    seconds = f" in {span(summary.wall_s)}" if summary.wall_s is not None else ""
+    unknown = f", {calls['unknown']:,} lost" if calls["unknown"] else ""
+    seconds = f" in {duration(summary.wall_s)}" if summary.wall_s is not None else ""
     terminal.result(
         f"  {counted(calls['made'], 'call')} made, {calls['reused']:,} reused{retried}{unknown}; "
-        f"{spent(summary)}{seconds}"
+        f"{cost_text(summary)}{seconds}"
     )

@@ -1,7 +1,7 @@
-"""The terminal: how results and errors reach people, scripts and GitHub.
+"""Output of the commands: results on stdout, notes and errors on stderr, JSON and annotations.
 
-Results go to stdout, everything else to stderr, and whatever comes from files is made harmless on
-the way: a command hands over plain texts and says which of them are to be coloured.
+Commands pass plain texts with their colors. Texts that come from files and models are sanitized
+here, so that they cannot control a terminal or a workflow.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from edison_ci.errors import (
     Severity,
     UsageError,
 )
-from edison_ci.report.workflow import command
+from edison_ci.numeric import counted, whole
+from edison_ci.report.annotations import command
 from edison_ci.sanitize import in_actions, json_text, line, lines, without_commands, without_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from edison_ci.cli.options import State
+    from edison_ci.cli.options import CliState
 
 
 _MAX = 9
-"""GitHub shows ten of a level in a step; the tenth says how many more there are."""
+"""GitHub shows ten annotations per level and step; the tenth gives the number of others."""
 
 
 def workflow_commands(problems: Sequence[Problem], root: Path | None) -> Iterator[str]:
-    """Yield problems as workflow commands, errors first; `root` is the project they are in."""
+    """Yield problems as workflow commands, errors first; `root` is the root of the project."""
     ranked = sorted(problems, key=lambda p: (p.severity is Severity.WARNING, p.where.order))
     folder = folder_in_checkout(root)
     for problem in ranked[:_MAX]:
@@ -48,7 +49,7 @@ def workflow_commands(problems: Sequence[Problem], root: Path | None) -> Iterato
 
 
 def annotation(problem: Problem, folder: str = "") -> str:
-    """Return a problem as a workflow command; its file is in `folder` of the checkout."""
+    """Return a problem as a workflow command; `folder` is the project in the checkout."""
     where = problem.where
     properties = {
         "file": folder + where.file if where.file else None,
@@ -61,7 +62,7 @@ def annotation(problem: Problem, folder: str = "") -> str:
 
 
 def folder_in_checkout(root: Path | None) -> str:
-    """Return where the project is in the checkout, as paths of annotations start there."""
+    """Return the path of the project in the checkout, the prefix of paths in annotations."""
     workspace = os.environ.get("GITHUB_WORKSPACE")
     if root is None or not workspace:
         return ""
@@ -72,8 +73,8 @@ def folder_in_checkout(root: Path | None) -> str:
 SCHEMA_VERSION = 1
 
 
-class Ink(NamedTuple):
-    """A text and how it looks where there is colour."""
+class StyledText(NamedTuple):
+    """A text with its color, if the stream shows colors."""
 
     text: str
     color: str | None = None
@@ -84,25 +85,25 @@ BAD, ODD, GOOD = "red", "yellow", "green"
 
 
 class Terminal:
-    """Where a command's words go."""
+    """Writes what a command prints."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CliState) -> None:
         self._state = state
 
     @property
     def json(self) -> bool:
-        """Whether JSON is asked for."""
+        """Whether --json is set."""
         return self._state.json
 
     @property
     def color(self) -> bool:
-        """Whether remarks are coloured."""
+        """Whether stderr shows colors."""
         return _color_wanted(self._state, sys.stderr)
 
     # --- results ----------------------------------------------------------------------------------
 
-    def result(self, *parts: str | Ink) -> None:
-        """Print a line of the result, unless JSON is asked for or quiet."""
+    def result(self, *parts: str | StyledText) -> None:
+        """Print a line of the result, unless --json or --quiet is set."""
         if not self._state.json and not self._state.quiet:
             self._print(sys.stdout, parts)
 
@@ -117,64 +118,66 @@ class Terminal:
         write(sys.stdout, json_text(value, indent=indent, ascii_only=ascii_only))
 
     def commands(self, made: Iterable[str]) -> None:
-        """Print lines that GitHub is meant to act on; they were escaped where they were made."""
+        """Print workflow commands, which are escaped already."""
         for text in made:
             write(sys.stdout, text, obey=True)
 
     def raw(self, text: str) -> None:
-        """Print a document that was made harmless already, as it is."""
+        """Print a document that is sanitized already, unchanged."""
         write(sys.stdout, text.removesuffix("\n"))
 
     def table(self, rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-        """Print rows as aligned columns, those in `right` flush right."""
+        """Print rows as aligned columns, those in `right` aligned right."""
         for row in aligned(rows, right=frozenset(right)):
             self.result(row)
 
-    # --- remarks ----------------------------------------------------------------------------------
+    # --- notes ------------------------------------------------------------------------------------
 
-    def note(self, *parts: str | Ink) -> None:
-        """Print a remark to stderr, unless quiet."""
+    def note(self, *parts: str | StyledText) -> None:
+        """Print a note to stderr, unless --quiet is set."""
         if not self._state.quiet:
             self._print(sys.stderr, parts)
 
     def warnings(self, problems: Iterable[Problem]) -> None:
-        """Print problems that stop nothing to stderr, unless quiet."""
+        """Print warnings to stderr, unless --quiet is set."""
         if not self._state.quiet:
             self._list(problems, sys.stderr)
 
     # --- errors -----------------------------------------------------------------------------------
 
     def complaint(self, error: EdisonError) -> None:
-        """Print an error to stderr that does not keep the command from telling its result."""
+        """Print an error to stderr that does not stop the command."""
         said = f"{error.message}; {error.hint}" if error.hint else error.message
-        self._print(sys.stderr, (Ink("error:", BAD, bold=True), f" {without_pieces(said)}"))
+        self._print(sys.stderr, (StyledText("error:", BAD, bold=True), f" {without_pieces(said)}"))
 
     def problems(self, problems: Iterable[Problem]) -> None:
-        """Print problems as the result, one a line with its hint below; quiet keeps the errors."""
+        """Print problems as the result, each with its hint; with --quiet, only errors."""
         if self._state.quiet:
             self._list((p for p in problems if p.severity is Severity.ERROR), sys.stderr)
         else:
             self._list(problems, sys.stdout)
 
     def failure(self, problem: Problem, exit_code: ExitCode, **more: Any) -> int:
-        """Print why the command failed, with `more` in JSON; return its exit code."""
-        problem = _told(problem)
+        """Print why the command failed, with `more` fields in JSON; return its exit code."""
+        problem = _sanitized(problem)
         if self._state.json:
             self._failed(problem, exit_code, **more)
         else:
             place = f"{self.place(problem.where)}: " if problem.where.file else ""
-            self._print(sys.stderr, (Ink("error:", BAD, bold=True), f" {place}{problem.message}"))
+            self._print(
+                sys.stderr, (StyledText("error:", BAD, bold=True), f" {place}{problem.message}")
+            )
             if problem.hint:
                 self._print(sys.stderr, (f"  {problem.hint}",))
         self.annotate([problem])
         return int(exit_code)
 
     def invalid(self, error: ConfigError) -> int:
-        """Print every problem of the project's files; return the exit code."""
+        """Print every problem in the files of the project; return the exit code."""
         if self._state.json:
             problem = Problem(error.problems[0].where, error.code, error.message, error.hint)
             self._failed(
-                _told(problem), error.exit_code, problems=list(map(as_json, error.problems))
+                _sanitized(problem), error.exit_code, problems=list(map(as_json, error.problems))
             )
         else:
             self._list(error.problems, sys.stderr)
@@ -185,17 +188,17 @@ class Terminal:
     def annotate(self, problems: Sequence[Problem]) -> None:
         """Print annotations for GitHub when running in an action."""
         if in_actions():
-            for command in workflow_commands([*map(_told, problems)], self._state.root):
+            for command in workflow_commands([*map(_sanitized, problems)], self._state.root):
                 write(sys.stderr, command, obey=True)
 
     def traceback(self, error: BaseException) -> None:
-        """Print where an error came from."""
+        """Print the traceback of an error."""
         import traceback
 
         write(sys.stderr, lines("".join(traceback.format_exception(error)).rstrip()))
 
     def place(self, where: Location) -> str:
-        """Return a place in the project as seen from the folder we work in."""
+        """Return a location in the project, relative to the working folder."""
         if self._state.root is None or not where.file:
             return str(where)
         path = os.path.relpath(self._state.root / where.file, self._state.folder.resolve())
@@ -214,27 +217,27 @@ class Terminal:
         self.document({"error": error, **more, "exit_code": int(exit_code)})
 
     def _list(self, problems: Iterable[Problem], stream: TextIO | None) -> None:
-        for problem in map(_told, problems):
+        for problem in map(_sanitized, problems):
             warning = problem.severity is Severity.WARNING
-            word = Ink("warning", ODD) if warning else Ink("error", BAD)
-            place = Ink(self.place(problem.where), bold=True)
+            word = StyledText("warning", ODD) if warning else StyledText("error", BAD)
+            place = StyledText(self.place(problem.where), bold=True)
             self._print(stream, (place, ": ", word, f": {problem.message}"))
             if problem.hint:
                 self._print(stream, (f"    {problem.hint}",))
 
-    def _print(self, stream: TextIO | None, parts: Iterable[str | Ink]) -> None:
+    def _print(self, stream: TextIO | None, parts: Iterable[str | StyledText]) -> None:
         color = _color_wanted(self._state, stream)
         write(stream, "".join(_painted(part, color=color) for part in parts))
 
 
-def _painted(part: str | Ink, *, color: bool) -> str:
+def _painted(part: str | StyledText, *, color: bool) -> str:
     if isinstance(part, str):
         return line(part)
     text = line(part.text)
     return click.style(text, fg=part.color, bold=part.bold) if color else text
 
 
-def _color_wanted(state: State, stream: TextIO | None) -> bool:
+def _color_wanted(state: CliState, stream: TextIO | None) -> bool:
     if state.no_color or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -246,48 +249,48 @@ def _color_wanted(state: State, stream: TextIO | None) -> bool:
 
 
 def write(stream: TextIO | None, text: str, *, obey: bool = False) -> None:
-    """Write a line to a stream that may be closed, narrow, full, or read by GitHub.
+    """Write a line to a stream that may be closed, full, of a narrow encoding, or read by GitHub.
 
-    `obey` says that GitHub is meant to act on it.
+    With `obey`, workflow commands in it stay active.
     """
     if stream is None:
-        return  # closed before we started
+        return  # closed before the process started
     if in_actions() and not obey:
         text = without_commands(text)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     shown = text.encode(encoding, errors="backslashreplace").decode(encoding)
     if stream is sys.stderr:
-        flush(sys.stdout)  # so that both are read in the order in which they were written
+        flush(sys.stdout)  # keeps the order of both streams
     try:
         stream.write(shown + "\n")
     except OSError as error:
-        _given_up(stream, error)
+        _close_broken(stream, error)
 
 
 def flush(stream: TextIO | None) -> None:
-    """Hand on what was written; a reader that went away is no error, a full disk is."""
+    """Flush a stream; a closed pipe is not an error, a full disk is."""
     if stream is None:
         return
     try:
         stream.flush()
     except OSError as error:
-        _given_up(stream, error)
+        _close_broken(stream, error)
 
 
-def _given_up(stream: TextIO, error: OSError) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
+def _close_broken(stream: TextIO, error: OSError) -> None:
+    with contextlib.suppress(OSError, ValueError):  # streams of tests have no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if stream is not sys.stderr and not isinstance(error, BrokenPipeError):
         raise UsageError(
-            f"the result cannot be written: {error.strerror}", hint="write it somewhere else"
+            f"the result cannot be written: {error.strerror}", hint="write to another place"
         ) from None
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
-    """Return rows as aligned lines; columns in `right` are flush right."""
+    """Return rows as aligned lines; columns in `right` are aligned right."""
     shown = [[line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
     return [
@@ -299,20 +302,15 @@ def aligned(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(
     ]
 
 
-def counted(number: int, word: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def _told(problem: Problem) -> Problem:
-    """Return a problem as it may be shown to anybody."""
+def _sanitized(problem: Problem) -> Problem:
+    """Return a problem without pieces of secrets."""
     message, hint = without_pieces(problem.message), without_pieces(problem.hint)
     return dataclasses.replace(problem, message=message, hint=hint)
 
 
 def as_json(problem: Problem) -> dict[str, object]:
     """Return a problem as it appears in JSON."""
-    problem = _told(problem)
+    problem = _sanitized(problem)
     return {
         "file": problem.where.file,
         "line": problem.where.line,
@@ -322,3 +320,45 @@ def as_json(problem: Problem) -> dict[str, object]:
         "hint": problem.hint,
         "severity": str(problem.severity),
     }
+
+
+_BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
+_LONGEST_SPARKLINE = 60
+
+
+def sparkline(values: Sequence[float | None], *, from_zero: bool = False) -> str:
+    """Return the last 60 numbers as a line of bars; a missing number is a blank."""
+    values = values[-_LONGEST_SPARKLINE:]
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    bars = _BARS if _can_encode(_BARS) else _PLAIN_BARS
+    low, high = (0.0 if from_zero else min(known)), max(known)
+    width = high - low
+    if width <= 0:
+        return "".join(" " if value is None else bars[3 if high else 0] for value in values)
+    top = len(bars) - 1
+    return "".join(
+        " " if value is None else bars[whole(top * (value - low) / width)] for value in values
+    )
+
+
+def _can_encode(text: str) -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def simulated_mark(simulated: int, of: int) -> str:
+    """Return the label of numbers some of which come from the simulator."""
+    if not simulated:
+        return ""
+    return "simulated" if simulated >= of else "partly simulated"
+
+
+def simulated_label(simulated: bool) -> tuple[StyledText, ...]:
+    """Return the label of a line whose numbers come from a simulated model, if they do."""
+    return (StyledText("  simulated", ODD),) if simulated else ()

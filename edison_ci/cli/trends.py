@@ -1,4 +1,4 @@
-"""edison trends: score, cost and latency from run to run."""
+"""edison trends: score, cost and latency over runs, and drift."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import formatting
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.progress import dollars
-from edison_ci.cli.reading import (
-    experiments_meant,
-    price,
-    readable_at,
-    results_of,
-    sparkline,
-)
-from edison_ci.cli.terminal import BAD, GOOD, ODD, Ink, Terminal, counted
-from edison_ci.formatting import milliseconds, points, rate
-from edison_ci.results.run_document import interval_json
-from edison_ci.results.trends import Drift, Point, drift_of, points_of, told_apart
-from edison_ci.rounding import fixed
+from edison_ci import utc
+from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
+from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
+from edison_ci.results.scores import interval_json
+from edison_ci.results.trends import DriftFinding, TrendRun, drift_of, points_of, with_comparability
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:
@@ -35,8 +27,8 @@ _SHOWN = 20
 
 class _Trend(NamedTuple):
     experiment: str
-    points: list[Point]
-    drift: Drift | None
+    points: list[TrendRun]
+    drift: DriftFinding | None
 
 
 @click.command(cls=EdisonCommand)
@@ -46,17 +38,17 @@ class _Trend(NamedTuple):
     type=click.Choice(["7", "30", "all"]),
     default="30",
     show_default=True,
-    help="How far to look back.",
+    help="Number of days to include.",
 )
 @click.pass_obj
-def trends(state: State, experiment: str | None, days: str) -> None:
-    """Show score, cost and latency from run to run.
+def trends(state: CliState, experiment: str | None, days: str) -> None:
+    """Show score, cost and latency over runs.
 
-    Whole, complete runs only; without EXPERIMENT there is a part for each. A + stands where prompts
-    changed and nothing else, which is what the line is there to show. A * stands where more of what
-    is measured or how it is graded changed, so that scores before and after it do not compare. From
-    the sixth run after a change on, the newest is held against the first five, and only what noise
-    does not explain is called a drop. A run that a planned look stopped early says how far it came.
+    Uses complete runs of all cases; without EXPERIMENT it shows each experiment. A + marks a run in
+    which only prompts changed. A * marks a run in which the eval suite or the models changed, so
+    that scores before and after it cannot be compared. From the sixth run after such a change, the
+    newest run is tested against the first five; only a significant difference is called a drop. A
+    run that an interim analysis stopped early is marked.
 
     Examples:
       edison trends
@@ -64,14 +56,12 @@ def trends(state: State, experiment: str | None, days: str) -> None:
       edison trends --days all --json
     """
     terminal = Terminal(state)
-    project = readable_at(state, terminal)
-    first = (
-        "" if days == "all" else formatting.stamp(formatting.now() - dt.timedelta(days=int(days)))
-    )
+    project = open_readable_project(state, terminal)
+    first = "" if days == "all" else utc.timestamp(utc.now() - dt.timedelta(days=int(days)))
     found = []
     with results_of(project) as connection:
-        for name in experiments_meant(connection, project, experiment):
-            series = told_apart(connection, points_of(connection, name))
+        for name in measured_names(connection, project, experiment):
+            series = with_comparability(connection, points_of(connection, name))
             drift = drift_of(connection, series, threshold=_threshold(project, name))
             recent = [point for point in series if point.run.created_at >= first]
             found.append(_Trend(name, recent, drift))
@@ -87,7 +77,7 @@ def trends(state: State, experiment: str | None, days: str) -> None:
 
 
 def _threshold(project: Project, name: str) -> float | None:
-    """Return the score that a gate of the experiment asks for."""
+    """Return the score that a gate of the experiment requires."""
     experiment = project.experiments.get(name)
     gates = experiment.file.gates if experiment is not None else ()
     floors = [gate.at_least for gate in gates if gate.metric == "composite"]
@@ -97,7 +87,7 @@ def _threshold(project: Project, name: str) -> float | None:
 def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
     span = "" if days == "all" else f" in {days} days"
     about = f"  {counted(len(trend.points), 'whole run')}{span}"
-    terminal.result(Ink(trend.experiment, bold=True), about)
+    terminal.result(StyledText(trend.experiment, bold=True), about)
     if not trend.points:
         return
     shown = trend.points[-_SHOWN:]
@@ -107,14 +97,14 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
     table += [_row(point) for point in shown]
     terminal.table(table, right=(4, 5))
     if len(trend.points) > len(shown):
-        terminal.note(f"{len(trend.points) - len(shown):,} older runs are in the lines only")
+        terminal.note(f"{len(trend.points) - len(shown):,} older runs are in the sparklines only")
     if len(trend.points) > 1:
         terminal.table(_lines(trend.points))
     if trend.drift is not None:
-        _say(terminal, trend.drift)
+        _show_drift(terminal, trend.drift)
 
 
-def _row(point: Point) -> tuple[str, ...]:
+def _row(point: TrendRun) -> tuple[str, ...]:
     marks = ["simulated"] if point.run.simulated else []
     if point.stopped is not None:
         marks.append(point.stopped.sentence)
@@ -128,19 +118,19 @@ def _row(point: Point) -> tuple[str, ...]:
         points(point.composite),
         rate(point.pass_rate),
         dollars(point.cost_microusd),
-        price(point.answer_cost_microusd),
+        dollars(point.answer_cost_microusd),
         milliseconds(point.p50_ms, point.p95_ms),
         "; ".join(marks),
     )
 
 
-def _lines(series: Sequence[Point]) -> list[tuple[str, ...]]:
+def _lines(series: Sequence[TrendRun]) -> list[tuple[str, ...]]:
     scores = [None if p.composite is None else 100 * p.composite.estimate for p in series]
     costs = [p.answer_cost_microusd for p in series]
     speeds = [None if p.p50_ms is None else float(p.p50_ms) for p in series]
     return [
         ("score", sparkline(scores), _ends(scores, lambda value: fixed(value, 1))),
-        ("cost/answer", sparkline(costs), _ends(costs, price)),
+        ("cost/answer", sparkline(costs), _ends(costs, dollars)),
         ("latency", sparkline(speeds), _ends(speeds, milliseconds)),
     ]
 
@@ -153,7 +143,7 @@ def _ends(values: Sequence[float | None], say: Any) -> str:
     return f"{low} to {high}, now {last}"
 
 
-def _say(terminal: Terminal, drift: Drift) -> None:
+def _show_drift(terminal: Terminal, drift: DriftFinding) -> None:
     if drift.report is None:
         terminal.result(drift.sentence)
         return
@@ -161,7 +151,7 @@ def _say(terminal: Terminal, drift: Drift) -> None:
     color = {Alarm.ALERT: BAD, Alarm.WARN: ODD}.get(alarm, GOOD)
     word = "steady" if alarm is Alarm.NONE else alarm.upper()
     reasons = f" ({', '.join(drift.report.reasons)})" if drift.report.reasons else ""
-    terminal.result(Ink(word, color), f"  {drift.sentence}{reasons}")
+    terminal.result(StyledText(word, color), f"  {drift.sentence}{reasons}")
 
 
 def _document(trend: _Trend) -> dict[str, Any]:
@@ -187,7 +177,7 @@ def _document(trend: _Trend) -> dict[str, Any]:
     }
 
 
-def _drift(drift: Drift) -> dict[str, Any]:
+def _drift(drift: DriftFinding) -> dict[str, Any]:
     report, ahead = drift.report, drift.forecast
     return {
         "runs_since_change": drift.runs,

@@ -1,4 +1,4 @@
-"""edison validate: everything in the project's files, checked."""
+"""edison validate: a check of every file of the project."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from edison_ci.cli.options import EdisonCommand, State
-from edison_ci.cli.terminal import GOOD, Ink, Terminal, as_json, counted
-from edison_ci.config.inspection import Inspection, inspect
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import GOOD, StyledText, Terminal, as_json
 from edison_ci.config.load import Project, find_root
+from edison_ci.config.validation import Inspection, inspect
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError
+from edison_ci.numeric import counted
 
 _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
 
@@ -21,12 +22,12 @@ _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.pass_obj
-def validate(state: State, paths: tuple[Path, ...], strict: bool) -> None:
-    """Check every file, line by line.
+def validate(state: CliState, paths: tuple[Path, ...], strict: bool) -> None:
+    """Check every file of the project.
 
-    Everything that can be known without a call: syntax, keys, ranges, references between files,
-    templates, datasets, models, prices and trust. With PATHS, only what concerns those files; they
-    may lie in several projects.
+    Checks everything that needs no call: syntax, keys, ranges, references between files, templates,
+    datasets, models, prices and trust. With PATHS it reports only problems that concern those
+    files, which may be in several projects.
 
     Examples:
       edison validate
@@ -35,7 +36,7 @@ def validate(state: State, paths: tuple[Path, ...], strict: bool) -> None:
     """
     terminal = Terminal(state)
     reports = [_inspect(root, names) for root, names in _projects(state, paths).items()]
-    problems = _together(reports, state)
+    problems = _all_problems(reports, state)
     failed = [p for p in problems if strict or p.severity is Severity.ERROR]
     if terminal.json:
         terminal.document({"ok": not failed, "problems": [as_json(p) for p in problems]})
@@ -47,8 +48,8 @@ def validate(state: State, paths: tuple[Path, ...], strict: bool) -> None:
         raise click.exceptions.Exit(ExitCode.INVALID)
 
 
-def _projects(state: State, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
-    """Return the projects that are meant, and the files in each that are."""
+def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
+    """Return the projects of the given paths, and the files in each."""
     if not paths:
         return {find_root(state.folder): set()}
     found: dict[Path, set[str]] = {}
@@ -57,7 +58,7 @@ def _projects(state: State, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
         if not os.path.lexists(place):
             hint = "give files or folders of a project"
             raise UsageError(f"{str(path)!r} does not exist", hint=hint)
-        # The folder is resolved, not the file: a link belongs to the project it lies in.
+        # Only the folder is resolved: a symlink belongs to the project it is in.
         at = place.resolve() if place.is_dir() else place.parent.resolve() / place.name
         root = find_root(at if at.is_dir() else at.parent)
         name = at.relative_to(root).as_posix()
@@ -71,9 +72,9 @@ def _inspect(root: Path, names: set[str]) -> Inspection:
 
 
 def _selected(problems: list[Problem], project: Project | None, names: set[str]) -> list[Problem]:
-    """Return the problems that concern the given files, or all of them.
+    """Return the problems that concern the given files, or all problems.
 
-    A file concerns every experiment that uses it, and so all of that experiment's files; and an
+    A file concerns every experiment that uses it, and thereby all files of that experiment. An
     experiment that cannot be read may use any file.
     """
     if not names or names & _SHARED or project is None or project.file.paths.models in names:
@@ -94,12 +95,12 @@ def _selected(problems: list[Problem], project: Project | None, names: set[str])
     return [problem for problem in problems if concerns(problem.where.file)]
 
 
-def _together(reports: list[Inspection], state: State) -> list[Problem]:
-    """Return the problems of all projects; those of several are named from the folder we are in."""
+def _all_problems(reports: list[Inspection], state: CliState) -> list[Problem]:
+    """Return the problems of all projects; with several, paths start at the working folder."""
     if len(reports) == 1:
-        state.entered(reports[0].root)
+        state.enter_project(reports[0].root)
         return reports[0].problems
-    state.entered(state.folder.resolve())
+    state.enter_project(state.folder.resolve())
     return [
         dataclasses.replace(
             problem,
@@ -127,4 +128,4 @@ def _summary(terminal: Terminal, reports: list[Inspection], problems: list[Probl
         for word in ("experiment", "prompt", "rubric", "model")
     ]
     parts.append(counted(sum(report.cases for report in reports), "case"))
-    terminal.note(Ink("ok", GOOD), f": {', '.join(parts + said)}")
+    terminal.note(StyledText("ok", GOOD), f": {', '.join(parts + said)}")

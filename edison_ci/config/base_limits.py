@@ -1,41 +1,154 @@
-"""What a job for a proposal may spend: what the branch that it is proposed to would let it.
+"""Limits that the base sets for a job of a pull request: budgets and minimum prices.
 
-A proposal may lower every limit and raise none. The limits of a run hold for each run, and one more
-holds for all that the job buys, so that ten experiments are no way to spend ten times as much.
+A pull request may lower every budget and raise none. The limit of a run applies to each run, and a
+limit of the job to all of them, so that ten experiments cannot spend ten times as much.
+
+Budgets depend on prices, so a model of a pull request costs no less than the base says for the same
+model at the same host, and no less than the bundled table says for the vendor. An unknown model on
+a host that gets a key costs as much as the most expensive one known there, or anywhere, until its
+price is on the default branch. Hosts are compared as they are called, not as they are written.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.model_entry import LITELLM_VENDORS, OFFLINE, Price
+from edison_ci.config.prices import PriceTable, bundled
+from edison_ci.config.rules import service_of
+from edison_ci.config.trust import origin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from edison_ci.config.decisions import Stop
+    from edison_ci.config.experiment import Stop
+    from edison_ci.config.models import Model
     from edison_ci.config.project import ProjectFile
+
+
+_Where = tuple[str, str]
+"""Host and name of a model."""
+_OWN_HOSTS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
+"""Built-in providers whose prices are in the table under their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlooredPrices(PriceTable):
+    """A price table with minimum prices."""
+
+    floor: Mapping[_Where, Price] = field(default_factory=dict)
+    """Minimum prices from the base and the bundled table, by host and model."""
+    bundled: Mapping[str, Price] = field(default_factory=dict)
+    """Bundled prices of models whose host differs between customers."""
+
+    def price_of(self, model: Model) -> Price | None:
+        """Return the price of a model, at least that of the base and of the bundled table."""
+        # Not `super()`: a frozen class with slots is created again, and `super()` knows the old
+        # one.
+        said = PriceTable.price_of(self, model)
+        if said is None or model.provider in OFFLINE:
+            return said
+        known = [
+            self.floor.get(_where(model)),
+            self.bundled.get(f"{model.provider}/{_name(model)}"),
+        ]
+        least = [price for price in known if price is not None]
+        if not least and (model.keys or model.installed):  # a plugin may have keys of its own
+            least = self._near(model) or [*self.floor.values(), *self.bundled.values()]
+        return _dearest([said, *least])
+
+    def _near(self, model: Model) -> list[Price]:
+        host, kind = _where(model)[0], f"{model.provider}/"
+        at_host = [price for (place, _), price in self.floor.items() if place == host]
+        return at_host or [price for key, price in self.bundled.items() if key.startswith(kind)]
+
+
+def with_minimum_prices(
+    table: PriceTable, models: Iterable[Model], base: PriceTable
+) -> FlooredPrices:
+    """Return a table with the prices of the base and the bundled table as minimum."""
+    rows = json.loads(bundled())["models"]
+    floor: dict[_Where, Price] = {}
+    bundled_prices: dict[str, Price] = {}
+    for key, row in rows.items():
+        price = Price.model_validate({k: row[k] for k in ("in", "out", "cached_in") if k in row})
+        host, name = _in_table(key)
+        if host:
+            floor[host, name] = price
+        else:
+            bundled_prices[key.casefold()] = price
+    for model in models:
+        known = base.price_of(model)
+        if known is not None and model.provider not in OFFLINE:
+            where = _where(model)
+            floor[where] = _dearest([known, *([floor[where]] if where in floor else [])])
+    return FlooredPrices(
+        table.date, table.source, table.models, table.origin, floor, bundled_prices
+    )
+
+
+def _in_table(key: str) -> _Where:
+    """Return host and name of a row of the table; no host if it differs between customers."""
+    provider, _, name = key.casefold().partition("/")
+    address = _OWN_HOSTS.get(provider, "")
+    if provider == "litellm":
+        vendor, _, name = name.partition("/")
+        address = LITELLM_VENDORS.get(vendor, "")
+    return (origin(address) if address else ""), name
+
+
+def _where(model: Model) -> _Where:
+    address = service_of(model)
+    if model.base_url_env is not None:
+        address = os.environ.get(model.base_url_env, "")
+    if not address and model.installed:
+        return model.provider, _name(model)
+    try:
+        host = origin(address or "")
+    except ValueError:
+        host = ""
+    return host, _name(model)
+
+
+def _name(model: Model) -> str:
+    """Return the vendor's name of a model; litellm names have the vendor in front."""
+    name = model.model.casefold()
+    return name.partition("/")[2] if model.provider == "litellm" else name
+
+
+def _dearest(prices: list[Price]) -> Price:
+    first = prices[0]
+    if len(prices) == 1:
+        return first
+    tokens_in, tokens_out = (
+        max(getattr(price, name) for price in prices) for name in ("tokens_in", "tokens_out")
+    )
+    cached = max(p.tokens_in if p.cached_in is None else p.cached_in for p in prices)
+    return Price.model_validate({"in": tokens_in, "out": tokens_out, "cached_in": cached})
 
 
 @dataclass(frozen=True, slots=True)
 class BaseLimits:
-    """The budgets of the base."""
+    """Budgets of the base."""
 
     run_usd: float
     job_usd: float
     monthly_usd: float | None = None
     stops: Mapping[str, Stop] = field(default_factory=dict)
-    """Stop rules by experiment, of which the budgets count."""
+    """Stop rules by experiment; only their budgets are used."""
     run_tokens: int | None = None
-    """Most tokens of a run of an experiment that the base does not have; None without a limit."""
+    """Limit of tokens for a run of a new experiment; None without a limit."""
 
 
 def limits_of(header: ProjectFile, stops: Mapping[str, Stop], most: float | None) -> BaseLimits:
-    """Return the limits of a base: `most` for run and job alike, else what its runs may spend.
+    """Return the limits of a base: `most` for run and job, or else what its runs may spend.
 
-    A job is about one day at most of what the experiments of the base may spend, so that one with
-    another name is no way around the limit of a day.
+    A job may spend at most what the experiments of the base may spend in a day, so that a renamed
+    experiment does not get around its daily limit.
     """
     usual = header.defaults.budget_usd
     budgets = [usual if stop.budget_usd is None else stop.budget_usd for stop in stops.values()]

@@ -1,4 +1,4 @@
-"""Cases of an experiment, read from its datasets."""
+"""The cases of an experiment, read from its dataset files."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
-from edison_ci.names import did_you_mean, mixed_scripts, odd_character
 from edison_ci.records import Case, CaseId, canonical_json
 from edison_ci.shape import short
+from edison_ci.spelling import did_you_mean, mixed_scripts, odd_character
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from edison_ci.config.dataset_entry import DatasetEntry, Split
+    from edison_ci.config.experiment import DatasetEntry, Split
     from edison_ci.documents.files import Tree
 
 
-# In a file of JSON lines a case stands on the line that has its id, so only lines with the text of
-# the id are parsed. They are parsed by what reads whole datasets, so a row means the same.
+# In a JSONL file the line of a case contains its id, so only lines with the text of the id are
+# parsed, by the same code that reads whole datasets.
 _CONTENT_ID = re.compile(r"[0-9a-f]{16}")
 _WRITTEN_ONE_WAY = re.compile(r"[ !#-.0-\[\]-~]+")
-"""Texts that JSON writes as they are; others have several spellings."""
+"""Ids that JSON writes unescaped; others have several spellings."""
 
 
-def can_be_looked_up(ids: Collection[str], entries: Sequence[DatasetEntry]) -> bool:
+def supports_lookup(ids: Collection[str], entries: Sequence[DatasetEntry]) -> bool:
     """Whether the lines of these cases can be found by the text of their ids.
 
-    The id of a row that names none is a hash of its content, which stands nowhere.
+    The id of a row without one is a hash of its content, which is not in the text.
     """
     return all(
         _WRITTEN_ONE_WAY.fullmatch(each) and not _CONTENT_ID.fullmatch(each) for each in ids
     ) and all(entry.path.endswith(".jsonl") and not entry.map for entry in entries)
 
 
-def looked_up(
+def look_up_cases(
     tree: Tree, entries: Sequence[DatasetEntry], types: dict[str, str], ids: Collection[str]
 ) -> CaseFeed:
-    """Return the cases on lines that have one of the ids in them; their line numbers are lost."""
-    return CaseFeed(_Narrowed(tree, ids), tuple(entries), types)
+    """Return the cases on lines that contain one of the ids; their line numbers are lost."""
+    return CaseFeed(_FilteredTree(tree, ids), tuple(entries), types)
 
 
-class _Narrowed:
-    """The files of a tree with the lines alone that have one of some texts in them."""
+class _FilteredTree:
+    """A tree of files reduced to the lines that contain one of the texts."""
 
     def __init__(self, tree: Tree, texts: Collection[str]) -> None:
         self._tree = tree
@@ -83,7 +83,7 @@ class _Narrowed:
 
 
 def _lines(data: bytes | mmap.mmap, texts: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield each line that has one of the texts in it, once and in order."""
+    """Yield each line that contains one of the texts, once and in order."""
     found: dict[int, int] = {}
     for text in texts:
         at = data.find(text)
@@ -96,12 +96,12 @@ def _lines(data: bytes | mmap.mmap, texts: Sequence[bytes]) -> Iterator[bytes]:
         yield data[start:end]
 
 
-# Rows are read one at a time, whatever the format, so that a million of them need no more memory
-# than one. A bad row is a problem with its line and column, and the next row is read all the same.
+# Rows are read one at a time in every format, so that memory does not grow with their number. A bad
+# row becomes a problem with line and column, and reading continues.
 MAX_ROW_BYTES = 1_000_000
 MAX_PROBLEMS = 20
 _GIVE_UP = 10_000
-"""A file with more bad rows than this is not read to its end."""
+"""Reading of a file stops after this number of bad rows."""
 
 Columns: TypeAlias = "dict[str, Json]"
 
@@ -113,29 +113,29 @@ _YAML_ROW = YamlLimits(nodes=10_000, repeated=10_000_000)
 
 @dataclass(slots=True)
 class RowReader:
-    """Reads the rows of one dataset file, each as the mapping it stands for."""
+    """Reads the rows of one dataset file as mappings."""
 
     tree: Tree
     entry: DatasetEntry
     types: dict[str, str]
-    """Declared types of inputs; a CSV cell is text unless its column is declared otherwise."""
+    """Declared types of inputs; other CSV cells are texts."""
     problems: list[Problem]
     number: int = 0
-    """Number of the row that was read last, counted from 1."""
+    """Number of the last row read, counted from 1."""
     line: int = 0
-    """Line on which it starts."""
+    """Its first line."""
     suppressed: int = 0
     _count: int = 0
     _told_by: str | Mark | CsvRow = ""
-    """What tells the places inside it: its JSON text, its marks or its record."""
+    """Source of positions inside it: its JSON text, marks or record."""
     _header: list[str] = field(default_factory=list)
     """Columns of a CSV file, by the names that `map` gives them."""
 
     def locate(self, place: tuple[str | int, ...], *, key: bool = False) -> Location:
-        """Return where a value (or its key) of the row that was read last stands in the file."""
+        """Return the location of a value (or its key) of the last row read."""
         path, told_by = self.entry.path, self._told_by
         if self._count >= MAX_PROBLEMS:
-            return Location(path, self.line, 1)  # nobody will read it
+            return Location(path, self.line, 1)  # it will not be shown
         if isinstance(told_by, Mark):
             return Document(path, None, told_by).locate(place, key=key)
         if isinstance(told_by, str):
@@ -180,7 +180,9 @@ class RowReader:
         for row in rows:
             nested = row.get("input")
             try:
-                if isinstance(nested, dict):  # a copy: a YAML alias repeats the same mapping
+                if isinstance(
+                    nested, dict
+                ):  # a copy, because a YAML alias repeats the same mapping
                     row = {**row, "input": self._with_names(nested)}
                 else:
                     row = self._with_names(row)
@@ -193,7 +195,7 @@ class RowReader:
         return dict(zip(self._checked_names(list(row)), row.values(), strict=True))
 
     def _checked_names(self, columns: list[str]) -> list[str]:
-        """Return the columns by the names that `map` gives them; no two may become one."""
+        """Return the columns renamed by `map`; two must not get the same name."""
         names = [self.entry.map.get(column, column) for column in columns]
         if len(set(names)) < len(names):
             name = next(name for index, name in enumerate(names) if name in names[:index])
@@ -218,7 +220,7 @@ class RowReader:
                 value = parse_json(source)
                 if not isinstance(value, dict):
                     at = (0, len(source) - len(source.lstrip()))
-                    raise Fault("type", "it is not an object", 'write {"input": {...}}', at=at)
+                    raise Fault("type", "the row is not an object", 'write {"input": {...}}', at=at)
             except Fault as fault:
                 if fault.code == "syntax" and fault.at[1] >= len(source.rstrip()):
                     fault.hint = "each row is one JSON object on one line"
@@ -283,7 +285,7 @@ class RowReader:
             if isinstance(item.value, dict):
                 yield item.value
             else:
-                fault = Fault("type", "it is not a map", "write - input: {...}")
+                fault = Fault("type", "the row is not a map", "write - input: {...}")
                 self._bad_row(self.locate(()), fault)
 
     # --- problems ---------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ class RowReader:
 
     def _nonsense(self) -> Fault:
         message = "too many bad rows; the rest is not read"
-        return Fault("more", message, "mend the first ones", at=(self.line - 1, 0))
+        return Fault("more", message, "fix the first ones", at=(self.line - 1, 0))
 
     def _too_many(self) -> Fault:
         return Fault(
@@ -310,7 +312,7 @@ class RowReader:
         )
 
     def report(self, problem: Problem) -> None:
-        """Keep a problem; after the first twenty of a file only their number is kept."""
+        """Add a problem; after the first twenty of a file, only count it."""
         self._count += 1
         if self._count <= MAX_PROBLEMS:
             self.problems.append(problem)
@@ -331,7 +333,7 @@ def _typed(name: str, cell: str, kind: str) -> Json:
 
 
 class _BadCellError(Exception):
-    """A cell that is not of its column's type."""
+    """A cell that does not have the type of its column."""
 
     def __init__(self, column: str, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -364,7 +366,7 @@ class _BadRowError(Exception):
 
 @dataclass(slots=True)
 class CaseFeed:
-    """Streams the cases of several dataset files, once through, keeping what was wrong."""
+    """Streams the cases of several dataset files once, and collects their problems."""
 
     tree: Tree
     entries: tuple[DatasetEntry, ...]
@@ -378,7 +380,7 @@ class CaseFeed:
             yield from cases if entry.take is None else sample(cases, entry.take)
 
     def _of_entry(self, index: int, entry: DatasetEntry, kept: set[int]) -> Iterator[Case]:
-        """Yield the cases of one entry; `kept` has the ids of the entries before it."""
+        """Yield the cases of one entry; `kept` has the ids of earlier entries."""
         seen: set[int] = set()
         several = len(self.entries) > 1
         reader = RowReader(self.tree, entry, self.types, self.problems)
@@ -414,30 +416,30 @@ class CaseFeed:
         if reader.suppressed:
             message = f"{reader.suppressed:,} further problems in this file"
             self.problems.append(
-                Problem(Location(entry.path), "more", message, "mend the first ones")
+                Problem(Location(entry.path), "more", message, "fix the first ones")
             )
 
     def _types(self) -> list[tuple[str, str]]:
         return [(name, kind) for name, kind in self.types.items() if kind]
 
     def _report_repeated(self, repeated: list[_Repeated], index: int, reader: RowReader) -> None:
-        """Report ids used before, naming the first row of each by reading the files once more."""
+        """Report repeated ids with the first row of each, which needs a second pass."""
         firsts = self._first_rows({row.id for row in repeated}, index)
         for row in repeated:
             entry, line = firsts.get(row.id, (index, row.line))
             first, hint = f"{self.entries[entry].path}:{line}", "give each case its own id"
             if (entry, line) == (index, row.line):
-                # Two ids with the same 64-bit hash: as good as impossible, and never silent.
-                message = f"row {row.number}: id {row.id!r} cannot be told from another"
+                # Two ids with the same 64-bit hash: practically impossible, but never silent.
+                message = f"row {row.number}: id {row.id!r} cannot be distinguished from another"
             elif row.given:
                 message = f"row {row.number}: id {row.id!r} is used twice, first in {first}"
             else:
-                message = f"row {row.number}: it repeats a case, first in {first}"
+                message = f"row {row.number}: the case is a duplicate, first in {first}"
                 hint = "remove one of them, or give them ids"
             reader.report(Problem(row.where, "duplicate-id", message, hint))
 
     def _first_rows(self, wanted: set[CaseId], last: int) -> dict[CaseId, tuple[int, int]]:
-        """Return the number of the dataset and the line in which each id is first used."""
+        """Return dataset number and line of the first use of each id."""
         found: dict[CaseId, tuple[int, int]] = {}
         for index, entry in enumerate(self.entries[: last + 1]):
             reader = RowReader(self.tree, entry, self.types, [])
@@ -452,7 +454,7 @@ class CaseFeed:
 
 
 class _Repeated(NamedTuple):
-    """A row whose id was seen before."""
+    """A row with a repeated id."""
 
     id: CaseId
     number: int
@@ -463,7 +465,7 @@ class _Repeated(NamedTuple):
 
 
 def sample(cases: Iterable[Case], count: int) -> list[Case]:
-    """Return a stable sample: the cases whose ids hash lowest, in the order of the file."""
+    """Return a stable sample: the cases with the lowest hashes of their ids, in file order."""
     ranked = heapq.nsmallest(
         count, ((_rank(case.id), index, case) for index, case in enumerate(cases))
     )
@@ -471,12 +473,12 @@ def sample(cases: Iterable[Case], count: int) -> list[Case]:
 
 
 def is_holdout(case: Case, split: Split) -> bool:
-    """Whether the refiner never sees this case; adding rows never moves old ones."""
+    """Whether a case is held out from refinement; adding rows does not change old ones."""
     return fraction(f"{split.seed}:{case.cluster or case.id}") < split.holdout
 
 
 def fraction(text: str) -> float:
-    """Return a number in [0, 1) that depends only on the text."""
+    """Return a pseudo-random number in [0, 1) that depends only on the text."""
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -526,7 +528,7 @@ def _unknown_key(value: Columns) -> _BadRowError:
 def _wrong_type(name: str, value: Json, wanted: str, *, nested: bool) -> _BadRowError:
     shown = json.dumps(value, ensure_ascii=False)[:40]
     path = ("input", name) if nested else (name,)
-    hint = "the prompt's inputs declare its type"
+    hint = "its type is declared in inputs of the prompt"
     return _BadRowError(path, "type", f"{name} is {shown}, not a {wanted}", hint)
 
 
@@ -546,12 +548,12 @@ def _checked_id(value: Json) -> CaseId:
         raise _BadRowError(("id",), "id", message, "write a short name")
     odd = odd_character(value, ascii_only=False) or mixed_scripts(value) or _look_alike(value)
     if odd:
-        raise _BadRowError(("id",), "id", f"id {short(value)} contains {odd}", "type it again")
+        raise _BadRowError(("id",), "id", f"id {short(value)} contains {odd}", "retype it")
     return CaseId(value)
 
 
 def _look_alike(text: str) -> str:
-    """Describe a character that has a plainer form, such as a full-width letter; '' if none."""
+    """Describe a character with a plainer form, such as a full-width letter; '' if none."""
     if unicodedata.is_normalized("NFKC", text):
         return ""
     alone = (c for c in text if not unicodedata.is_normalized("NFKC", c))

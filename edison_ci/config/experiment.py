@@ -1,35 +1,564 @@
-"""What may stand in an experiment."""
+"""The models of an experiment file: prompts, data, models, grading, gates and stop rules."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from edison_ci.checks.options import Check, CheckEntry
-from edison_ci.config.dataset_entry import DataPath, DatasetEntries, DatasetEntry, Split
-from edison_ci.config.decisions import Alerts, Gate, Judges, Refine, Safety, Schedule, Stop
 from edison_ci.config.model_entry import GridParams
 from edison_ci.config.project import Version
+from edison_ci.plugins import Registry
+from edison_ci.records import CaseKind
 from edison_ci.shape import (
+    PATH_PATTERN,
     UNIQUE,
     FilePath,
+    Margin,
+    MarginText,
     Name,
+    Percent,
     Shape,
     Share,
     Shorthand,
+    VariableName,
     items,
+    need_one_of,
+    one_of_keys,
     report,
     short,
     wrong,
 )
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+SAFETY_KINDS = ("pii", "jailbreak", "secrets", "moderation", "toxicity")
+SCORE_METRICS = ("composite", "pass_rate", "win_rate", "errors")
+AMOUNT_METRICS = ("cost_usd.mean", "latency_ms.p95", "tokens.mean")
+NAMED_METRICS = ("criterion", "check", "grader", "safety")
+
+
+# --- judges ---------------------------------------------------------------------------------------
+
+
+class Pairwise(Shape):
+    """A judge that compares two answers, in both orders."""
+
+    by: Name = Field(description="Model that judges.")
+    all_pairs: bool = Field(False, description="Compare every pair of models.")
+
+
+class Grader(Shape):
+    """A prompt of type grader as a component of the grade."""
+
+    prompt: FilePath = Field(description="The grader prompt.")
+    by: Name | None = Field(None, description="Model; default: defaults.judge.")
+    weight: float = Field(1, ge=0, le=100, description="Weight in the composite.")
+    threshold: float = Field(0.5, ge=0, le=1, description="Lowest passing score.")
+    name: Name | None = Field(None, description="Name in reports; default: the id of the prompt.")
+
+    @property
+    def report_name(self) -> str:
+        """The name in reports and gates."""
+        return self.name or self.prompt.rpartition("/")[2].removesuffix(".md")
+
+
+GraderEntry = Annotated[Grader, Shorthand("prompt")]
+
+
+JUDGES = Registry("edison_ci.judges")
+"""Judges of installed packages, each a `JudgePlugin`; none is built in."""
+
+
+class Judges(Shape):
+    """Models that judge."""
+
+    pointwise: Annotated[tuple[Name, ...], items(1, 5), UNIQUE] | None = Field(
+        None,
+        description="1 to 5 models, or judges of plugins, that score the rubric; "
+        "default: defaults.judge.",
+    )
+    combine: Literal["mean", "median", "trimmed"] = Field(
+        "mean", description="How the scores of several judges are combined."
+    )
+    pairwise: Pairwise | None = Field(None, description="Pairwise comparison.")
+    graders: Annotated[tuple[GraderEntry, ...], items(0, 10)] = Field(
+        (), description="Grader prompts."
+    )
+
+
+# --- safety ---------------------------------------------------------------------------------------
+
+Action = Literal["block", "flag", "off"]
+
+
+class Moderation(Shape):
+    """A safety screen by a model."""
+
+    by: Name = Field(description="Model that screens.")
+    action: Action = Field("flag", description="Action on a hit.")
+    threshold: float = Field(0.5, ge=0, le=1, description="Lowest score that is a hit.")
+
+
+class Safety(Shape):
+    """Safety screens of every answer."""
+
+    pii: Action = Field("off", description="E-mail, phone, SSN, IBAN, card, IP.")
+    jailbreak: Action = Field("off", description="Jailbreak patterns.")
+    secrets: Action = Field("off", description="API keys and tokens.")
+    moderation: Moderation | None = Field(None, description="Moderation by a model.")
+    toxicity: Moderation | None = Field(None, description="Toxicity by a model.")
+
+    def active(self) -> set[str]:
+        """Return the kinds that are enabled."""
+        on = {kind for kind in ("pii", "jailbreak", "secrets") if getattr(self, kind) != "off"}
+        by_model = {kind: getattr(self, kind) for kind in ("moderation", "toxicity")}
+        return on | {kind for kind, screen in by_model.items() if screen and screen.action != "off"}
+
+
+# --- gates ----------------------------------------------------------------------------------------
+
+
+def _metric(value: str) -> str:
+    family, dot, rest = value.partition(".")
+    if value in SCORE_METRICS + AMOUNT_METRICS:
+        return value
+    if dot and rest and family in NAMED_METRICS:
+        if family == "safety" and rest not in SAFETY_KINDS:
+            hint = did_you_mean(rest, SAFETY_KINDS)
+            raise wrong("metric", f"unknown safety kind {short(rest)}", hint)
+        return value
+    known = [*SCORE_METRICS, *AMOUNT_METRICS, *(f"{name}.NAME" for name in NAMED_METRICS)]
+    raise wrong("metric", f"unknown metric {short(value)}", did_you_mean(value, known))
+
+
+_METRIC_PATTERN = "^(?:{}|(?:criterion|check|grader)\\..+|safety\\.(?:{}))$".format(
+    "|".join(name.replace(".", r"\.") for name in SCORE_METRICS + AMOUNT_METRICS),
+    "|".join(SAFETY_KINDS),
+)
+Level = Annotated[float, Field(ge=0, le=1_000_000_000), Percent()]
+Confidence = Annotated[float, Field(ge=0.5, lt=1), Percent(r"0*[5-9][0-9](?:\.[0-9]+)?")]
+_BY_PEOPLE = r"^(?:composite|pass_rate|criterion\..+)$"
+"""Metrics for human grades."""
+_OF_COMPARISONS = ("margin", "fail_rule", "guarantee", "worst_case_drop")
+
+
+class Gate(Shape):
+    """A rule that decides PASS, FAIL or INCONCLUSIVE."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            **one_of_keys("at_least", "at_most", "no_worse_than"),
+            "dependencies": {name: ["no_worse_than"] for name in _OF_COMPARISONS},
+            "allOf": [
+                {
+                    "if": {
+                        "required": ["metric"],
+                        "properties": {"metric": {"enum": list(AMOUNT_METRICS)}},
+                    },
+                    "then": {
+                        "properties": {
+                            "at_least": {"type": "number"},
+                            "at_most": {"type": "number"},
+                            "margin": {"pattern": "%$"},
+                        }
+                    },
+                    "else": {"properties": {"at_least": {"maximum": 1}, "at_most": {"maximum": 1}}},
+                },
+                {
+                    "if": {
+                        "required": ["if_unclear"],
+                        "properties": {"if_unclear": {"const": "more_repeats"}},
+                    },
+                    "then": {"required": ["no_worse_than"]},
+                },
+                {
+                    "if": {"required": ["use"], "properties": {"use": {"const": "human"}}},
+                    "then": {"properties": {"metric": {"pattern": _BY_PEOPLE}}},
+                },
+            ],
+        }
+    )
+
+    metric: Annotated[str, Field(max_length=200), AfterValidator(_metric)] = Field(
+        description="composite, pass_rate, criterion.NAME, check.NAME, grader.NAME, safety.KIND, "
+        "win_rate, errors, cost_usd.mean, latency_ms.p95 or tokens.mean.",
+        json_schema_extra={"pattern": _METRIC_PATTERN},
+    )
+    at_least: Level | None = Field(None, description="Minimum, 80% or 0.8.")
+    at_most: Level | None = Field(
+        None, description="Maximum, 5% or 0.05; a number for costs, latency and tokens."
+    )
+    no_worse_than: Literal["base"] | None = Field(None, description="Compare with the base.")
+    margin: MarginText = Field(
+        default_factory=lambda: Margin.model_construct(value=0.05),
+        description="Non-inferiority margin: 5pp (points) or 10% (relative; default of amounts).",
+        json_schema_extra={"default": "5pp"},
+    )
+    confidence: Confidence = Field(0.95, description="1 - the probability of a false FAIL.")
+    per: Literal["model", "overall"] = Field(
+        "model", description="One decision for each model, or one for all."
+    )
+    fail_rule: Literal["beyond_zero", "beyond_margin"] = Field(
+        "beyond_zero", description="What a drop must exceed to FAIL."
+    )
+    guarantee: Literal["exact", "strict"] = Field("exact", description="Kind of guarantee.")
+    worst_case_drop: float = Field(1, ge=0, le=1, description="Largest drop of a single case.")
+    if_unclear: Literal["pass", "neutral", "fail", "more_repeats"] = Field(
+        "neutral", description="Result of an inconclusive gate."
+    )
+    use: Literal["judge", "human"] = Field("judge", description="Whose grades are used.")
+
+    @field_validator("at_least", "at_most", mode="before")
+    @classmethod
+    def _amounts_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        metric = info.data.get("metric")
+        if isinstance(value, str) and metric in AMOUNT_METRICS:
+            hint = "write a number, such as 0.01 dollars, 2000 milliseconds or 300 tokens"
+            raise wrong("type", f"{metric} is an amount, not a share", hint)
+        return value
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        need_one_of(
+            self,
+            "at_least",
+            "at_most",
+            "no_worse_than",
+            of="a gate",
+            add="at_least: 80%, at_most: 5% or no_worse_than: base",
+        )
+        report([*self._wrong_levels(), *self._wrong_comparison(), *self._wrong_use()])
+        return self
+
+    def _wrong_use(self) -> Iterator[Exception]:
+        if self.use == "human" and not re.match(_BY_PEOPLE, self.metric):
+            hint = "people grade composite, pass_rate and criterion.NAME"
+            yield wrong("metric", f"people do not grade {self.metric}", hint, at=("use",))
+
+    def _wrong_levels(self) -> Iterator[Exception]:
+        for name in ("at_least", "at_most"):
+            level = getattr(self, name)
+            if level is not None and level > 1 and self.metric not in AMOUNT_METRICS:
+                hint = (
+                    f"write {level:g}% or {level / 100:g}"
+                    if 2 <= level <= 100
+                    else "write 80% or 0.8"
+                )
+                yield wrong("range", f"{name} is {level:g}; at most 1, or 100%", hint, at=(name,))
+
+    def _wrong_comparison(self) -> Iterator[Exception]:
+        given = self.model_fields_set
+        hint = "remove it, or compare with no_worse_than: base"
+        if self.no_worse_than is None:
+            for name in _OF_COMPARISONS:
+                if name in given:
+                    said = f"{name} has no effect with at_least or at_most"
+                    yield wrong("gate", said, hint, at=(name,))
+            if self.if_unclear == "more_repeats":
+                said = "more_repeats has no effect with at_least or at_most"
+                yield wrong("gate", said, hint, at=("if_unclear",))
+        elif self.metric in AMOUNT_METRICS and "margin" in given and not self.margin.relative:
+            said = f"{self.metric} has no points; its margin is relative"
+            yield wrong("margin", said, "write 10%", at=("margin",))
+
+    @property
+    def effective_margin(self) -> Margin:
+        """The margin; default 5 points, or 10% for amounts."""
+        if self.metric in AMOUNT_METRICS and "margin" not in self.model_fields_set:
+            return Margin(value=0.1, relative=True)
+        return self.margin
+
+
+# --- stop rules, refinement, alerts ---------------------------------------------------------------
+
+
+class Stop(Shape):
+    """Stop rules of a run or loop."""
+
+    max_iterations: Annotated[int, Field(ge=1, le=100)] | None = Field(
+        None, description="Maximum number of iterations; default: defaults.max_iterations."
+    )
+    min_delta: float = Field(
+        0.02, ge=0, le=1, description="An iteration with a smaller gain counts as idle."
+    )
+    window: int = Field(
+        3, ge=1, le=10, description="Consecutive idle iterations that end the loop."
+    )
+    budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
+        None, description="Budget of a run or loop in dollars; default: defaults.budget_usd."
+    )
+    daily_budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
+        None, description="Budget of the experiment per UTC day in dollars."
+    )
+    max_total_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
+        None, description="Limit of tokens."
+    )
+    alert_at: float = Field(
+        0.8, ge=0.5, le=1, description="Share of the budget at which an alert is sent, once."
+    )
+    prune_weak_prompts: bool = Field(
+        True, description="Drop prompts that are significantly worse than the best."
+    )
+    stop_if_no_refinement: bool = Field(
+        True, description="End the loop when no change is proposed."
+    )
+    adaptive_sampling: bool = Field(False, description="Stop early when the result is clear.")
+
+
+class Refine(Shape):
+    """Refinement of the prompt, and limits of its changes."""
+
+    by: Name | None = Field(None, description="Model; default: defaults.refiner.")
+    examples: int = Field(10, ge=1, le=10, description="Failing examples for the refiner.")
+    candidates: int = Field(1, ge=1, le=5, description="Number of diffs to request.")
+    max_length_change: Share = Field(0.15, description="Maximum change of length, as a share.")
+    max_length_chars: int = Field(300, ge=0, le=20_000, description="Or in characters.")
+    max_lines_change: Share = Field(
+        0.2, description="Maximum of added and removed lines, as a share."
+    )
+    max_lines: int = Field(4, ge=0, le=1_000, description="Or in lines.")
+    max_removed_run: int = Field(
+        5, ge=0, le=1_000, description="Maximum of consecutive removed lines."
+    )
+    max_copied_words: int = Field(
+        8, ge=1, le=1_000, description="Maximum of consecutive words copied from a case."
+    )
+    allow: Annotated[
+        tuple[Literal["variables", "front_matter", "roles", "few_shots"], ...],
+        items(0, 4),
+        UNIQUE,
+    ] = Field((), description="Locked parts that may change.")
+
+
+def _cron(value: str) -> str:
+    from cronsim import CronSim, CronSimError  # imported only for projects with schedules
+
+    if len(value.split()) != 5:
+        raise wrong(
+            "cron",
+            f"{short(value)} is not five fields",
+            'write minute hour day month weekday, in UTC: "0 9 * * 1-5"',
+        )
+    try:
+        import datetime as dt
+
+        CronSim(value, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    except CronSimError as error:
+        said = f"{short(value)} is not a schedule: {str(error).lower()}"
+        hint = 'write minute hour day month weekday, in UTC: "0 9 * * 1-5"'
+        raise wrong("cron", said, hint) from None
+    return value
+
+
+class Schedule(Shape):
+    """A schedule of runs."""
+
+    name: Name = Field(description="Name.")
+    cron: Annotated[str, Field(max_length=200), AfterValidator(_cron)] = Field(
+        description="Five fields, UTC: minute hour day month weekday.",
+        json_schema_extra={"pattern": r"^\s*\S+(?:\s+\S+){4}\s*$", "examples": ["0 9 * * 1-5"]},
+    )
+    enabled: bool = Field(True, description="Whether the schedule is active.")
+
+
+class Alerts(Shape):
+    """Conditions for alerts."""
+
+    drop: Share = Field(0.1, description="Relative drop from the reference.")
+    p: float = Field(0.001, gt=0, le=0.5, description="Probability of a false alarm per run.")
+    predicted_below: Share | None = Field(
+        None, description="Alert if the composite is forecast to fall below this."
+    )
+    error_rate: Share | None = Field(None, description="Share of cells with an error.")
+    latency_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = Field(
+        None, description="95th percentile of latency."
+    )
+
+
+_DIFFICULTY = re.compile(r"\s*(>=|<=|>|<|=|==)?\s*([1-5])\Z")
+_WHERE = ("tags", "kind", "difficulty", "id", "metadata.KEY")
+
+
+class DataLimits(Shape):
+    """Limits of a dataset file."""
+
+    max_rows: int = Field(1_000, ge=1, le=100_000_000, description="Maximum number of rows.")
+    max_bytes: int = Field(
+        10_000_000, ge=1, le=1_000_000_000_000, description="Maximum size in bytes."
+    )
+
+
+def _scalars(key: str, value: Any) -> tuple[Any, ...]:
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(v, str | int | float | bool) for v in values):
+        hint = f"write {key}: VALUE or {key}: [VALUE, VALUE]"
+        raise wrong("where", f"{key} takes a value or a list of values", hint, at=(key,))
+    return tuple(values)
+
+
+def _texts(key: str, value: Any) -> tuple[str, ...]:
+    values = _scalars(key, value)
+    if not all(isinstance(v, str) for v in values):
+        raise wrong("where", f"{key} takes a text or a list of texts", "quote numbers", at=(key,))
+    return values
+
+
+def _difficulty(value: Any) -> tuple[str, int]:
+    found = _DIFFICULTY.match(str(value)) if isinstance(value, int | str) else None
+    if found is None or isinstance(value, bool):
+        raise wrong(
+            "where",
+            f"difficulty is {short(value)}, not a level from 1 to 5",
+            'write 3 or ">=3"',
+            at=("difficulty",),
+        )
+    return (found.group(1) or "=").replace("==", "="), int(found.group(2))
+
+
+def parse_where(value: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the conditions of `where`, each as a tuple of allowed values."""
+    if not isinstance(value, dict):
+        raise wrong("type", "where is a map", "write where: {tags: [billing]}")
+    conditions: dict[str, tuple[Any, ...]] = {}
+    for key, given in value.items():
+        if key in ("tags", "id"):
+            conditions[key] = _texts(key, given)
+        elif key == "kind":
+            conditions[key] = _texts(key, given)
+            for kind in conditions[key]:
+                if kind not in list(CaseKind):
+                    raise wrong(
+                        "where",
+                        f"unknown kind {short(kind)}",
+                        did_you_mean(kind, list(CaseKind)),
+                        at=(key,),
+                    )
+        elif key == "difficulty":
+            conditions[key] = _difficulty(given)
+        elif key.startswith("metadata.") and key != "metadata.":
+            conditions[key] = _scalars(key, given)
+        else:
+            hint = did_you_mean(key, _WHERE)
+            raise wrong("unknown-key", f"unknown key {short(key)}", hint, at=(key,))
+    return conditions
+
+
+def _one_or_more(item: dict[str, Any], description: str) -> dict[str, Any]:
+    many = {"type": "array", "items": item, "minItems": 1}
+    return {"anyOf": [item, many], "description": description}
+
+
+Where = Annotated[
+    dict[str, tuple[Any, ...]],
+    BeforeValidator(parse_where),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {
+                "tags": _one_or_more({"type": "string"}, "Any of these tags."),
+                "kind": _one_or_more({"enum": [*CaseKind]}, "Any of these kinds."),
+                "difficulty": {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 1, "maximum": 5},
+                        {"type": "string", "pattern": f"^{_DIFFICULTY.pattern[:-2]}$"},
+                    ],
+                    "description": "1 to 5, or a comparison.",
+                    "examples": [3, ">=3"],
+                },
+                "id": _one_or_more({"type": "string"}, "Any of these cases."),
+            },
+            "patternProperties": {
+                "^metadata\\..+": _one_or_more(
+                    {"type": ["string", "number", "boolean"]}, "Any of these values."
+                )
+            },
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+def _data_file(value: str) -> str:
+    if not value.endswith((".jsonl", ".csv", ".yaml", ".yml")):
+        raise wrong(
+            "dataset", f"{short(value)} is not a dataset", "datasets end in .jsonl, .csv or .yaml"
+        )
+    return value
+
+
+DataPath = Annotated[
+    FilePath,
+    AfterValidator(_data_file),
+    Field(json_schema_extra={"pattern": PATH_PATTERN.replace("+$", r"*\.(?:jsonl|csv|ya?ml)$")}),
+]
+
+
+class DatasetEntry(Shape):
+    """One file of cases, and which of them are used."""
+
+    path: DataPath = Field(description="A .jsonl, .csv or .yaml file.")
+    kind: Literal["golden", "synthetic", "adversarial"] = Field(
+        "golden", description="Where the cases come from."
+    )
+    map: dict[str, VariableName] = Field(
+        default_factory=dict, description="Columns renamed to variables of the prompt."
+    )
+    where: Where = Field(default_factory=dict, description="Which cases are used.")
+    take: Annotated[int, Field(ge=1, le=100_000_000)] | None = Field(
+        None, description="A stable sample of this many cases."
+    )
+    limits: DataLimits = Field(
+        default_factory=DataLimits.model_construct, description="Limits of the file."
+    )
+
+    @model_validator(mode="after")
+    def _one_column_each(self) -> Self:
+        report(self._shared_names())
+        return self
+
+    def _shared_names(self) -> Iterator[Exception]:
+        columns: dict[str, str] = {}
+        for column, name in self.map.items():
+            first = columns.setdefault(name, column)
+            if first != column:
+                yield wrong(
+                    "map",
+                    f"{short(first)} and {short(column)} are both renamed to {name!r}",
+                    "give each column a distinct name",
+                    at=("map", column),
+                )
+
+
+class Split(Shape):
+    """Cases held out from refinement."""
+
+    holdout: float = Field(0.4, ge=0, lt=1, description="Share of cases held out.")
+    seed: int = Field(0, ge=0, le=2**53, description="Seed of the selection.")
+
+
+DatasetEntries = Annotated[
+    tuple[Annotated[DatasetEntry, Shorthand("path")], ...],
+    items(1, 20),
+]
+
+
 class ModelUse(Shape):
-    """A model of the registry, with parameters of this experiment's own."""
+    """A model of the registry, with parameters of the experiment."""
 
     use: Name = Field(description="Name in models.yaml.")
     params: GridParams = Field(
@@ -41,7 +570,7 @@ ModelUseEntry = Annotated[ModelUse, Shorthand("use")]
 
 
 class RubricUse(Shape):
-    """A rubric and its weight among the parts of the grade."""
+    """A rubric and its weight among the components of the grade."""
 
     path: FilePath = Field(description="The rubric.")
     weight: float = Field(1, ge=0, le=100, description="Weight in the composite.")
@@ -56,7 +585,7 @@ class ExperimentFile(Shape):
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["dataset", "datasets"]}})
 
     tombstones: ClassVar[dict[str, str]] = {
-        "name": "write experiment: NAME; it is the file's stem",
+        "name": "write experiment: NAME; it is the name of the file",
         "prompt": "write prompts: [prompts/NAME.md]",
         "model": "write models: [NAME]",
         "judge": "write judges: {pointwise: [NAME]}",
@@ -70,10 +599,10 @@ class ExperimentFile(Shape):
     }
 
     version: Version = 1
-    experiment: Name = Field(description="Id; the file's stem.")
+    experiment: Name = Field(description="Id; the name of the file without its suffix.")
     title: str = Field("", max_length=200, description="Title in reports.")
-    description: str = Field("", max_length=2_000, description="What it is about.")
-    archived: bool = Field(False, description="Whether it is kept but no longer run.")
+    description: str = Field("", max_length=2_000, description="Description.")
+    archived: bool = Field(False, description="Whether it is archived: kept, but no longer run.")
     objective: str = Field(
         min_length=20, max_length=2_000, description="What a good answer achieves."
     )
@@ -81,30 +610,30 @@ class ExperimentFile(Shape):
         description="Prompts; several are compared with each other."
     )
     models: Annotated[tuple[ModelUseEntry, ...], items(1, 10)] | None = Field(
-        None, description="Models that generate; defaults.model by default."
+        None, description="Models that generate; default: defaults.model."
     )
-    dataset: DataPath | None = Field(None, description="A file of cases.")
-    datasets: DatasetEntries | None = Field(None, description="Several, or with conditions.")
-    split: Split | None = Field(None, description="Which cases are held out when refining.")
-    draws: int = Field(1, ge=1, le=100, description="Answers per case.")
+    dataset: DataPath | None = Field(None, description="The file of cases.")
+    datasets: DatasetEntries | None = Field(
+        None, description="Several files, or files with conditions."
+    )
+    split: Split | None = Field(None, description="Cases held out from refinement.")
+    repeats: int = Field(1, ge=1, le=100, description="Answers per case.")
     checks: Annotated[tuple[CheckEntry, ...], items(0, 100)] = Field(
         (), description="Grades without a model."
     )
     rubric: RubricEntry | None = Field(None, description="Criteria that judges score.")
     judges: Judges = Field(default_factory=Judges.model_construct, description="Models that judge.")
     safety: Safety = Field(
-        default_factory=Safety.model_construct, description="Screens on every answer."
+        default_factory=Safety.model_construct, description="Safety screens of every answer."
     )
-    gates: Annotated[tuple[Gate, ...], items(0, 50)] = Field((), description="Rules that decide.")
-    max_errors: Share = Field(0.2, description="Share of cells in error that still counts.")
-    stop: Stop = Field(default_factory=Stop.model_construct, description="When it ends.")
-    refine: Refine = Field(default_factory=Refine.model_construct, description="How it is refined.")
-    schedule: Annotated[tuple[Schedule, ...], items(0, 20)] = Field(
-        (), description="When it runs by itself."
+    gates: Annotated[tuple[Gate, ...], items(0, 50)] = Field((), description="Gates.")
+    max_errors: Share = Field(
+        0.2, description="Largest share of cells with an error for a valid run."
     )
-    alerts: Alerts = Field(
-        default_factory=Alerts.model_construct, description="When somebody is told."
-    )
+    stop: Stop = Field(default_factory=Stop.model_construct, description="Stop rules.")
+    refine: Refine = Field(default_factory=Refine.model_construct, description="Refinement.")
+    schedule: Annotated[tuple[Schedule, ...], items(0, 20)] = Field((), description="Schedules.")
+    alerts: Alerts = Field(default_factory=Alerts.model_construct, description="Alerts.")
     tags: Annotated[tuple[Name, ...], items(0, 50), UNIQUE] = Field((), description="Tags.")
 
     @model_validator(mode="after")
@@ -122,24 +651,24 @@ class ExperimentFile(Shape):
             )
 
     def _repeated(self) -> Iterator[Exception]:
-        hint = "give each a name of its own"
-        for index, name in _again([entry.name for entry in self.schedule]):
+        hint = "give each a distinct name"
+        for index, name in _repeats_of([entry.name for entry in self.schedule]):
             said = f"two schedules are named {name!r}"
             yield wrong("duplicate", said, hint, at=("schedule", index, "name"))
-        for index, name in _again([check.name for check in self.checks]):
+        for index, name in _repeats_of([check.name for check in self.checks]):
             said = f"two checks are named {name!r}"
             yield wrong(
                 "duplicate", said, hint, at=("checks", index, self.checks[index].check, "name")
             )
-        for index, name in _again([grader.known_as for grader in self.judges.graders]):
+        for index, name in _repeats_of([grader.report_name for grader in self.judges.graders]):
             said = f"two graders are named {name!r}"
             yield wrong("duplicate", said, hint, at=("judges", "graders", index))
-        for index, gate in _again(list(self.gates)):
+        for index, gate in _repeats_of(list(self.gates)):
             said = f"this gate on {short(gate.metric)} is listed twice"
             yield wrong("duplicate", said, "remove one", at=("gates", index))
 
     def _weightless(self) -> Iterator[Exception]:
-        """Refuse a grade in which no part counts: its composite would be 0/0."""
+        """Refuse a grade in which every weight is 0: its composite would be 0/0."""
         graders = self.judges.graders
         if not (self.checks or self.rubric or graders):
             return
@@ -150,7 +679,7 @@ class ExperimentFile(Shape):
         if not any(weights):
             yield wrong(
                 "weights",
-                "every part of the grade has weight 0, so there is no composite",
+                "every component of the grade has weight 0, so there is no composite",
                 "give the rubric, a grader or a check a weight above 0",
                 at=("rubric",)
                 if self.rubric
@@ -161,13 +690,13 @@ class ExperimentFile(Shape):
 
     @property
     def data(self) -> tuple[DatasetEntry, ...]:
-        """The datasets, whichever way they are written; empty if there are none."""
+        """The datasets, from `dataset` or `datasets`; empty if there are none."""
         if self.dataset is not None:
             return (DatasetEntry(path=self.dataset),)
         return self.datasets or ()
 
     def named_checks(self) -> dict[str, Check]:
-        """Return the checks by the name they have in reports: the written one, or NAME-2, ..."""
+        """Return the checks by their names in reports: as written, or NAME-2, ..."""
         written = {check.name for check in self.checks}
         named: dict[str, Check] = {}
         for check in self.checks:
@@ -178,8 +707,8 @@ class ExperimentFile(Shape):
         return named
 
 
-def _again(values: list[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield each value that was there before, with its index; None is no value."""
+def _repeats_of(values: list[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield each repeated value with its index; None is not a value."""
     for index, value in enumerate(values):
         if value is not None and value in values[:index]:
             yield index, value

@@ -1,4 +1,4 @@
-"""Projects loaded whole: all files read, and held against each other."""
+"""Loading of a project: all files read and checked against each other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.calibration import JudgeApprovalsFile
 from edison_ci.config.cases import CaseFeed
-from edison_ci.config.licences import LicencesFile
 from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PriceTable, load_prices
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
@@ -18,7 +18,7 @@ from edison_ci.config.rules import ExperimentRules, References, RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
-from edison_ci.names import did_you_mean
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
     from edison_ci.config.base_limits import BaseLimits
+    from edison_ci.config.calibration import Labels
     from edison_ci.config.experiment import ExperimentFile
-    from edison_ci.config.labels import Labels
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.prompt import Prompt
     from edison_ci.config.quarantine import QuarantineFile
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 INSTRUCTIONS = tuple(
     f"judges/{kind}.md" for kind in ("pointwise", "pairwise", "moderation", "toxicity")
 )
-"""Where a project keeps instructions of its own for judges and screens."""
+"""Files with a project's own instructions for judges and screens."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with everything it names."""
+    """An experiment with everything it refers to."""
 
     path: str
     file: ExperimentFile
@@ -53,36 +53,38 @@ class Experiment:
     graders: tuple[Prompt, ...]
     rubric: RubricFile | None
     models: tuple[tuple[str, Model, Mapping[str, object]], ...]
-    """Name, model and this experiment's own parameters of each configuration."""
+    """Name, model and experiment parameters of each configuration."""
     judges: tuple[Model, ...]
+    judge_plugins: tuple[str, ...] = ()
+    """Names of the judges from other packages."""
     schemas: Mapping[str, Json] = field(default_factory=dict)
-    """JSON files that checks name, by path."""
+    """JSON files that checks refer to, by path."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The name of the experiment."""
         return self.file.experiment
 
     def configurations(self, prompt: Prompt) -> tuple[Configuration, ...]:
-        """Return what each model is sent with this prompt."""
+        """Return the model configurations for this prompt."""
         return tuple(configure(name, model, prompt, params) for name, model, params in self.models)
 
     def all_checks(self) -> Iterator[Check]:
-        """Yield the checks, those inside combinators too."""
+        """Yield all checks, including those inside combinators."""
         stack = list(self.file.checks)
         while stack:
             check = stack.pop()
             yield check
-            stack.extend(check.parts())
+            stack.extend(check.inner_checks())
 
     def schema_files(self) -> set[str]:
-        """Return the JSON Schemas that checks name."""
+        """Return the JSON Schema files that checks refer to."""
         named = [check for check in self.all_checks() if check.check == "json_schema"]
         values = [getattr(check, "value", None) for check in named]
         return {value for value in values if isinstance(value, str)}
 
     def code_files(self, tree: Tree) -> set[str]:
-        """Return the files that code checks run: functions, and what a command line names."""
+        """Return the files that code checks run: Python files and files in command lines."""
         found: set[str] = set()
         for check in self.all_checks():
             if check.check == "python":
@@ -103,7 +105,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Project:
-    """A project of files, read and checked."""
+    """A loaded project."""
 
     tree: Tree
     file: ProjectFile
@@ -114,20 +116,20 @@ class Project:
     trust: TrustFile
     quarantine: QuarantineFile
     prices: PriceTable
-    licences: LicencesFile = field(default_factory=LicencesFile.model_construct)
+    approvals: JudgeApprovalsFile = field(default_factory=JudgeApprovalsFile.model_construct)
     labels: Mapping[str, Labels] = field(default_factory=dict)
-    """Labels of people by the path of their file."""
+    """Human grades by the path of their file."""
     warnings: tuple[Problem, ...] = ()
     root: Path = field(default=Path())
     proposed: bool = False
-    """Whether somebody proposes these files in a pull request: then `trust` is the base's, and
-    code comes from `code_root` only."""
+    """Whether the files belong to a pull request: then `trust` is that of the base, and code comes
+    from `code_root` only."""
     code_root: Path | None = None
     base_limits: BaseLimits | None = None
-    """What a job for a proposal may spend."""
+    """Spending limits of a job for a pull request."""
 
     def experiment(self, name: str) -> Experiment:
-        """Return an experiment by name, or say which there are."""
+        """Return an experiment by name; raises UsageError with the nearest name."""
         found = self.experiments.get(name)
         if found is None:
             hint = did_you_mean(name, self.experiments, label="experiments")
@@ -135,7 +137,7 @@ class Project:
         return found
 
     def other_models_of(self, experiment: Experiment) -> set[str]:
-        """Return the names of the models that judge, grade, screen, refine or embed for it."""
+        """Return the names of the models that judge, grade, screen, refine or embed."""
         file, defaults = experiment.file, self.file.defaults
         screens = (file.safety.moderation, file.safety.toxicity, file.judges.pairwise)
         named: set[str | None] = {
@@ -148,20 +150,20 @@ class Project:
         return {name for name in named if name is not None and name in self.models}
 
     def raw_files_of(self, experiment: Experiment) -> set[str]:
-        """Return the files of an experiment that count byte by byte: code, labels, recordings."""
+        """Return the files of an experiment that are hashed as bytes: code, labels, recordings."""
         found = experiment.code_files(self.tree)
-        # A project's own instructions for its judges; what it has none for comes with the package.
+        # Instructions of the project; the package has defaults for the others.
         found |= {path for path in INSTRUCTIONS if self.tree.exists(path)}
         if experiment.rubric is not None and experiment.rubric.calibration is not None:
             found.add(experiment.rubric.calibration.labels)
         models = [model for _, model, _ in experiment.models]
         models += [self.models[name] for name in self.other_models_of(experiment)]
         for model in models:
-            found |= {path for path in (model.store, model.options.get("file")) if path}
+            found |= {path for path in (model.store, model.script) if path}
         return found
 
     def files_of(self, experiment: Experiment) -> set[str]:
-        """Return every file that belongs to an experiment, those that all share left out."""
+        """Return every file of an experiment, except those shared by all."""
         found = {experiment.path, *(entry.path for entry in experiment.file.data)}
         for prompt in (*experiment.prompts, *experiment.graders):
             named = (prompt.path, prompt.header.output, prompt.header.tools)
@@ -171,7 +173,7 @@ class Project:
         return found | experiment.schema_files() | self.raw_files_of(experiment)
 
     def cases(self, experiment: Experiment) -> CaseFeed:
-        """Return the cases of an experiment, to be read once."""
+        """Return the stream of cases of an experiment, to be read once."""
         return CaseFeed(self.tree, experiment.file.data, experiment.types())
 
 
@@ -191,12 +193,12 @@ def find_root(start: Path) -> Path:
             return folder
     raise ProjectNotFound(
         f"there is no {PROJECT} in {start} or above it",
-        hint="make a project with: edison init",
+        hint="create a project with: edison init",
     )
 
 
 def load_project(root: Path, *, today: dt.date | None = None) -> Project:
-    """Return the project in a folder, or raise ConfigError with every problem of its files."""
+    """Return the project in a folder; raises ConfigError with every problem in its files."""
     project, problems = inspect_project(WorkingTree(root), root=root, today=today)
     if project is None or only_errors(problems):
         raise ConfigError(only_errors(problems))
@@ -206,10 +208,10 @@ def load_project(root: Path, *, today: dt.date | None = None) -> Project:
 def inspect_project(
     tree: Tree, *, root: Path | None = None, today: dt.date | None = None
 ) -> tuple[Project | None, list[Problem]]:
-    """Return the project as far as it can be read, and everything wrong with it."""
+    """Return the project as far as it is valid, and all problems."""
     files = ProjectFiles(tree)
     whole = files.project()
-    header = whole or files.sound_project()
+    header = whole or files.valid_project()
     if header is None:
         return None, files.problems
     models = files.models(header.paths.models)
@@ -225,7 +227,7 @@ def inspect_project(
     rules = RegistryRules(references, trust, prices, day)
     rules.check_models()
     rules.check_quarantine(quarantine, set(experiments))
-    licences, labels = files.licences(), files.labels()
+    approvals, labels = files.approvals(), files.labels()
     project = Project(
         tree=tree,
         file=header,
@@ -236,7 +238,7 @@ def inspect_project(
         trust=trust,
         quarantine=quarantine,
         prices=prices,
-        licences=licences,
+        approvals=approvals,
         labels=labels,
         warnings=tuple(only_warnings(files.problems)),
         root=root or Path(),
@@ -265,7 +267,7 @@ def _experiments(references: References) -> dict[str, Experiment]:
                 Location(PROJECT),
                 "empty",
                 f"there is no experiment in {header.paths.experiments}/",
-                "make one with: edison init",
+                "create one with: edison init",
             )
         )
     for path in paths:

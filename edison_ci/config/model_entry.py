@@ -1,22 +1,25 @@
-"""What may stand in models.yaml, and whether it fits the provider."""
+"""The models of models.yaml: entries, parameters, prices, limits and options of providers."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.problems import problems_of
-from edison_ci.errors import Problem
-from edison_ci.names import did_you_mean
+from edison_ci.contracts import ProviderPlugin
+from edison_ci.errors import Problem, UsageError
+from edison_ci.plugins import Registry
 from edison_ci.records import canonical_json
 from edison_ci.shape import (
     ENV_PATTERN,
+    NAME_PATTERN,
     ONE_OR_MANY,
     UNIQUE,
     EnvName,
@@ -24,11 +27,12 @@ from edison_ci.shape import (
     Name,
     Or,
     Shape,
-    Written,
+    TextPattern,
     items,
     short,
     wrong,
 )
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -36,42 +40,41 @@ if TYPE_CHECKING:
     from edison_ci.documents.marks import Document
 
 
-# The list is closed. What stands under `extra` goes into the body of a call, or to litellm, as it
-# is written, and anybody may write it who may write a prompt: so a name is here only if no service
-# takes it for an address, a key, another model or a made-up answer, and if what it can cost is
-# bounded by `max_tokens` or is booked (`tokens_booked`). Names that are left out have a word on
-# why.
+# A closed list. Values under `extra` go unchanged into the body of a call, or to litellm, and
+# everyone who may edit a prompt may write them. A name is listed only if no service takes it as an
+# address, a key, another model or a fake answer, and if its cost is bounded by `max_tokens` or
+# reserved (`tokens_booked`). Refused names have a hint.
 _Word = Annotated[str, Field(min_length=1, max_length=100)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
-_COSTS = "its price is not known beforehand, so no budget could hold it"
+_COSTS = "its price is unknown in advance, so no budget could limit it"
 
 
 class Extra(Shape):
     """Parameters that only some services take."""
 
     tombstones: ClassVar[dict[str, str]] = {
-        "max_completion_tokens": "write max_tokens beside extra",
-        "max_output_tokens": "write max_tokens beside extra",
-        "max_tokens": "write max_tokens beside extra",
-        "num_predict": "write max_tokens beside extra",
-        "temperature": "write it beside extra",
-        "top_p": "write it beside extra",
-        "seed": "write it beside extra",
-        "stop": "write it beside extra",
-        "n": "write draws in the experiment",
-        "best_of": "write draws in the experiment",
-        "stream": "answers are read whole; leave it out",
+        "max_completion_tokens": "write max_tokens next to extra",
+        "max_output_tokens": "write max_tokens next to extra",
+        "max_tokens": "write max_tokens next to extra",
+        "num_predict": "write max_tokens next to extra",
+        "temperature": "write it next to extra",
+        "top_p": "write it next to extra",
+        "seed": "write it next to extra",
+        "stop": "write it next to extra",
+        "n": "write repeats in the experiment",
+        "best_of": "write repeats in the experiment",
+        "stream": "answers are not streamed; remove it",
         "model": "write another entry in models.yaml",
         "models": "write another entry in models.yaml",
         "messages": "write them in the prompt",
         "system": "write it in the prompt",
         "tools": "write tools in the prompt",
         "functions": "write tools in the prompt",
-        "mcp_servers": "tools are described in the prompt, and never run",
+        "mcp_servers": "tools are declared in the prompt and never run",
         "api_base": "write base_url in models.yaml",
         "base_url": "write base_url in models.yaml",
-        "api_key": "keys are never written down; give key_env in models.yaml",
+        "api_key": "never write a key; set key_env in models.yaml",
         "web_search_options": _COSTS,
         "plugins": _COSTS,
         "modalities": _COSTS,
@@ -81,33 +84,39 @@ class Extra(Shape):
         "prediction": _COSTS,
     }
 
-    reasoning_effort: _Word | None = Field(None, description="How much a model thinks.")
+    reasoning_effort: _Word | None = Field(None, description="Reasoning effort.")
     reasoning: dict[str, Any] | None = Field(None, description="The same, as OpenRouter has it.")
     thinking: dict[str, Any] | bool | None = Field(None, description="The same, at Anthropic.")
     think: bool | _Word | None = Field(None, description="The same, at Ollama.")
     enable_thinking: bool | None = Field(None, description="The same, at Qwen's services.")
-    thinking_budget: _Tokens | None = Field(None, description="Most tokens to think with.")
+    thinking_budget: _Tokens | None = Field(None, description="Maximum reasoning tokens.")
     output_config: dict[str, Any] | None = Field(None, description="Effort, at Anthropic.")
     verbosity: _Word | None = Field(None, description="How long answers are: low, medium, high.")
     top_k: Annotated[int, Field(ge=-1, le=100_000)] | None = Field(
-        None, description="Sample from the likeliest tokens only."
+        None, description="Sample from the k most likely tokens."
     )
-    min_p: _Share | None = Field(None, description="Least share of the likeliest token's chance.")
-    top_a: _Share | None = Field(None, description="A threshold that rises with the likeliest.")
+    min_p: _Share | None = Field(
+        None, description="Minimum probability relative to the most likely token."
+    )
+    top_a: _Share | None = Field(
+        None, description="Threshold that rises with the most likely token."
+    )
     typical_p: _Share | None = Field(None, description="Locally typical sampling.")
     repetition_penalty: Annotated[float, Field(ge=0, le=10)] | None = Field(
-        None, description="Above 1, what was said before becomes less likely."
+        None, description="Above 1, repetitions become less likely."
     )
-    min_tokens: _Tokens | None = Field(None, description="Least length of an answer.")
+    min_tokens: _Tokens | None = Field(None, description="Minimum length of an answer.")
     random_seed: int | None = Field(None, description="Seed, as Mistral calls it.")
     logit_bias: dict[str, float] | None = Field(None, description="Weights of tokens.")
-    logprobs: bool | None = Field(None, description="Whether the service tells probabilities.")
+    logprobs: bool | None = Field(None, description="Whether the service returns probabilities.")
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        None, description="For how many tokens at each place."
+        None, description="Number of tokens at each position."
     )
     tool_choice: dict[str, Any] | _Word | None = Field(None, description="Which tool to call.")
-    parallel_tool_calls: bool | None = Field(None, description="Whether several at once.")
-    response_format: dict[str, Any] | None = Field(None, description="Form of the answer.")
+    parallel_tool_calls: bool | None = Field(
+        None, description="Whether several tools may be called at once."
+    )
+    response_format: dict[str, Any] | None = Field(None, description="Format of the answer.")
     guided_json: dict[str, Any] | None = Field(None, description="JSON Schema, at vLLM.")
     guided_choice: list[str] | None = Field(None, description="Possible answers, at vLLM.")
     guided_regex: str | None = Field(None, description="Pattern of the answer, at vLLM.")
@@ -123,17 +132,19 @@ class Extra(Shape):
     safety_identifier: Annotated[str, Field(max_length=500)] | None = Field(
         None, description="Whose call it is, at OpenAI."
     )
-    metadata: dict[str, str] | None = Field(None, description="Notes that the service keeps.")
-    store: bool | None = Field(None, description="Whether the service keeps the answer.")
-    prompt_cache_key: _Word | None = Field(None, description="Which calls share a prompt.")
-    prompt_cache_retention: _Word | None = Field(None, description="How long it is kept.")
-    cache_control: dict[str, Any] | None = Field(None, description="What Anthropic caches.")
+    metadata: dict[str, str] | None = Field(None, description="Metadata stored by the service.")
+    store: bool | None = Field(None, description="Whether the service stores the answer.")
+    prompt_cache_key: _Word | None = Field(
+        None, description="Key of calls that share a prompt cache."
+    )
+    prompt_cache_retention: _Word | None = Field(None, description="Lifetime of the prompt cache.")
+    cache_control: dict[str, Any] | None = Field(None, description="Prompt caching at Anthropic.")
     service_tier: Literal["auto", "default", "flex", "standard_only"] | None = Field(
         None, description="Class of service that costs no more than the list price."
     )
 
     def written(self) -> dict[str, Any]:
-        """Return what the user wrote."""
+        """Return the values that are set."""
         names = (name for name in type(self).model_fields if name in self.model_fields_set)
         return {name: getattr(self, name) for name in names}
 
@@ -159,15 +170,15 @@ _LENGTHS = ("tokens", "budget")
 
 
 def extra_taken(provider: str) -> frozenset[str]:
-    """Return the names that a provider takes under `extra`."""
+    """Return the names that a provider accepts under `extra`."""
     return _TAKES.get(provider, _ALL)
 
 
 def tokens_booked(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many tokens `extra` can add to a call at most, in and out.
+    """Return the maximum tokens that `extra` can add to a call, input and output.
 
-    A token is at least a byte of what is sent; whatever is called a number of tokens or a budget
-    could be meant beside `max_tokens`.
+    A token is at least one byte of the request. A value named as a number of tokens or a budget may
+    come on top of `max_tokens`.
     """
     extra = params.get("extra")
     if not extra:
@@ -176,7 +187,7 @@ def tokens_booked(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def writes_cache(params: Mapping[str, Any]) -> bool:
-    """Whether a call may be charged for what it writes to the provider's cache."""
+    """Whether a call may be charged for writing to the cache of the provider."""
     return bool(_WRITE_CACHE & (params.get("extra") or {}).keys())
 
 
@@ -191,18 +202,52 @@ def _lengths(value: Any, name: str = "") -> int:
     return 0
 
 
-ProviderName = Literal[
-    "openai",
-    "anthropic",
-    "azure",
-    "ollama",
-    "vertex",
-    "bedrock",
-    "openai_compatible",
-    "litellm",
-    "sim",
-    "local",
-    "replay",
+_ADAPTERS = "edison_ci.providers.adapters"
+PROVIDERS = Registry(
+    "edison_ci.providers",
+    {
+        "openai": f"{_ADAPTERS}:chat",
+        "anthropic": f"{_ADAPTERS}:anthropic",
+        "azure": f"{_ADAPTERS}:azure",
+        "ollama": f"{_ADAPTERS}:chat",
+        "vertex": f"{_ADAPTERS}:vertex",
+        "bedrock": f"{_ADAPTERS}:bedrock",
+        "openai_compatible": f"{_ADAPTERS}:chat",
+        "litellm": f"{_ADAPTERS}:bridge",
+        "sim": f"{_ADAPTERS}:simulated",
+        "local": f"{_ADAPTERS}:unavailable",
+        "replay": f"{_ADAPTERS}:replay",
+    },
+)
+"""Providers by name; plugins are subclasses of `ProviderPlugin`."""
+
+
+def plugin_of(provider: str) -> type[ProviderPlugin] | None:
+    """Return the plugin of this name; None if the provider is built in or unknown."""
+    if provider in PROVIDERS.built_in:
+        return None
+    found = PROVIDERS.load_class(provider, ProviderPlugin)
+    options: Any = None if found is None else found.options
+    if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
+        raise UsageError(
+            f"the options of provider {provider!r} are {short(options)}, not a pydantic model",
+            hint="reinstall or uninstall its package",
+        )
+    return found
+
+
+def _provider(value: str) -> str:
+    if value not in PROVIDERS.built_in and plugin_of(value) is None:
+        hint = partial(did_you_mean, value, PROVIDERS.names())
+        raise wrong("value", f"provider is {short(value)}", hint)
+    return value
+
+
+ProviderName = Annotated[
+    str,
+    Field(json_schema_extra={"pattern": NAME_PATTERN}),
+    AfterValidator(_provider),
+    Or({"enum": list(PROVIDERS.built_in)}),
 ]
 
 SIM_MODELS = ("small", "large", "judge", "refiner", "assistant", "echo", "script")
@@ -226,24 +271,26 @@ def _written(params: Shape) -> dict[str, Any]:
 
 
 class Params(Shape):
-    """Sampling parameters, as written; a default that is not written is left to the sender."""
+    """Sampling parameters as written; the caller adds defaults."""
 
     tombstones: ClassVar[dict[str, str]] = {
         "max_completion_tokens": "write max_tokens",
-        "n": "write draws in the experiment",
+        "n": "write repeats in the experiment",
     }
 
-    temperature: Temperature | None = Field(None, description="0-2; 1.0 by default.")
-    max_tokens: MaxTokens | None = Field(None, description="Longest answer; 4096 by default.")
+    temperature: Temperature | None = Field(None, description="0-2; default 1.0.")
+    max_tokens: MaxTokens | None = Field(
+        None, description="Maximum length of an answer; default 4096."
+    )
     top_p: TopP | None = Field(None, description="Nucleus sampling, 0-1.")
     frequency_penalty: Penalty | None = Field(None, description="-2 to 2.")
     presence_penalty: Penalty | None = Field(None, description="-2 to 2.")
-    seed: Seed | None = Field(None, description="Seed, where the provider takes one.")
+    seed: Seed | None = Field(None, description="Seed, if the provider accepts one.")
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
     extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
     def written(self) -> dict[str, Any]:
-        """Return the parameters the user wrote."""
+        """Return the parameters that are set."""
         return _written(self)
 
 
@@ -260,7 +307,7 @@ class GridParams(Shape):
     tombstones: ClassVar[dict[str, str]] = Params.tombstones
 
     temperature: TemperatureGrid | None = Field(None, description="0-2.")
-    max_tokens: MaxTokensGrid | None = Field(None, description="Longest answer.")
+    max_tokens: MaxTokensGrid | None = Field(None, description="Maximum length of an answer.")
     top_p: TopPGrid | None = Field(None, description="0-1.")
     frequency_penalty: PenaltyGrid | None = Field(None, description="-2 to 2.")
     presence_penalty: PenaltyGrid | None = Field(None, description="-2 to 2.")
@@ -269,7 +316,7 @@ class GridParams(Shape):
     extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
     def written(self) -> dict[str, Any]:
-        """Return the parameters the user wrote."""
+        """Return the parameters that are set."""
         return _written(self)
 
 
@@ -281,7 +328,7 @@ class Price(Shape):
 
     tokens_in: PricePerMillion = Field(alias="in", description="Input.")
     tokens_out: PricePerMillion = Field(alias="out", description="Output.")
-    cached_in: PricePerMillion | None = Field(None, description="Cached input; as `in` by default.")
+    cached_in: PricePerMillion | None = Field(None, description="Cached input; default: as `in`.")
 
 
 def _price(value: Any) -> Any:
@@ -297,17 +344,17 @@ PriceText = Annotated[Price, BeforeValidator(_price), Or({"const": "free"})]
 
 
 class Limits(Shape):
-    """How hard a model may be driven."""
+    """Rate limits, timeout and retries of a model."""
 
-    concurrency: int = Field(10, ge=1, le=1_000, description="Calls at the same time.")
+    concurrency: int = Field(10, ge=1, le=1_000, description="Concurrent calls.")
     rpm: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
         None, description="Requests per minute."
     )
     tpm: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = Field(
         None, description="Tokens per minute."
     )
-    timeout_s: float = Field(60, ge=1, le=3_600, description="Longest a call may take, in seconds.")
-    attempts: int = Field(3, ge=1, le=10, description="Attempts at a call, the first included.")
+    timeout_s: float = Field(60, ge=1, le=3_600, description="Timeout of a call in seconds.")
+    attempts: int = Field(3, ge=1, le=10, description="Attempts per call, including the first.")
 
 
 def _address(value: str) -> str:
@@ -319,7 +366,7 @@ def _address(value: str) -> str:
     if not re.match(r"https?://", value) or not host or re.search(r"\s", value) or port == 0:
         raise wrong("address", f"{short(value)} is not an address", "write https://host:port/path")
     if not host.isascii() or ("%" in host and ":" not in host):
-        said = "the host of base_url is written in letters that could be read as another host"
+        said = "the host of base_url has letters that could be mistaken for another host"
         raise wrong("address", said, "write it as DNS does: xn--...")
     if parts.username or parts.password:
         raise wrong("secret", "base_url contains a user or password", "use key_env")
@@ -342,7 +389,7 @@ def _key_names(value: Any) -> Any:
 
 _KeyField = Annotated[
     str,
-    Written(
+    TextPattern(
         "[a-z][a-z0-9_]*", "a field of a key", "write access_key_id: NAME_OF_VARIABLE", "key-field"
     ),
 ]
@@ -356,20 +403,22 @@ KeyNames = Annotated[
 
 
 class ModelEntry(Shape):
-    """One model of the registry, as written: what it lacks may come from the one it `use`s."""
+    """One model of the registry, as written; missing keys come from the model in `use`."""
 
     tombstones: ClassVar[dict[str, str]] = {
-        "api_key": "keys are never written down; give key_env: NAME_OF_VARIABLE",
-        "key": "keys are never written down; give key_env: NAME_OF_VARIABLE",
+        "api_key": "never write a key; set key_env: NAME_OF_VARIABLE",
+        "key": "never write a key; set key_env: NAME_OF_VARIABLE",
         "temperature": "put it under params",
         "max_tokens": "put it under params",
         "url": "write base_url",
     }
 
     use: Name | None = Field(None, description="Model to inherit from; mappings merge deeply.")
-    provider: ProviderName | None = Field(None, description="Who serves the model.")
+    provider: ProviderName | None = Field(
+        None, description="Provider of the model, built in or a plugin."
+    )
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="The provider's name for it."
+        None, description="The name of the model at the provider."
     )
     base_url: Address | None = Field(None, description="Address of the service.")
     base_url_env: EnvName | None = Field(None, description="Variable with the address.")
@@ -381,26 +430,28 @@ class ModelEntry(Shape):
     )
     params: Params | None = Field(None, description="Sampling parameters.")
     price: PriceText | None = Field(None, description="Dollars per million tokens, or free.")
-    limits: Limits | None = Field(None, description="Concurrency, rates, time-out, attempts.")
+    limits: Limits | None = Field(None, description="Concurrency, rate limits, timeout, attempts.")
     fallback: Annotated[tuple[Name, ...], items(0, 5), UNIQUE] = Field(
-        (), description="Other models, tried only in assistants and schedules."
+        (), description="Fallback models for assistants and schedules."
     )
-    store: FilePath | None = Field(None, description="Recording that a replay model answers from.")
+    store: FilePath | None = Field(
+        None, description="Recording with the answers of a replay model."
+    )
 
 
 class OpenaiOptions(Shape):
     """Options of OpenAI."""
 
     organization: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="Organization that pays."
+        None, description="Organization that is billed."
     )
 
 
 _ApiVersion = Annotated[
     str,
-    Written(
+    TextPattern(
         r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-preview)?",
-        "a version of the interface",
+        "an API version",
         'write a date in quotes: "2024-10-21"',
         "api-version",
     ),
@@ -411,25 +462,25 @@ class AzureOptions(Shape):
     """Options of Azure."""
 
     deployment: str = Field(min_length=1, max_length=200, description="Name of the deployment.")
-    api_version: _ApiVersion = Field(description="Date of the interface, such as 2024-10-21.")
+    api_version: _ApiVersion = Field(description="API version, such as 2024-10-21.")
 
 
 _Project = Annotated[
     str,
     Field(min_length=1, max_length=200),
-    Written("[a-z0-9.:-]+", "a project", "write the id that Google Cloud shows", "project"),
+    TextPattern("[a-z0-9.:-]+", "a project", "write the project id of Google Cloud", "project"),
 ]
 _Region = Annotated[
     str,
     Field(min_length=1, max_length=50),
-    Written("[a-z0-9-]+", "a region", "write eu-central-1 or the like", "region"),
+    TextPattern("[a-z0-9-]+", "a region", "write a region such as eu-central-1", "region"),
 ]
 
 
 class VertexOptions(Shape):
     """Options of Vertex."""
 
-    project: _Project = Field(description="Project in Google Cloud.")
+    project: _Project = Field(description="Google Cloud project.")
     location: _Region = Field(description="Region, such as us-central1.")
 
 
@@ -442,23 +493,23 @@ class BedrockOptions(Shape):
 class SimOptions(Shape):
     """Options of the simulator."""
 
-    latency_ms: float = Field(0, ge=0, le=60_000, description="How long a call takes.")
+    latency_ms: float = Field(0, ge=0, le=60_000, description="Latency of a call.")
     error_rate: float = Field(0, ge=0, le=1, description="Share of calls that fail.")
-    malformed_rate: float = Field(0, ge=0, le=1, description="Share of answers in a wrong form.")
-    noise: float = Field(0.05, ge=0, le=1, description="How much quality varies.")
+    malformed_rate: float = Field(0, ge=0, le=1, description="Share of malformed answers.")
+    noise: float = Field(0.05, ge=0, le=1, description="Variation of quality.")
     position_bias: float = Field(
-        0, ge=-0.5, le=0.5, description="How much a pairwise judge prefers the first answer."
+        0, ge=-0.5, le=0.5, description="Bias of a pairwise judge towards the first answer."
     )
     bad_diff_rate: float = Field(0, ge=0, le=1, description="Share of diffs that do not apply.")
-    seed: int = Field(0, ge=0, le=2**32, description="Changes every simulated answer.")
+    seed: int = Field(0, ge=0, le=2**32, description="Seed of the simulated answers.")
     file: FilePath | None = Field(None, description="Answers of the model `script`.")
 
 
 class LocalOptions(Shape):
     """Options of models run in process."""
 
-    threads: int = Field(1, ge=1, le=256, description="Threads that compute.")
-    context: int = Field(2_048, ge=256, le=1_000_000, description="Tokens of context.")
+    threads: int = Field(1, ge=1, le=256, description="Number of threads.")
+    context: int = Field(2_048, ge=256, le=1_000_000, description="Context length in tokens.")
 
 
 OPTIONS: dict[str, type[Shape]] = {
@@ -470,7 +521,7 @@ OPTIONS: dict[str, type[Shape]] = {
     "local": LocalOptions,
     "litellm": OpenaiOptions,
 }
-"""Which options a provider takes; a provider not listed takes none."""
+"""Options by provider; other providers have none."""
 
 
 OFFLINE = frozenset({"sim", "local", "replay"})
@@ -485,7 +536,7 @@ _PARAMS_TAKEN: dict[str, frozenset[str]] = {
 }
 _HOTTEST = {"anthropic": 1.0, "bedrock": 1.0}
 _HOT = 2.0
-"""What every other provider takes at most."""
+"""Maximum of other providers."""
 _NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
 _TAKES_ADDRESS = frozenset(
     {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
@@ -503,25 +554,25 @@ LITELLM_VENDORS = {
     "together_ai": "https://api.together.ai",
     "xai": "https://api.x.ai",
 }
-"""Vendors that may be called through litellm, by the first part of the model's name, and where each
-is: those that go to `base_url` and nowhere else where there is one."""
+"""Vendors that may be called through litellm, by the prefix of the model name, with their address:
+only vendors that honour `base_url`."""
 _AWS = frozenset({"access_key_id", "secret_access_key"})
 _COMPARED = 100
 _NAMELESS = frozenset({"azure", "replay"})
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the nearest model; of a huge registry only the first ones are compared."""
+    """Return a hint with the nearest model; in a huge registry only the first are compared."""
     return did_you_mean(name, itertools.islice(known, _COMPARED))
 
 
 def takes(provider: str) -> frozenset[str]:
-    """Return the parameters that a provider takes."""
+    """Return the parameters that a provider accepts."""
     return _PARAMS_TAKEN.get(provider, _ALL_PARAMS)
 
 
 def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[str, str]]:
-    """Yield each written parameter that the provider does not take, and why."""
+    """Yield each parameter that the provider does not accept, with the reason."""
     for key, value in written.items():
         if key not in takes(provider):
             yield key, f"{provider} takes no {key}"
@@ -533,7 +584,7 @@ def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[
 
 @dataclass(slots=True)
 class ModelRules:
-    """Checks one model, everything it inherits filled in."""
+    """Checks one model with its inherited values."""
 
     _document: Document
     _name: str
@@ -542,14 +593,14 @@ class ModelRules:
     _problems: list[Problem] = field(default_factory=list)
 
     def check(self, entry: ModelEntry) -> list[Problem]:
-        """Return what is wrong with the model."""
+        """Return the problems of the model."""
         provider = entry.provider
         if provider is None:
             message = f"model {self._name!r} has no provider"
             self._add((), "missing", message, "add provider: openai")
             return self._problems
         if entry.model is None and provider not in _NAMELESS:
-            message = f"model {self._name!r} does not say which model"
+            message = f"model {self._name!r} has no model name"
             self._add((), "missing", message, "add model: ...")
         self._check_address(entry, provider)
         self._check_keys(entry, provider)
@@ -566,7 +617,7 @@ class ModelRules:
         return self._problems
 
     def _check_kind(self, entry: ModelEntry, provider: str) -> None:
-        """Check what only the offline providers need."""
+        """Check the keys of offline providers and litellm."""
         if provider == "replay" and entry.store is None:
             self._add((), "missing", "a replay model needs a recording", "add store: PATH")
         if provider != "replay" and entry.store is not None:
@@ -574,8 +625,8 @@ class ModelRules:
         vendor, slash, _ = (entry.model or "").partition("/")
         known = vendor in LITELLM_VENDORS and slash
         if provider == "litellm" and entry.model is not None and not known:
-            message = f"litellm is not let call {vendor!r}: where its key would go is not known"
-            hint = did_you_mean(vendor, LITELLM_VENDORS, label="write one of these before a slash")
+            message = f"litellm may not call {vendor!r}: the host that gets its key is unknown"
+            hint = did_you_mean(vendor, LITELLM_VENDORS, label="use one of these prefixes")
             self._add(("model",), "vendor", message, hint or "use provider: openai_compatible")
         if provider == "sim" and entry.model is not None and entry.model not in SIM_MODELS:
             hint = did_you_mean(entry.model, SIM_MODELS)
@@ -583,6 +634,8 @@ class ModelRules:
 
     def _check_keys(self, entry: ModelEntry, provider: str) -> None:
         keys = entry.key_env or {}
+        if provider not in PROVIDERS.built_in:
+            return  # a plugin defines the fields of its key
         if provider in OFFLINE:
             if keys:
                 self._add(("key_env",), "keys", f"{provider} takes no key", "remove key_env")
@@ -605,13 +658,14 @@ class ModelRules:
         if given is None and provider in _NEEDS_ADDRESS:
             message = f"{provider} needs an address"
             self._add((), "missing", message, "add base_url: https://...")
-        if given is not None and provider not in _TAKES_ADDRESS:
+        if given is not None and provider in PROVIDERS.built_in.keys() - _TAKES_ADDRESS:
             self._add((key,), "address", f"{provider} takes no address", f"remove {key}")
 
     def _check_options(self, entry: ModelEntry, provider: str) -> None:
-        shape = OPTIONS.get(provider)
+        plugin = plugin_of(provider)
+        shape = OPTIONS.get(provider) if plugin is None else plugin.options
         if shape is None:
-            if entry.options:
+            if entry.options and plugin is None:
                 message = f"{provider} takes no options"
                 self._add(("options",), "options", message, "remove options")
             return

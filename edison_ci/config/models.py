@@ -1,4 +1,4 @@
-"""The models of a project, and the configurations that an experiment makes of them."""
+"""The models of a project, and the configurations that an experiment runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import (
     OFFLINE,
+    PROVIDERS,
     Limits,
     ModelEntry,
     ModelRules,
@@ -24,9 +25,9 @@ from edison_ci.config.model_entry import (
 )
 from edison_ci.config.problems import problems_of
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.names import odd_character
 from edison_ci.records import canonical_json
 from edison_ci.shape import NAME_PATTERN, short
+from edison_ci.spelling import odd_character
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,12 +72,12 @@ _KEY_ENV = {
         "secret_access_key": "AWS_SECRET_ACCESS_KEY",
     },
 }
-"""Keys of providers that are never called without: a library would look for some by itself."""
+"""Providers that need a key; some libraries would search for one in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of the registry with everything it inherits filled in."""
+    """A model of the registry, with inherited values."""
 
     name: str
     provider: str
@@ -89,7 +90,7 @@ class Model:
     params: Mapping[str, Any]
     """The parameters written in models.yaml."""
     price: Price | None
-    """The price written in models.yaml; None means: look it up."""
+    """The price in models.yaml; None if it comes from the price table."""
     limits: Limits
     fallback: tuple[str, ...]
     store: str | None
@@ -97,23 +98,36 @@ class Model:
 
     @property
     def endpoint(self) -> str:
-        """The address as written, or the variable that holds it: part of a call's identity."""
-        if self.base_url_env is not None:
-            return f"env:{self.base_url_env}"
-        return self.base_url or ""
+        """The address or the variable that holds it, part of the identity of a call.
+
+        It includes the options of a plugin, which may change every answer.
+        """
+        address = f"env:{self.base_url_env}" if self.base_url_env is not None else self.base_url
+        options = canonical_json(dict(self.options)) if self.installed and self.options else ""
+        return f"{address or ''} {options}".strip()
+
+    @property
+    def installed(self) -> bool:
+        """Whether an installed plugin serves it."""
+        return self.provider not in PROVIDERS.built_in
+
+    @property
+    def script(self) -> str | None:
+        """The file with the answers of a scripted simulator model."""
+        return self.options.get("file") if self.simulated else None
 
     @property
     def simulated(self) -> bool:
-        """Whether its answers are made up by the simulator."""
+        """Whether the simulator generates its answers."""
         return self.provider == "sim"
 
     @property
     def key(self) -> str:
-        """Name and identity in one text: a model that was changed is another one."""
+        """Name and identity as one text; a changed model has another key."""
         return f"{self.name} {canonical_json(self.identity())}"
 
     def identity(self) -> dict[str, Json]:
-        """Return what makes its answers what they are, parameters aside."""
+        """Return what determines its answers, except parameters."""
         return {
             "provider": self.provider,
             "endpoint": self.endpoint,
@@ -125,19 +139,19 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A model with the parameters that one prompt in one experiment gives it."""
+    """A model with the parameters of one prompt in one experiment."""
 
     name: str
     model: Model
     params: Mapping[str, Any] = field(hash=False)
-    """What is sent: defaults that the provider does not take are left out."""
+    """The parameters that are sent; defaults that the provider does not accept are left out."""
 
 
 # --- the registry ---------------------------------------------------------------------------------
 
 
 class RegistryReader:
-    """Turns models.yaml into models: inheritance, defaults of providers, and what cannot be."""
+    """Turns models.yaml into models: inheritance, provider defaults and problems."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -145,13 +159,13 @@ class RegistryReader:
         value = document.value if isinstance(document.value, dict) else {}
         self._entries: dict[str, Any] = {k: v for k, v in value.items() if k != "version"}
         self._uses: dict[str, str | None] = {}
-        """Which model each inherits from, of those that could be read."""
+        """The model that each valid model inherits from."""
         self._models: dict[str, Model | None] = {}
         self._said: dict[str, set[tuple[str, str]]] = {}
-        """What is wrong with each model, what it inherits included."""
+        """Problems of each model, including inherited ones."""
 
     def read(self) -> dict[str, Model]:
-        """Return every model that could be made whole."""
+        """Return every valid model."""
         for name, entry in self._entries.items():
             if self._check_name(name):
                 self._validate(name, entry)
@@ -172,22 +186,22 @@ class RegistryReader:
 
     def _validate(self, name: str, entry: Any) -> None:
         inherits = isinstance(entry, dict) and entry.get("use") is not None
-        own = _over({}, entry) if inherits else entry
+        own = _merge({}, entry) if inherits else entry
         try:
             self._uses[name] = ModelEntry.model_validate(own).use
         except ValidationError as error:
             lacking = all(item["type"] == "missing" for item in error.errors(include_url=False))
             if lacking and inherits and isinstance(own["use"], str):
-                self._uses[name] = own["use"]  # what it lacks may be inherited
+                self._uses[name] = own["use"]  # missing keys may be inherited
             else:
                 self.problems += problems_of(error, self._document, (name,))
 
     def _chain(self, name: str) -> list[str] | None:
-        """Return a model and those it inherits from, nearest first; None if there is no end."""
+        """Return a model and its ancestors, nearest first; None if there is a cycle."""
         chain = [name]
         while (parent := self._uses[chain[-1]]) is not None:
             if parent in chain:
-                self._circle(name, chain[chain.index(parent) :])
+                self._report_cycle(name, chain[chain.index(parent) :])
                 return None
             if parent not in self._entries:
                 if chain[-1] == name:
@@ -204,15 +218,15 @@ class RegistryReader:
                 return None
         return chain
 
-    def _circle(self, name: str, members: list[str]) -> None:
+    def _report_cycle(self, name: str, members: list[str]) -> None:
         first = next(entry for entry in self._entries if entry in members)
         if name == first:
             shown = " -> ".join([*members, members[0]])
-            message = f"models use each other in a circle: {shown}"
-            self._problem((name, "use"), "cycle", message, "let one of them say everything")
+            message = f"models use each other in a cycle: {shown}"
+            self._problem((name, "use"), "cycle", message, "remove use: from one of them")
 
     def _resolve(self, name: str) -> None:
-        """Find out whether a model is whole; what an ancestor was told is not said again."""
+        """Check a model; problems of an ancestor are not reported again."""
         if name in self._models:
             return
         self._models[name] = None
@@ -221,22 +235,22 @@ class RegistryReader:
             return
         for ancestor in reversed(chain[1:]):
             self._resolve(ancestor)
-        entry, found = self._whole(name, chain)
+        entry, found = self._merged_entry(name, chain)
         told = set[tuple[str, str]]().union(*(self._said.get(other, ()) for other in chain[1:]))
         said = {(p.code, p.message.replace(repr(name), "")): p for p in found}
         self.problems += [problem for key, problem in said.items() if key not in told]
         self._said[name] = told | said.keys()
         if entry is not None and not found:
-            self._models[name] = self._finished(name, entry)
+            self._models[name] = self._make_model(name, entry)
 
-    def _whole(self, name: str, chain: list[str]) -> tuple[ModelEntry | None, list[Problem]]:
-        """Return a model with all that it inherits, and what is wrong with it."""
+    def _merged_entry(self, name: str, chain: list[str]) -> tuple[ModelEntry | None, list[Problem]]:
+        """Return a model with inherited values, and its problems."""
         merged: dict[str, Any] = dict(self._entries[chain[-1]])
         for ancestor in reversed(chain[:-1]):
             own = self._entries[ancestor]
             if _ADDRESS & own.keys():  # either of the two replaces the other
                 merged = {key: value for key, value in merged.items() if key not in _ADDRESS}
-            merged = _over(merged, own)
+            merged = _merge(merged, own)
         merged.pop("use", None)
         if "fallback" not in self._entries[name]:
             merged["fallback"] = [other for other in merged.get("fallback", ()) if other != name]
@@ -247,7 +261,7 @@ class RegistryReader:
         rules = ModelRules(self._document, name, self._entries)
         return entry, rules.check(entry)
 
-    def _finished(self, name: str, entry: ModelEntry) -> Model:
+    def _make_model(self, name: str, entry: ModelEntry) -> Model:
         provider = str(entry.provider)
         keys = dict(entry.key_env or _KEY_ENV.get(provider, {}))
         base_url = entry.base_url
@@ -277,16 +291,16 @@ class RegistryReader:
         self.problems.append(Problem(where, code, message, hint))
 
 
-def _over(lower: Any, upper: Any, depth: int = 0) -> Any:
-    """Return the upper mapping over the lower one; mappings merge deeply, lists replace.
+def _merge(lower: Any, upper: Any, depth: int = 0) -> Any:
+    """Return the upper mapping merged over the lower one; mappings merge deeply, lists replace.
 
-    A key of an entry, of a mapping in it or of `extra` takes away what it inherits if it is null.
+    A null value removes an inherited key.
     """
     if not isinstance(upper, dict):
         return upper
     merged = dict(lower) if isinstance(lower, dict) else {}
     for key, value in upper.items():
-        merged[key] = _over(merged.get(key), value, depth + 1)
+        merged[key] = _merge(merged.get(key), value, depth + 1)
         if value is None and depth < 3:
             del merged[key]
     return merged
@@ -296,37 +310,37 @@ def _over(lower: Any, upper: Any, depth: int = 0) -> Any:
 
 
 def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
-    """Return the name and parameters of each point of an experiment's grid over one model."""
+    """Return name and parameters of each point of a parameter grid over one model."""
     written = use.params.written()
     fixed = {key: value for key, value in written.items() if key in ("stop", "extra")}
     axes = {key: value for key, value in written.items() if key not in fixed}
     points = []
     for values in itertools.islice(itertools.product(*axes.values()), _MAX_POINTS):
         params = dict(zip(axes, values, strict=True)) | fixed
-        shown = ",".join(f"{key}={_shown(value)}" for key, value in params.items())
+        shown = ",".join(f"{key}={_short_value(value)}" for key, value in params.items())
         points.append((f"{use.use}[{shown}]" if shown else use.use, params))
     return points
 
 
 def configure(name: str, model: Model, prompt: Prompt, params: Mapping[str, Any]) -> Configuration:
-    """Return what is sent: experiment over prompt over models.yaml over default."""
+    """Return the configuration: experiment over prompt over models.yaml over defaults."""
     written = {**model.params, **prompt.header.params.written(), **params}
     taken = takes(model.provider)
     defaults = {key: value for key, value in DEFAULT_PARAMS.items() if key in taken}
-    if "top_p" in written and _takes_one_of_two(model):
+    if "top_p" in written and _excludes_top_p(model):
         defaults.pop("temperature")
     return Configuration(name, model, {**defaults, **written})
 
 
-def _takes_one_of_two(model: Model) -> bool:
-    """Whether a model refuses temperature and top_p together, as Anthropic's newer ones do."""
+def _excludes_top_p(model: Model) -> bool:
+    """Whether a model refuses temperature and top_p together, as newer Anthropic models do."""
     return model.provider == "anthropic" or (
         model.provider == "bedrock" and "anthropic" in model.model
     )
 
 
-def _shown(value: Any) -> str:
-    """Return a parameter as part of a name: short, and different for different values."""
+def _short_value(value: Any) -> str:
+    """Return a parameter as part of a name: short, and distinct for distinct values."""
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
@@ -343,7 +357,7 @@ def retirement(name: str, retires: str, today: str, where: Location) -> Problem 
     return Problem(
         where,
         "retired",
-        f"model {name!r} {when}, by the price table",
+        f"model {name!r} {when}, according to the price table",
         "choose a newer one",
         Severity.WARNING,
     )

@@ -1,4 +1,4 @@
-"""Prices of models, and where each figure comes from."""
+"""Price tables of models: the bundled one, that of a project, and updates from litellm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROJECT_FILE = ".edison/prices.json"
 MAX_BYTES = 10_000_000
 MAX_PRICE = 100_000
-"""Dollars per million tokens; anything above is a mistake."""
+"""Dollars per million tokens; a higher price is a mistake."""
 UNIT = "US dollars per million tokens"
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -34,16 +34,16 @@ _FREE = Price.model_construct(tokens_in=0.0, tokens_out=0.0)
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by `provider/model`, with the day and source they come from."""
+    """Prices by `provider/model`, with date and source."""
 
     date: str
     source: str
     models: Mapping[str, Mapping[str, Any]]
     origin: str = "bundled"
-    """`bundled`, or the file of the project that replaces the bundled table."""
+    """`bundled`, or the file of the project that replaces it."""
 
     def price_of(self, model: Model) -> Price | None:
-        """Return the price of a model: as written, else from the table; None when unknown."""
+        """Return the price of a model: as written, or from the table; None if unknown."""
         if model.price is not None:
             return model.price
         if model.provider in OFFLINE:
@@ -54,13 +54,13 @@ class PriceTable:
         return Price.model_validate({k: row[k] for k in ("in", "out", "cached_in") if k in row})
 
     def retires(self, model: Model) -> str | None:
-        """Return the day from which the vendor no longer serves the model, if it is known."""
+        """Return the day on which the vendor retires the model, if known."""
         row = self.models.get(key_of(model), {})
         day = row.get("retires")
         return str(day) if day else None
 
     def context(self, model: Model) -> int | None:
-        """Return how many tokens of input the model takes, if it is known."""
+        """Return the maximum input tokens of the model, if known."""
         size = self.models.get(key_of(model), {}).get("context")
         return int(size) if size else None
 
@@ -71,7 +71,7 @@ def key_of(model: Model) -> str:
 
 
 def load_prices(tree: Tree | None = None) -> PriceTable:
-    """Return the project's own table where it has one, else the bundled one."""
+    """Return the table of the project if it has one, else the bundled one."""
     if tree is not None and tree.exists(PROJECT_FILE):
         return parse_table(read(tree, PROJECT_FILE, max_bytes=MAX_BYTES), origin=PROJECT_FILE)
     return _bundled_table()
@@ -79,25 +79,27 @@ def load_prices(tree: Tree | None = None) -> PriceTable:
 
 @cache
 def _bundled_table() -> PriceTable:
-    value = json.loads(bundled())  # ours, and checked by a test: seven times as fast as parse_table
+    value = json.loads(bundled())  # tested, so not parsed by the seven times slower parse_table
     return PriceTable(value["date"], value["source"], value["models"])
 
 
 def bundled() -> bytes:
-    """Return the price table that comes with the program."""
+    """Return the text of the bundled price table."""
     return Path(__file__).with_name("prices.json").read_bytes()
 
 
 def parse_table(data: bytes, *, origin: str) -> PriceTable:
-    """Return the table in a file of our own format, or raise a Fault."""
+    """Return the table in a file of edison's format; raises Fault."""
     text = decode(data)
     value = parse_json(text)
     if not isinstance(value, dict) or not isinstance(models := value.get("models"), dict):
-        raise Fault("prices", f"{origin} is not a price table", "make it with edison prices update")
+        raise Fault(
+            "prices", f"{origin} is not a price table", "create it with edison prices update"
+        )
     for name, row in models.items():
         if reason := _wrong_row(row):
             at = place(text, max(text.find(json.dumps(name)), 0))
-            hint = "make the table again with edison prices update"
+            hint = "create it again with edison prices update"
             raise Fault("prices", f"{origin}: {short(name)} {reason}", hint, at=at)
     date, source = value.get("date"), value.get("source")
     if not _is_date(date):
@@ -109,7 +111,7 @@ def parse_table(data: bytes, *, origin: str) -> PriceTable:
 
 
 def _wrong_row(row: Json) -> str:
-    """Return what is wrong with a row of a table, or ''."""
+    """Return the problem of a row, or ''."""
     if not isinstance(row, dict):
         return "is not a map"
     if not all(_is_price(row.get(key)) for key in ("in", "out")):
@@ -121,7 +123,7 @@ def _wrong_row(row: Json) -> str:
         if type(size) is not int or size < 1:
             return f"has {key} {short(size)}, not a number of tokens"
     if "retires" in row and not _is_date(row["retires"]):
-        return f"retires {short(row['retires'])}, which is not a day"
+        return f"retires {short(row['retires'])}, which is not a date"
     return ""
 
 
@@ -140,7 +142,7 @@ def _is_date(value: object) -> bool:
 
 
 def dump_table(table: PriceTable) -> str:
-    """Return the text of a table, one model a line, so that changes are small to review."""
+    """Return the text of a table, one model per line, so that diffs are small."""
     rows = ",\n".join(
         f"  {json.dumps(name)}: {json.dumps(dict(row), sort_keys=True)}"
         for name, row in sorted(table.models.items())
@@ -153,21 +155,23 @@ def dump_table(table: PriceTable) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PriceChanges:
-    """What an update would change."""
+    """Changes of an update."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
     kept_retired: tuple[str, ...]
-    """Models the new source no longer lists; kept, so that old names still get a warning."""
+    """Models that the new source no longer lists; kept for the warning about retired models."""
 
 
 def update_table(
     old: PriceTable, data: bytes, *, name: str, today: dt.date
 ) -> tuple[PriceTable, PriceChanges]:
-    """Return the table updated from a file: ours, or litellm's model_prices_and_context_window."""
+    """Return the table updated from a file of edison or of litellm."""
     value = parse_json(decode(data))
     if not isinstance(value, dict):
-        raise Fault("prices", f"{name} is not a price table", "give litellm's price file or ours")
+        raise Fault(
+            "prices", f"{name} is not a price table", "give a price file of litellm or of edison"
+        )
     if isinstance(value.get("models"), dict):
         new = parse_table(data, origin=name)
         fresh, date, source = dict(new.models), new.date, new.source
@@ -175,7 +179,9 @@ def update_table(
         fresh, date, source = dict(from_litellm(value)), today.isoformat(), f"{name} (litellm)"
     if not fresh:
         raise Fault(
-            "prices", f"{name} lists no model with a price", "give litellm's price file or ours"
+            "prices",
+            f"{name} lists no model with a price",
+            "give a price file of litellm or of edison",
         )
     gone = {k: v for k, v in old.models.items() if k not in fresh}
     retired = {k: {**v, "retires": v.get("retires", date)} for k, v in gone.items()}
@@ -222,9 +228,9 @@ _MEDIA_PRICES = ("output_cost_per_audio_token", "output_cost_per_video_token")
 
 
 def from_litellm(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return our rows for litellm's file: text models of known providers with a price per token.
+    """Return the rows for litellm's file: text models of known providers with a price per token.
 
-    Where litellm lists a model both with and without its provider's prefix, the former counts.
+    If litellm lists a model with and without its provider's prefix, the former is used.
     """
     table: dict[str, dict[str, Any]] = {}
     for name in sorted(raw, key=lambda name: ("/" not in name, name)):
@@ -271,7 +277,7 @@ def _row(entry: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _per_million(per_token: object) -> float:
-    """Return 0.15 for 1.5e-07, by decimal arithmetic so that no binary noise gets in."""
+    """Return 0.15 for 1.5e-07, by decimal arithmetic to avoid binary noise."""
     if not isinstance(per_token, int | float) or not 0 < per_token <= MAX_PRICE / 1_000_000:
         return 0.0
     return float(round(Decimal(str(per_token)) * 1_000_000, 6))

@@ -1,4 +1,4 @@
-"""Failed validations as problems that a person can act on."""
+"""Validation errors of pydantic as problems with messages and hints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci.documents.marks import shortened
 from edison_ci.documents.secrets import brief
 from edison_ci.errors import Problem
-from edison_ci.names import did_you_mean
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ Loc = tuple[str | int, ...]
 MOST_PROBLEMS = 100
 
 
-class Said(NamedTuple):
-    """What is wrong in words."""
+class Message(NamedTuple):
+    """Code, text and hint of a problem."""
 
     code: str
     message: str
@@ -30,33 +30,33 @@ class Said(NamedTuple):
 
 
 def problems_of(error: ValidationError, document: Document, below: Loc = ()) -> list[Problem]:
-    """Return one problem with its line for each thing that failed, the first hundred of many."""
+    """Return the problems of a validation error with their lines, at most a hundred."""
     found: list[Problem] = []
     for item in error.errors(include_url=False):
         if len(found) == MOST_PROBLEMS:
-            message = f"more than {MOST_PROBLEMS} problems here; the rest is left out"
-            found.append(document.problem(below, "more", message, "mend the first ones"))
+            message = f"more than {MOST_PROBLEMS} problems here; the others are not shown"
+            found.append(document.problem(below, "more", message, "fix the first ones"))
             break
         raw, loc = _unwrap(item)
         path, missing = _path(document.value, (*below, *loc))
         if raw["type"] == "too_short" and _long_enough(document.value, path, raw):
-            continue  # an item failed, and the list only looks short without it
-        said = _say(raw, path, missing)
+            continue  # an item is invalid; the list is long enough with it
+        said = _message(raw, path, missing)
         on_key = said.code == "unknown-key"
         where = document.locate(path, key=on_key)
         found.append(Problem(where, said.code, shortened(said.message), shortened(said.hint)))
     return found
 
 
-def said_of(error: ValidationError) -> Said:
-    """Return the first thing that failed, of a value that stands in no file."""
+def first_message(error: ValidationError) -> Message:
+    """Return the first error of a value that is not in a file."""
     item, loc = _unwrap(error.errors(include_url=False)[0])
-    code, message, hint = _say(item, loc, "")
-    return Said(code, shortened(message), shortened(hint))
+    code, message, hint = _message(item, loc, "")
+    return Message(code, shortened(message), shortened(hint))
 
 
 def _unwrap(item: Any) -> tuple[dict[str, Any], Loc]:
-    """Return the innermost error and where it is."""
+    """Return the innermost error and its path."""
     loc: Loc = tuple(item["loc"])
     while item["type"] == "nested":
         item = item["ctx"]["original"]
@@ -77,7 +77,7 @@ def _path(value: Any, loc: Loc) -> tuple[Loc, str]:
         elif isinstance(step, str) and isinstance(value, dict):
             return tuple(path), step
         else:
-            continue  # a step inside a shorthand, such as a text that stands for a map
+            continue  # inside a shorthand, such as a text instead of a map
         path.append(step)
     return tuple(path), ""
 
@@ -88,27 +88,27 @@ def _long_enough(value: Any, path: Any, item: dict[str, Any]) -> bool:
     return isinstance(value, list) and len(value) >= int(item["ctx"]["min_length"])
 
 
-def _say(item: dict[str, Any], path: Loc, missing: str) -> Said:
+def _message(item: dict[str, Any], path: Loc, missing: str) -> Message:
     kind = str(item["type"])
     context = item.get("ctx", {})
     if "text" in context and "hint" in context:
         hint = context["hint"]
-        return Said(kind, context["text"], hint() if callable(hint) else hint)
+        return Message(kind, context["text"], hint() if callable(hint) else hint)
     name = _name(path)
     if kind == "missing":
         key = missing or name
         said = f"key {missing!r} is missing" if missing else f"{name} is missing"
-        return Said("missing", said, f"add {key}: ...")
-    say = _SAYINGS.get(kind)
+        return Message("missing", said, f"add {key}: ...")
+    say = _MESSAGES.get(kind)
     if say is not None:
         given = item.get("input")
         return say(name, brief(given), {**context, "given": given})
     code, message = kind.replace("_", "-"), f"{name}: {item['msg']}"
-    return Said(code, message, "edison schema says what is allowed")
+    return Message(code, message, "see: edison schema")
 
 
 def _name(path: Loc) -> str:
-    """Return what people call the value at a path."""
+    """Return the name of the value at a path."""
     if not path:
         return "the file"
     last = path[-1]
@@ -123,20 +123,20 @@ def _number(value: float) -> str:
     return f"{int(value):,}" if whole else f"{value:g}"
 
 
-def _bound(word: str, key: str) -> Callable[[str, str, dict[str, Any]], Said]:
-    def say(name: str, value: str, context: dict[str, Any]) -> Said:
-        return Said("range", f"{name} is {value}; {word} {_number(context[key])}")
+def _bound(word: str, key: str) -> Callable[[str, str, dict[str, Any]], Message]:
+    def say(name: str, value: str, context: dict[str, Any]) -> Message:
+        return Message("range", f"{name} is {value}; {word} {_number(context[key])}")
 
     return say
 
 
-def _length(word: str, key: str, what: str) -> Callable[[str, str, dict[str, Any]], Said]:
-    def say(name: str, _value: str, context: dict[str, Any]) -> Said:
+def _length(word: str, key: str, what: str) -> Callable[[str, str, dict[str, Any]], Message]:
+    def say(name: str, _value: str, context: dict[str, Any]) -> Message:
         actual = context.get("actual_length")
         if actual is None and isinstance(context["given"], str):
             actual = len(context["given"])
         has = name if actual is None else f"{name} has {_counted(actual, what)}"
-        return Said("length", f"{has}; {word} {context[key]:,}")
+        return Message("length", f"{has}; {word} {context[key]:,}")
 
     return say
 
@@ -147,16 +147,16 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}"
 
 
-def _type(wanted: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Said]:
-    def say(name: str, value: str, context: dict[str, Any]) -> Said:
+def _type(wanted: str, hint: str = "") -> Callable[[str, str, dict[str, Any]], Message]:
+    def say(name: str, value: str, context: dict[str, Any]) -> Message:
         if context["given"] is None:
-            return Said("no-value", f"{name} has no value", hint or f"it needs {wanted}")
+            return Message("no-value", f"{name} has no value", hint or f"it needs {wanted}")
         advice = hint
         if not hint and wanted == "a text" and not value.startswith(("{", "[", "'")):
             advice = "quote it"
         if wanted.startswith(("a number", "a whole")) and _is_quoted_number(context["given"]):
             advice = "write it without quotes"
-        return Said("type", f"{name} is {value}, not {wanted}", advice)
+        return Message("type", f"{name} is {value}, not {wanted}", advice)
 
     return say
 
@@ -168,11 +168,11 @@ def _is_quoted_number(value: Any) -> bool:
         return False
 
 
-def _literal(name: str, value: str, context: dict[str, Any]) -> Said:
+def _literal(name: str, value: str, context: dict[str, Any]) -> Message:
     allowed = [part.strip("'") for part in _listed(str(context["expected"]))]
     if context["given"] is None:
-        return Said("no-value", f"{name} has no value", f"allowed: {', '.join(allowed)}")
-    return Said("value", f"{name} is {value}", _near(value.strip("'"), allowed))
+        return Message("no-value", f"{name} has no value", f"allowed: {', '.join(allowed)}")
+    return Message("value", f"{name} is {value}", _near(value.strip("'"), allowed))
 
 
 def _near(value: str, allowed: list[str]) -> str:
@@ -184,11 +184,11 @@ def _listed(expected: str) -> Iterator[str]:
     yield from expected.replace(" or ", ", ").split(", ")
 
 
-def _pattern(name: str, value: str, context: dict[str, Any]) -> Said:
-    return Said("pattern", f"{name} is {value}; allowed is {context['pattern']}")
+def _pattern(name: str, value: str, context: dict[str, Any]) -> Message:
+    return Message("pattern", f"{name} is {value}; allowed is {context['pattern']}")
 
 
-_SAYINGS: dict[str, Callable[[str, str, dict[str, Any]], Said]] = {
+_MESSAGES: dict[str, Callable[[str, str, dict[str, Any]], Message]] = {
     "greater_than_equal": _bound("at least", "ge"),
     "less_than_equal": _bound("at most", "le"),
     "greater_than": _bound("must be more than", "gt"),

@@ -1,4 +1,4 @@
-"""What may stand in edison.yaml."""
+"""The models of edison.yaml: project, defaults, settings, members and notifications."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from edison_ci.names import odd_character
 from edison_ci.shape import (
     UNIQUE,
     Email,
@@ -15,7 +14,7 @@ from edison_ci.shape import (
     FilePath,
     Name,
     Shape,
-    Written,
+    TextPattern,
     items,
     need_one_of,
     one_of_keys,
@@ -23,10 +22,11 @@ from edison_ci.shape import (
     some_of_keys,
     wrong,
 )
+from edison_ci.spelling import odd_character
 
 
 def _version(value: object) -> object:
-    if type(value) is not int:  # a Literal takes true and 1.0 for 1
+    if type(value) is not int:  # a Literal accepts true and 1.0 for 1
         raise wrong("value", f"version is {short(value)}", "write version: 1")
     return value
 
@@ -56,36 +56,38 @@ def slug(name: str) -> str:
 
 
 class Paths(Shape):
-    """Where the files of the project are."""
+    """Paths of the files of the project."""
 
     experiments: FilePath = Field("experiments", description="Folder of the experiments.")
     prompts: FilePath = Field("prompts", description="Folder of the prompts.")
     rubrics: FilePath = Field("rubrics", description="Folder of the rubrics.")
     datasets: FilePath = Field("datasets", description="Folder of the datasets.")
-    models: FilePath = Field("models.yaml", description="The model registry.")
+    models: FilePath = Field("models.yaml", description="File of the model registry.")
 
 
 class Defaults(Shape):
-    """What an experiment gets when it does not say."""
+    """Defaults of experiments."""
 
     model: Name | None = Field(None, description="Model that generates.")
     judge: Name | None = Field(None, description="Model that judges.")
     refiner: Name | None = Field(None, description="Model that proposes refinements.")
-    budget_usd: Dollars = Field(100, description="Most a run or loop may spend, in dollars.")
-    max_iterations: int = Field(10, ge=1, le=100, description="Most iterations of a loop.")
+    budget_usd: Dollars = Field(100, description="Budget of a run or loop in dollars.")
+    max_iterations: int = Field(
+        10, ge=1, le=100, description="Maximum number of iterations of a loop."
+    )
 
 
 class Settings(Shape):
-    """Rules of the whole project."""
+    """Settings of the project."""
 
     allow_synthetic_datasets: bool = Field(
-        True, description="Whether data may be generated and `kind: synthetic` used."
+        True, description="Whether generated data (`kind: synthetic`) is allowed."
     )
     require_review_approval: bool = Field(
-        True, description="Whether a person approves every refinement (refuses --auto-approve)."
+        True, description="Whether every refinement needs a review (disables --auto-approve)."
     )
     retention_days: int = Field(
-        90, ge=0, le=36_500, description="Days that texts are kept; 0 keeps them for ever."
+        90, ge=0, le=36_500, description="Days that texts are kept; 0 for forever."
     )
     reuse_days: int = Field(30, ge=0, le=3_650, description="Days that a stored answer is reused.")
     allow_code: bool = Field(False, description="Whether python and command checks may run.")
@@ -94,7 +96,7 @@ class Settings(Shape):
     )
     private: bool = Field(False, description="Whether texts never leave the local results.db.")
     monthly_budget_usd: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = Field(
-        None, description="Most the project may spend in 30 days, in dollars."
+        None, description="Budget of the project for 30 days in dollars."
     )
 
 
@@ -104,21 +106,21 @@ Role = Literal["viewer", "reviewer", "editor", "admin", "owner"]
 Login = Annotated[
     str,
     Field(min_length=1, max_length=39),
-    Written(
+    TextPattern(
         r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?",
-        "a login on GitHub",
-        "write it without the @, as in the address of the profile",
+        "a GitHub login",
+        "write it without the @, as in the URL of the profile",
         "login",
     ),
 ]
 
 
 class Member(Shape):
-    """A person and what they may do."""
+    """A member and their role."""
 
     model_config = ConfigDict(json_schema_extra=some_of_keys("github", "email"))
 
-    github: Login | None = Field(None, description="Login on GitHub.")
+    github: Login | None = Field(None, description="GitHub login.")
     email: Email | None = Field(None, description="E-mail address of the Git identity.")
     role: Role = Field(description="viewer < reviewer < editor < admin < owner.")
 
@@ -151,14 +153,14 @@ Occasion = Literal[
 
 
 class Notification(Shape):
-    """Who is told what, and how."""
+    """A recipient of notifications."""
 
     model_config = ConfigDict(json_schema_extra=one_of_keys("webhook_env", "smtp"))
 
     on: Annotated[tuple[Occasion, ...], items(1, 7), UNIQUE] = Field(description="Occasions.")
-    webhook_env: EnvName | None = Field(None, description="Variable with the address to post to.")
+    webhook_env: EnvName | None = Field(None, description="Variable with the URL to post to.")
     smtp: Smtp | None = Field(None, description="Mail server.")
-    format: Literal["json", "slack"] = Field("json", description="Shape of the webhook's body.")
+    format: Literal["json", "slack"] = Field("json", description="Format of the webhook body.")
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
@@ -181,20 +183,21 @@ class ProjectFile(Shape):
             description="Name of the project.", json_schema_extra={"pattern": "^[A-Za-z0-9 _-]+$"}
         )
     )
-    description: str = Field("", max_length=1_000, description="What the project is about.")
-    paths: Paths = Field(default_factory=Paths.model_construct, description="Where the files are.")
-    results: FilePath = Field(".edison/results.db", description="The results database.")
+    description: str = Field("", max_length=1_000, description="Description of the project.")
+    paths: Paths = Field(default_factory=Paths.model_construct, description="Paths of the files.")
+    results: FilePath = Field(".edison/results.db", description="Path of the results file.")
     defaults: Defaults = Field(
         default_factory=Defaults.model_construct, description="Defaults of experiments."
     )
     settings: Settings = Field(
-        default_factory=Settings.model_construct, description="Rules of the project."
+        default_factory=Settings.model_construct, description="Settings of the project."
     )
     members: Annotated[tuple[Member, ...], items(0, 1_000)] = Field(
-        (), description="People and their roles; none means whoever can write the repository."
+        (),
+        description="People and their roles; without any, everyone with write access is an owner.",
     )
     notifications: Annotated[tuple[Notification, ...], items(0, 100)] = Field(
-        (), description="Who is told what."
+        (), description="Notifications."
     )
 
     @model_validator(mode="after")
@@ -207,8 +210,8 @@ class ProjectFile(Shape):
                 if first != index:
                     raise wrong(
                         "duplicate",
-                        f"{short(name)} is a member twice, first in entry {first + 1}",
-                        "keep the one with the right role",
+                        f"{short(name)} is listed twice, first in entry {first + 1}",
+                        "keep the one with the correct role",
                         at=("members", index, key),
                     )
         return self

@@ -1,7 +1,7 @@
-"""The files that make up a project, and what each of them says.
+"""Reading of the files of a project, each into its model.
 
-Reading one file never stops the reading of another: whatever is wrong is collected, and whoever
-asks decides whether a project with problems is still of use.
+A problem in one file never stops the reading of another. All problems are collected, and the caller
+decides whether a project with problems can be used.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from edison_ci.config.calibration import (
+    JUDGE_APPROVALS,
+    JudgeApprovalsFile,
+    Labels,
+    criteria_problems,
+    read_labels,
+)
 from edison_ci.config.experiment import ExperimentFile
-from edison_ci.config.labels import Labels, criteria_problems, read_labels
-from edison_ci.config.licences import LICENCES, LicencesFile
 from edison_ci.config.models import Model, RegistryReader
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.project import ProjectFile
@@ -52,16 +57,15 @@ class ProjectFiles:
         """Return edison.yaml."""
         found = self._shape(PROJECT, ProjectFile)
         if found is not None and found.members and all(m.role != "owner" for m in found.members):
-            said = "no member is an owner, so nobody may do what only owners may"
-            hint = "give somebody role: owner; the last one stays"
+            said = "no member is an owner, so the actions of owners are not possible"
+            hint = "give a member role: owner"
             self.problems.append(self.documents[PROJECT].warning(("members",), "owner", said, hint))
         return found
 
-    def sound_project(self) -> ProjectFile | None:
-        """Return edison.yaml without what is wrong in it, so that other files can be looked at.
+    def valid_project(self) -> ProjectFile | None:
+        """Return edison.yaml without its invalid keys, so that other files can be checked.
 
-        None if it names no project, or if what is wrong says where other files are or what they
-        need not say themselves.
+        None if it names no project, or if paths or defaults are invalid.
         """
         document = self.documents.get(PROJECT)
         if document is None or not isinstance(document.value, dict):
@@ -100,12 +104,12 @@ class ProjectFiles:
         models = reader.read()
         self.problems += reader.problems[:MOST_PROBLEMS]
         if len(reader.problems) > MOST_PROBLEMS:
-            message = f"more than {MOST_PROBLEMS} problems; the rest is left out"
-            self.problems.append(document.problem((), "more", message, "mend the first ones"))
+            message = f"more than {MOST_PROBLEMS} problems; the others are not shown"
+            self.problems.append(document.problem((), "more", message, "fix the first ones"))
         return models
 
     def trust(self) -> TrustFile:
-        """Return trust.yaml; without one only the built-in pairs are trusted."""
+        """Return trust.yaml; without it only the built-in pairs are trusted."""
         found = self._shape(TRUST, TrustFile) if self.tree.exists(TRUST) else None
         return found or TrustFile.model_construct()
 
@@ -114,13 +118,17 @@ class ProjectFiles:
         found = self._shape(QUARANTINE, QuarantineFile) if self.tree.exists(QUARANTINE) else None
         return found or QuarantineFile.model_construct()
 
-    def licences(self) -> LicencesFile:
-        """Return licences.yaml, empty if there is none."""
-        found = self._shape(LICENCES, LicencesFile) if self.tree.exists(LICENCES) else None
-        return found or LicencesFile.model_construct()
+    def approvals(self) -> JudgeApprovalsFile:
+        """Return judge_approvals.yaml, empty if there is none."""
+        found = (
+            self._shape(JUDGE_APPROVALS, JudgeApprovalsFile)
+            if self.tree.exists(JUDGE_APPROVALS)
+            else None
+        )
+        return found or JudgeApprovalsFile.model_construct()
 
     def labels(self) -> dict[str, Labels]:
-        """Return the labels that the rubrics name, by path; a file that is not there is empty."""
+        """Return the labels of the rubrics by path; a missing file is empty."""
         for rubric in self.known_rubrics().values():
             if rubric.calibration is None:
                 continue
@@ -134,7 +142,7 @@ class ProjectFiles:
         return self._labels
 
     def experiment(self, path: str) -> tuple[ExperimentFile, Document] | None:
-        """Return one experiment, its id checked against the file's name."""
+        """Return an experiment; its id must match the name of the file."""
         found = self._shape(path, ExperimentFile)
         if found is None:
             return None
@@ -143,7 +151,7 @@ class ProjectFiles:
         return found, document
 
     def rubric(self, path: str) -> RubricFile | None:
-        """Return one rubric."""
+        """Return a rubric."""
         if path not in self._rubrics:
             found = self._rubrics[path] = self._shape(path, RubricFile)
             if found is not None:
@@ -151,7 +159,7 @@ class ProjectFiles:
         return self._rubrics[path]
 
     def prompt(self, path: str) -> Prompt | None:
-        """Return one prompt."""
+        """Return a prompt."""
         if path not in self._prompts:
             try:
                 data = read(self.tree, path)
@@ -165,11 +173,11 @@ class ProjectFiles:
         return self._prompts[path]
 
     def known_prompts(self) -> dict[str, Prompt]:
-        """Return the prompts that could be read, by path."""
+        """Return the valid prompts by path."""
         return {path: prompt for path, prompt in self._prompts.items() if prompt is not None}
 
     def known_rubrics(self) -> dict[str, RubricFile]:
-        """Return the rubrics that could be read, by path."""
+        """Return the valid rubrics by path."""
         return {path: rubric for path, rubric in self._rubrics.items() if rubric is not None}
 
     def schema(self, path: str) -> Json:
@@ -184,13 +192,13 @@ class ProjectFiles:
         return self._schemas[path]
 
     def in_folder(self, folder: str, suffixes: tuple[str, ...]) -> list[str]:
-        """Return the paths of the files of a folder that end in one of the suffixes."""
+        """Return the paths of files in a folder with one of the suffixes."""
         names = (
             n for n in self.tree.names(folder) if n.endswith(suffixes) and not n.startswith(".")
         )
         return [f"{folder}/{name}" for name in names]
 
-    # --- the ways of reading ----------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def _document(self, path: str) -> Document | None:
         try:
@@ -221,7 +229,7 @@ class ProjectFiles:
     def _with_new_names(
         self, document: Document, value: dict[str, Any], shape: type[Shape]
     ) -> dict[str, Any]:
-        """Return the mapping with keys that were renamed under their new names."""
+        """Return the mapping with renamed keys under their new names, with warnings."""
         current = dict(value)
         for old, new in shape.renamed.items():
             if old in current and new not in current:
@@ -239,7 +247,7 @@ class ProjectFiles:
                 document.problem(
                     (key,),
                     "id",
-                    f"{key} is {value!r}, the file's stem is {stem!r}",
+                    f"{key} is {value!r}, but the file is named {stem!r}",
                     "rename one of them",
                 )
             )

@@ -25,13 +25,12 @@ from edison_ci.config.model_entry import Params
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.project import Version
 from edison_ci.config.rubric import ScaleText
-from edison_ci.config.schemas_of_users import TOOLS_SCHEMA, schema_faults, tool_faults
+from edison_ci.config.user_schemas import TOOLS_SCHEMA, schema_faults, tool_faults
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Document, Fault, Json, Mark, shortened
 from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
-from edison_ci.names import did_you_mean, odd_character
 from edison_ci.records import Message, PromptId, canonical_json
 from edison_ci.shape import (
     NAME_PATTERN,
@@ -40,10 +39,11 @@ from edison_ci.shape import (
     Shape,
     Shorthand,
     VariableName,
-    checked_path,
+    normal_path,
     report,
     wrong,
 )
+from edison_ci.spelling import did_you_mean, odd_character
 from edison_ci.templating.templates import Syntax, Template, TemplateFaults, compile_template
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from edison_ci.records import Role
 
 
-# A line `# system`, `# user` or `# assistant` opens a section, unless it stands in fenced code or
-# behind a backslash. Roles are split before anything is rendered, so no value of a case can open
-# one.
+# A line `# system`, `# user` or `# assistant` opens a section, unless it is in fenced code or after
+# a backslash. Sections are split before rendering, so that no value of a case can open one.
 MAX_MAIN = 20_000
 MIN_BODY = 50
 MAX_SYSTEM = 5_000
@@ -67,17 +66,17 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One message of a prompt, before its variables are filled in."""
+    """One message of a prompt, before rendering."""
 
     role: Role
     template: Template
     line: int
-    """Line of the file on which its text starts."""
+    """First line of its text in the file."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was wrong with a prompt file on its way from bytes to a prompt."""
+    """Problems of a prompt file, collected while it is read."""
 
     path: str
     problems: list[Problem]
@@ -94,16 +93,16 @@ class Findings:
         self.problems.append(Problem(where, code, *said, Severity.WARNING))
 
     def fault(self, fault: Fault, first_line: int) -> None:
-        """Add what was found in a part of the file that starts on `first_line`."""
+        """Add a fault of a part of the file that starts on `first_line`."""
         self.add(fault.at[0] + first_line, fault.at[1] + 1, fault.code, fault.message, fault.hint)
 
 
-class _Part(NamedTuple):
-    """Lines of the body under one heading, or before the first."""
+class _RawSection(NamedTuple):
+    """Lines of the body under one heading, or before the first one."""
 
     role: Role | None
     line: int
-    """Line of the heading; of what stands before the first, the line before the body."""
+    """Line of the heading; for text before the first one, the line before the body."""
     lines: list[str]
 
 
@@ -117,7 +116,7 @@ def read_sections(
             hint = "write what the model should do"
             findings.add(max(before.line, 1), 1, "sections", "the prompt is empty", hint)
             return None
-        parts = [_Part("user", before.line, before.lines)]
+        parts = [_RawSection("user", before.line, before.lines)]
     elif "".join(before.lines).strip():
         at = first_line + next(i for i, line in enumerate(before.lines) if line.strip())
         hint = "put it under # system or # user"
@@ -131,9 +130,9 @@ def read_sections(
     return whole
 
 
-def _split(body: str, first_line: int, findings: Findings) -> list[_Part]:
+def _split(body: str, first_line: int, findings: Findings) -> list[_RawSection]:
     """Return the text before the first heading and the text after each."""
-    parts = [_Part(None, first_line - 1, [])]
+    parts = [_RawSection(None, first_line - 1, [])]
     fence, opened_on, swallowed = "", 0, False
     for number, line in enumerate(body.split("\n"), first_line):
         mark = _FENCE.match(line)
@@ -143,7 +142,7 @@ def _split(body: str, first_line: int, findings: Findings) -> list[_Part]:
             fence = ""
         heading = _HEADING.match(line)
         if heading and not fence:
-            parts.append(_Part(cast("Role", heading.group(1)), number, []))
+            parts.append(_RawSection(cast("Role", heading.group(1)), number, []))
         else:
             swallowed = swallowed or heading is not None
             parts[-1].lines.append(line[1:] if not fence and _ESCAPED.match(line) else line)
@@ -151,13 +150,13 @@ def _split(body: str, first_line: int, findings: Findings) -> list[_Part]:
         findings.warn(
             opened_on,
             "fence",
-            "this code fence is never closed, and there are section headings after it",
+            "this code fence is not closed, and section headings follow",
             f"close it with {fence}",
         )
     return parts
 
 
-def _section(part: _Part, syntax: Syntax, findings: Findings) -> Section | None:
+def _section(part: _RawSection, syntax: Syntax, findings: Findings) -> Section | None:
     role = part.role or "user"
     start = next((i for i, line in enumerate(part.lines) if line.strip()), None)
     if start is None:
@@ -168,7 +167,7 @@ def _section(part: _Part, syntax: Syntax, findings: Findings) -> Section | None:
     limit = MAX_SYSTEM if role == "system" else MAX_MAIN
     if len(text) > limit:
         message = f"the {role} section has {len(text):,} characters; at most {limit:,}"
-        findings.add(line, 1, "length", message, "move material into the cases, or shorten it")
+        findings.add(line, 1, "length", message, "move text to the cases, or shorten it")
         return None
     try:
         return Section(role, compile_template(text, syntax=syntax), line)
@@ -178,17 +177,17 @@ def _section(part: _Part, syntax: Syntax, findings: Findings) -> Section | None:
         return None
 
 
-def _check_order(parts: list[_Part], findings: Findings) -> None:
+def _check_order(parts: list[_RawSection], findings: Findings) -> None:
     rest = parts[1:] if parts[0].role == "system" else parts
     for index, part in enumerate(rest):
         wanted = ("user", "assistant")[index % 2]
         if part.role != wanted:
-            message = f"# {part.role} where # {wanted} is due"
+            message = f"# {part.role} where # {wanted} is expected"
             hint = "the order is system?, (user, assistant)*, user"
             findings.add(part.line, 1, "sections", message, hint)
             return
     if not rest or rest[-1].role != "user":
-        hint = "end with the message the model answers"
+        hint = "end with the message that the model answers"
         findings.add(parts[-1].line, 1, "sections", "the last section is not # user", hint)
     pairs = len(rest) // 2
     if pairs > MAX_FEW_SHOTS:
@@ -218,9 +217,9 @@ _JSON_TYPES = {
 
 
 def _default_of(kind: str) -> dict[str, Any]:
-    """Return the schema of an input whose default must be of its type."""
+    """Return the schema of an input whose default must have its type."""
     given = {"properties": {"type": {"const": kind}}}
-    if kind != "string":  # what an input is when it does not say
+    if kind != "string":  # the default type
         given["required"] = ["type"]  # type: ignore[assignment]  # JSON
     return {"if": given, "then": {"properties": {"default": {"type": _JSON_TYPES[kind]}}}}
 
@@ -231,11 +230,11 @@ class Input(Shape):
     model_config = ConfigDict(json_schema_extra={"allOf": [*map(_default_of, _JSON_TYPES)]})
 
     type: InputType = Field("string", description="Type of the variable.")
-    default: Any = Field(None, description="Value for cases that lack it.")
+    default: Any = Field(None, description="Value for cases without it.")
 
     @property
     def has_default(self) -> bool:
-        """Whether a case may lack it."""
+        """Whether it has a default value."""
         return "default" in self.model_fields_set
 
     @model_validator(mode="after")
@@ -251,7 +250,7 @@ class Input(Shape):
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a value of a case is of a declared type."""
+    """Whether a value has a declared type."""
     if kind == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)
     types = {"string": str, "boolean": bool, "list": list, "object": dict}
@@ -263,7 +262,7 @@ InputEntry = Annotated[Input, Shorthand("type")]
 
 def _output(value: Any) -> Any:
     if isinstance(value, str):
-        return checked_path(value)
+        return normal_path(value)
     if not isinstance(value, dict):
         raise wrong("type", "output is not a JSON Schema", "write {type: object, ...} or a path")
     report(fault.error() for fault in schema_faults(value, "output"))
@@ -272,7 +271,7 @@ def _output(value: Any) -> Any:
 
 def _tools(value: Any) -> Any:
     if isinstance(value, str):
-        return checked_path(value)
+        return normal_path(value)
     report(fault.error() for fault in tool_faults(value))
     return value
 
@@ -293,21 +292,21 @@ class PromptHeader(Shape):
 
     tombstones: ClassVar[dict[str, str]] = {
         "model": "models belong in the experiment",
-        "name": "write id; it is the file's stem",
+        "name": "write id; it is the name of the file",
         "variables": "write inputs",
         "temperature": "put it under params",
     }
 
     version: Version = 1
-    id: Name | None = Field(None, description="The file's stem.")
+    id: Name | None = Field(None, description="Id; the name of the file without its suffix.")
     type: Literal["generator", "grader"] = Field("generator", description="What it is for.")
     inputs: dict[VariableName, InputEntry] | None = Field(
-        None, description="Variables and their types; found in the text by default."
+        None, description="Variables and their types; default: found in the text."
     )
     params: Params = Field(
         default_factory=Params.model_construct, description="Sampling parameters."
     )
-    expect: Expect = Field("auto", description="What the output must be.")
+    expect: Expect = Field("auto", description="Required form of the output.")
     output: (
         Annotated[
             str | dict[str, Any],
@@ -325,9 +324,11 @@ class PromptHeader(Shape):
         | None
     ) = Field(None, description="Tools, inline or a path.")
     syntax: Literal["jinja", "braces"] = Field("jinja", description="{{ name }} or {name}.")
-    scale: ScaleText | None = Field(None, description="Scale of a grader's reply; 0-1 by default.")
-    description: str = Field("", max_length=2_000, description="What it is about.")
-    production: str = Field("", max_length=100, description="Version that is in production.")
+    scale: ScaleText | None = Field(
+        None, description="Scale of the replies of a grader; default 0-1."
+    )
+    description: str = Field("", max_length=2_000, description="Description.")
+    production: str = Field("", max_length=100, description="Hash of the version in production.")
 
     @model_validator(mode="after")
     def _scale_is_for_graders(self) -> Self:
@@ -355,15 +356,15 @@ class Prompt:
     inputs: Mapping[str, Input]
     """Every variable, declared or found in the text."""
     expect: Expect
-    """What the output must be, `auto` resolved."""
+    """Required form of the output, with `auto` resolved."""
     output: Json = None
     tools: Json = None
     where: Mapping[str, Location] = field(default_factory=dict)
-    """Where each variable is first used."""
+    """Location of the first use of each variable."""
 
     @cached_property
     def version(self) -> str:
-        """sha256 of everything that reaches the model."""
+        """sha256 of everything that is sent to the model."""
         constant = all(section.template.is_constant for section in self.sections)
         return _digest(
             {
@@ -378,7 +379,7 @@ class Prompt:
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """Variables that a case must have."""
+        """Variables without a default."""
         optional = {k for k, v in self.inputs.items() if v.has_default}
         used = {k for s in self.sections for k, use in s.template.uses.items() if not use.optional}
         given = GRADER_VARIABLES if self.header.type == "grader" else frozenset[str]()
@@ -386,7 +387,7 @@ class Prompt:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether having its variables is all a case needs to be rendered."""
+        """Whether a case with all variables can always be rendered."""
         return all(section.template.plain for section in self.sections)
 
     def render(self, variables: Mapping[str, Json]) -> tuple[Message, ...]:
@@ -399,7 +400,7 @@ class Prompt:
 def read_prompt(
     data: bytes, path: str, resolve: Callable[[str], Json] | None = None
 ) -> tuple[Prompt | None, list[Problem]]:
-    """Return the prompt and everything wrong with it; `resolve` reads a schema file by path."""
+    """Return the prompt and its problems; `resolve` reads a schema file by path."""
     findings = Findings(path, [])
     try:
         text = decode(data).replace("\r\n", "\n")
@@ -439,18 +440,18 @@ def read_prompt(
 
 
 class _Front(NamedTuple):
-    """What stands before the body, and where the body starts."""
+    """The front matter, and where the body starts."""
 
     header: PromptHeader | None
-    """None when it is wrong."""
+    """None if it is invalid."""
     document: Document
     body: str
     body_line: int
-    """0 when there is no telling where the body starts."""
+    """0 if the start of the body is unknown."""
 
     @property
     def syntax(self) -> Syntax:
-        """The syntax of the body, known even if something else in the header is wrong."""
+        """The syntax of the body, known even if the rest of the header is invalid."""
         value = self.document.value
         braces = isinstance(value, dict) and value.get("syntax") == "braces"
         return "braces" if braces else "jinja"
@@ -462,7 +463,7 @@ def _front_matter(text: str, findings: Findings) -> _Front:
     marks = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
     if not marks or marks[0] > 0:
         if len(marks) > 1 and not "".join(lines[: marks[0]]).strip():
-            message = "this is not front matter, because it does not start on line 1"
+            message = "front matter must start on line 1"
             findings.warn(marks[0] + 1, "front-matter", message, "remove the lines before it")
         return _Front(PromptHeader(), document, text, 1)
     if len(marks) == 1:
@@ -489,12 +490,12 @@ def _front_matter(text: str, findings: Findings) -> _Front:
 
 def _check_id(header: PromptHeader, stem: str, document: Document, findings: Findings) -> None:
     if header.id is not None and header.id != stem:
-        message = f"id is {header.id!r}, the file's stem is {stem!r}"
+        message = f"id is {header.id!r}, but the file is named {stem!r}"
         findings.problems.append(document.problem(("id",), "id", message, "rename one of them"))
     elif header.id is None and not re.fullmatch(NAME_PATTERN, stem):
         odd = odd_character(stem) or "a character that is not allowed"
         hint = "use letters, digits, '-', '_' and '.'"
-        findings.add(1, 1, "name", f"the file's stem {stem!r} contains {odd}", hint)
+        findings.add(1, 1, "name", f"the file name {stem!r} contains {odd}", hint)
 
 
 def _inputs(
@@ -511,8 +512,8 @@ def _inputs(
             Problem(
                 where[name],
                 "variable",
-                f"a generator may not see {name!r}",
-                "only graders and checks know the answer",
+                f"a generator prompt cannot use {name!r}",
+                "only graders and checks get it",
             )
         )
     if header.inputs is None:

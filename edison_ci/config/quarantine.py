@@ -1,4 +1,4 @@
-"""What may stand in quarantine.yaml."""
+"""The models of quarantine.yaml: flaky cases that are excluded from gates."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class QuarantinedCase(Shape):
 
     experiment: Name = Field(description="Experiment.")
     case: str = Field(min_length=1, max_length=200, description="Id of the case.")
-    reason: str = Field(min_length=1, max_length=1_000, description="Why it is set aside.")
+    reason: str = Field(min_length=1, max_length=1_000, description="Reason for the quarantine.")
     since: Date = Field(description="First day.")
     until: Date = Field(description="Last day; after it, validation fails.")
-    owner: str = Field(min_length=1, max_length=100, description="Who looks after it.")
+    owner: str = Field(min_length=1, max_length=100, description="Person responsible.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -59,11 +59,11 @@ class QuarantinedCase(Shape):
 
 
 class QuarantineFile(Shape):
-    """quarantine.yaml: flaky cases set aside, with reason and expiry."""
+    """quarantine.yaml: flaky cases excluded from gates, with reason and expiry."""
 
     version: Version = 1
     cases: Annotated[tuple[QuarantinedCase, ...], items(0, 1_000)] = Field(
-        (), description="Cases set aside."
+        (), description="Cases in quarantine."
     )
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class QuarantineFile(Shape):
             if first != index:
                 yield wrong(
                     "duplicate",
-                    f"{short(entry.case)} of {entry.experiment} is set aside twice, "
+                    f"{short(entry.case)} of {entry.experiment} is listed twice, "
                     f"first in entry {first + 1}",
                     "remove one of them",
                     at=("cases", index, "case"),

@@ -1,4 +1,4 @@
-"""What may stand in a rubric."""
+"""The models of a rubric file: criteria, scales and calibration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from edison_ci.config.project import Version
-from edison_ci.rounding import exceeds, significant
+from edison_ci.numeric import exceeds, significant
 from edison_ci.shape import PATH_PATTERN, FilePath, Name, Or, Shape, items, report, short, wrong
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SCORE = r"-?[0-9]+(?:\.[0-9]+)?"
 def _criterion_name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9 ]+", value) or not value.strip():
         raise wrong(
-            "name", f"{short(value)} is not a criterion's name", "use letters, digits and spaces"
+            "name", f"{short(value)} is not a name of a criterion", "use letters, digits and spaces"
         )
     return value
 
@@ -36,7 +36,7 @@ class Scale(Shape):
     labels: dict[str, Annotated[str, Field(min_length=1, max_length=500)]] = Field(
         default_factory=dict,
         max_length=101,
-        description="What a score means, by score.",
+        description="Meaning of scores, by score.",
         json_schema_extra={"propertyNames": {"pattern": f"^{_SCORE}$"}},
     )
 
@@ -82,18 +82,21 @@ class Criterion(Shape):
     name: Annotated[str, Field(min_length=1, max_length=50), AfterValidator(_criterion_name)] = (
         Field(description="Name.", json_schema_extra={"pattern": "^ *[A-Za-z0-9][A-Za-z0-9 ]*$"})
     )
-    description: str = Field(min_length=10, max_length=500, description="What the judge looks for.")
-    weight: float = Field(gt=0, le=1, description="Share of the composite.")
+    description: str = Field(
+        min_length=10, max_length=500, description="Description for the judge."
+    )
+    weight: float = Field(gt=0, le=1, description="Weight in the composite.")
     scale: ScaleText = Field(
         default_factory=lambda: Scale.model_construct(min=0, max=5),
-        description="Scores; 0-5 by default.",
+        description="Scale of the scores; default 0-5.",
         json_schema_extra={"default": "0-5"},
     )
-    required: bool = Field(
-        False, description="Whether a missing score makes the composite missing."
-    )
+    required: bool = Field(False, description="Whether the composite is missing if this score is.")
     min: float | None = Field(
-        None, ge=0, le=1, description="A lower score (0-1) fails the case, whatever the composite."
+        None,
+        ge=0,
+        le=1,
+        description="A lower score (0-1) fails the case regardless of the composite.",
     )
     lower_is_better: bool = Field(False, description="Whether low scores are good.")
 
@@ -105,7 +108,7 @@ class Criterion(Shape):
 
 def _labels_file(value: str) -> str:
     if not value.endswith(".jsonl"):
-        raise wrong("labels", f"{short(value)} is not a file of labels", "labels end in .jsonl")
+        raise wrong("labels", f"{short(value)} is not a labels file", "labels end in .jsonl")
     return value
 
 
@@ -117,24 +120,24 @@ LabelsPath = Annotated[
 
 
 class Calibration(Shape):
-    """How a judge earns the right to decide a gate."""
+    """Requirements for judges that decide gates."""
 
     labels: LabelsPath = Field(description="Human grades, JSONL.")
-    min_kappa: float = Field(0.6, ge=-1, le=1, description="Least agreement with people.")
-    min_n: int = Field(50, ge=1, le=100_000, description="Fewest labels.")
+    min_kappa: float = Field(0.6, ge=-1, le=1, description="Minimum agreement with people (kappa).")
+    min_n: int = Field(50, ge=1, le=100_000, description="Minimum number of labels.")
 
 
 class RubricFile(Shape):
     """rubrics/NAME.yaml: weighted criteria."""
 
     version: Version = 1
-    rubric: Name = Field(description="Id; the file's stem.")
+    rubric: Name = Field(description="Id; the name of the file without its suffix.")
     criteria: Annotated[tuple[Criterion, ...], items(2, 10)] = Field(description="What is scored.")
     normalize: bool = Field(False, description="Whether weights are scaled to sum to 1.")
-    pass_at: float | None = Field(
-        None, ge=0, le=1, description="Composite (0-1) from which a draw passes."
+    pass_at: float | None = Field(None, ge=0, le=1, description="Lowest passing composite (0-1).")
+    calibration: Calibration | None = Field(
+        None, description="Requirements for the approval of judges."
     )
-    calibration: Calibration | None = Field(None, description="Terms of the judge's licence.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -148,7 +151,7 @@ class RubricFile(Shape):
                 yield wrong(
                     "duplicate",
                     f"criterion {self.criteria[index].name!r} is named twice",
-                    "give each criterion a name of its own; case and blanks do not count",
+                    "give each criterion a distinct name; case and blanks are ignored",
                     at=("criteria", index, "name"),
                 )
 

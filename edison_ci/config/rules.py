@@ -1,4 +1,4 @@
-"""Rules over several files: everything that is named exists, and fits."""
+"""Rules across files: every reference resolves and fits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.decisions import NAMED_METRICS
-from edison_ci.config.experiment import ExperimentFile, ModelUse
+from edison_ci.config.experiment import JUDGES, NAMED_METRICS, ExperimentFile, ModelUse
 from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.config.models import (
     MAX_CONFIGURATIONS,
@@ -20,13 +19,14 @@ from edison_ci.config.models import (
     retirement,
 )
 from edison_ci.config.project_files import PROJECT, QUARANTINE
-from edison_ci.config.schemas_of_users import schema_faults, tool_faults
 from edison_ci.config.trust import TrustFile, origin
+from edison_ci.config.user_schemas import schema_faults, tool_faults
+from edison_ci.contracts import JudgePlugin
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Problem, Severity
-from edison_ci.names import did_you_mean
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.config.quarantine import QuarantineFile
     from edison_ci.config.rubric import RubricFile
-    from edison_ci.config.schemas_of_users import SchemaFault
+    from edison_ci.config.user_schemas import SchemaFault
     from edison_ci.documents.marks import Document
 
 
 def service_of(model: Model) -> str | None:
-    """Return the address that a model's keys are sent to; None when nobody can tell."""
+    """Return the address that the keys of a model are sent to; None if unknown."""
     if model.base_url is not None:
         return model.base_url
     if model.provider == "bedrock":
@@ -54,12 +54,14 @@ def service_of(model: Model) -> str | None:
         location = model.options["location"]
         prefix = "" if location == "global" else f"{location}-"
         return f"https://{prefix}aiplatform.googleapis.com"
+    if model.provider != "litellm":
+        return None  # a plugin without base_url
     return LITELLM_VENDORS.get(model.model.partition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryRules:
-    """Checks that hold for the project, whatever its experiments are."""
+    """Checks of models, prices, trust and quarantine, independent of experiments."""
 
     _refs: References
     _trust: TrustFile
@@ -80,11 +82,11 @@ class RegistryRules:
 
     def _check_trust(self, model: Model) -> None:
         if model.base_url_env is not None:
-            return  # where the keys go is known, and checked, before a run
+            return  # the address is checked before a run
         address = service_of(model)
         for env in model.keys.values():
             if address is None:
-                said = f"model {model.name!r} would send {env} to a host that is not known"
+                said = f"model {model.name!r} would send {env} to an unknown host"
                 hint = "add base_url, and allow its host in .edison/trust.yaml"
                 self._refs.files.problems.append(Problem(model.where, "trust", said, hint))
             elif not self._trust.allows(env, address, model.provider):
@@ -105,8 +107,8 @@ class RegistryRules:
                 Problem(
                     model.where,
                     "price",
-                    f"the price of model {model.name!r} is not known; "
-                    "a run with a budget will refuse it",
+                    f"the price of model {model.name!r} is unknown; "
+                    "runs with a budget will refuse it",
                     hint,
                     Severity.WARNING,
                 )
@@ -118,13 +120,13 @@ class RegistryRules:
                 self._refs.files.problems.append(warning)
 
     def _check_files(self, model: Model) -> None:
-        """Check that the files a model answers from are there."""
+        """Check that the answer files of models exist."""
         document = self._refs.files.documents.get(self._refs.header.paths.models)
-        named = {("store",): model.store, ("options", "file"): model.options.get("file")}
+        named = {("store",): model.store, ("options", "file"): model.script}
         for place, path in named.items():
             if document is None or path is None or self._refs.files.tree.exists(path):
                 continue
-            hint = "make one with: edison run --record PATH"
+            hint = "create one with: edison run --record PATH"
             self._refs.add(
                 document,
                 (model.name, *place),
@@ -134,13 +136,13 @@ class RegistryRules:
             )
 
     def check_quarantine(self, file: QuarantineFile, experiments: set[str]) -> None:
-        """Check that entries name experiments and have not run out."""
+        """Check that entries name experiments and have not expired."""
         document = self._refs.files.documents.get(QUARANTINE)
         if document is None:
             return
         folder = self._refs.header.paths.experiments
         for path in self._refs.files.in_folder(folder, (".yaml", ".yml")):
-            # one that is not valid has problems of its own
+            # an invalid one has its own problems
             experiments = experiments | {path.rpartition("/")[2].rpartition(".")[0]}
         for index, entry in enumerate(file.cases):
             if entry.experiment not in experiments:
@@ -158,7 +160,7 @@ class RegistryRules:
                     ("cases", index, "until"),
                     "expired",
                     f"the quarantine of {entry.case!r} ended on {entry.until}",
-                    "mend the case and remove the entry, or set a new date",
+                    "fix the case and remove the entry, or set a new date",
                 )
 
 
@@ -167,41 +169,43 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """The files, their header and the models; problems go where all the others are."""
+    """Files, project header and models, with methods that report problems."""
 
     files: ProjectFiles
     header: ProjectFile
     models: Mapping[str, Model]
 
     def add(self, document: Document, path: Path, code: str, message: str, hint: str = "") -> None:
-        """Report a problem at a place of a file."""
+        """Report a problem at a location in a file."""
         self.files.problems.append(document.problem(path, code, message, hint))
 
     def warn(self, document: Document, path: Path, code: str, message: str, hint: str) -> None:
-        """Report something that is allowed but hardly meant."""
+        """Report a warning."""
         self.files.problems.append(document.warning(path, code, message, hint))
 
-    def unknown_model(self, document: Document, path: Path, name: str) -> None:
-        """Report a model that is not in the registry, with the nearest that is."""
+    def unknown_model(
+        self, document: Document, path: Path, name: str, *, others: Iterable[str] = ()
+    ) -> None:
+        """Report an unknown model, with the nearest name."""
         registry = self.header.paths.models
         entry = self.files.documents.get(registry)
         entries = entry.value if entry is not None and isinstance(entry.value, dict) else {}
         if name in entries and name != "version":
-            return  # it is there and has problems of its own
-        hint = did_you_mean(name, self.models, label=f"{registry} has")
+            return  # it exists and has its own problems
+        hint = did_you_mean(name, [*self.models, *others], label=f"{registry} has")
         hint = hint or f"add it to {registry}"
         self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
 
     def missing_file(
         self, document: Document, path: Path, file: str, folder: str, suffix: str
     ) -> None:
-        """Report a file that is not there, with the nearest that is."""
+        """Report a missing file, with the nearest name."""
         there = self.files.in_folder(folder, (suffix,))
         hint = did_you_mean(file, there, label="there are") or f"write it, or see {folder}/"
         self.add(document, path, "not-found", f"{file} does not exist", hint)
 
     def in_json_file(self, path: str, faults: Iterable[SchemaFault]) -> None:
-        """Report what is wrong inside a JSON file that another file names."""
+        """Report a problem inside a JSON file that another file refers to."""
         listed = list(faults)
         if not listed:
             return
@@ -213,27 +217,27 @@ class References:
             self.add(document, fault.path, fault.code, fault.message, fault.hint)
 
 
-class Placed(NamedTuple):
-    """A check and where its argument stands in the file."""
+class CheckLocation(NamedTuple):
+    """A check and the location of its argument."""
 
     check: Check
     path: Path
     outer: str = ""
-    """Name of the combinator it is inside of."""
+    """Name of the combinator around it."""
 
     def option(self, document: Document, name: str) -> Path:
-        """Return where an option stands, or the bare argument that stands for it."""
+        """Return the path of an option, or of the short form for it."""
         return (*self.path, name) if name in _map_at(document, self.path) else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class GradingRules:
-    """Checks on grading, gates, checks and data of an experiment."""
+    """Checks of grading, gates, checks and data of an experiment."""
 
     _refs: References
 
     def check(self, file: ExperimentFile, document: Document, rubric: RubricFile | None) -> None:
-        """Report what does not fit together."""
+        """Report everything that does not fit together."""
         self._grading(file, document)
         self._gates(file, document, rubric)
         for index, check in enumerate(file.checks):
@@ -248,7 +252,7 @@ class GradingRules:
                 document,
                 ("rubric",),
                 "missing",
-                "nobody judges the rubric",
+                "the rubric has no judge",
                 "add judges: {pointwise: [NAME]} here, or defaults: {judge: NAME} to edison.yaml",
             )
         if file.judges.pointwise is not None and file.rubric is None:
@@ -273,20 +277,20 @@ class GradingRules:
     def _gates(self, file: ExperimentFile, document: Document, rubric: RubricFile | None) -> None:
         known: dict[str, list[str]] = {
             "check": list(file.named_checks()),
-            "grader": [grader.known_as for grader in file.judges.graders],
+            "grader": [grader.report_name for grader in file.judges.graders],
             "safety": sorted(file.safety.active()),
         }
         if rubric is not None:
             known["criterion"] = [name for c in rubric.criteria for name in (c.name, c.slug)]
         elif file.rubric is None:
-            known["criterion"] = []  # a rubric that cannot be read has problems of its own
+            known["criterion"] = []  # an invalid rubric has its own problems
         for index, gate in enumerate(file.gates):
             family, _, name = gate.metric.partition(".")
             place: Path = ("gates", index, "metric")
             if family in NAMED_METRICS and family in known and name not in known[family]:
                 message, hint = f"there is no {family} {name!r}", ""
                 if family == "safety":  # the name is right, or the file would not have been read
-                    message = f"safety does not look for {name}"
+                    message = f"the safety screen {name} is off"
                     hint = f"switch it on under safety: {{{name}: ...}}"
                 hint = hint or did_you_mean(name, known[family], label="there are") or _HOW[family]
                 self._refs.add(document, place, "metric", message, hint)
@@ -304,7 +308,7 @@ class GradingRules:
 
     # --- checks -----------------------------------------------------------------------------------
 
-    def _check(self, placed: Placed, document: Document) -> None:
+    def _check(self, placed: CheckLocation, document: Document) -> None:
         check = placed.check
         if check.check == "json_schema":
             self._json_schema(placed, document)
@@ -324,7 +328,7 @@ class GradingRules:
                         f"write {placed.outer}: {{value: ..., {name}: ...}}",
                     )
 
-    def _json_schema(self, placed: Placed, document: Document) -> None:
+    def _json_schema(self, placed: CheckLocation, document: Document) -> None:
         value: Any = getattr(placed.check, "value", None)
         place = placed.option(document, "value")
         if not isinstance(value, str):
@@ -340,11 +344,11 @@ class GradingRules:
             self._refs.in_json_file(value, schema_faults(schema, "the schema"))
 
     def _python(self, check: Python) -> Fault | None:
-        """Return what is wrong with the code of a check, which is parsed and never run."""
+        """Return the problem of the code of a check, which is parsed but not run."""
         try:
             source = read(self._refs.files.tree, check.path)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # odd escapes are the author's business
+                warnings.simplefilter("ignore")  # warnings about escapes are ignored
                 names = _top_level_names(ast.parse(source))
         except Fault as fault:
             return fault
@@ -352,7 +356,7 @@ class GradingRules:
             what = error.msg if isinstance(error, SyntaxError) else type(error).__name__
             line = getattr(error, "lineno", None)
             at = f" in line {line}" if line else ""
-            return Fault("python", f"{check.path} is not valid Python{at}: {what}", "mend it")
+            return Fault("python", f"{check.path} is not valid Python{at}: {what}", "fix it")
         if check.function in names or "*" in names:
             return None
         hint = did_you_mean(check.function, names)
@@ -393,7 +397,7 @@ def _graded(file: ExperimentFile) -> bool:
 
 
 def _needed(file: ExperimentFile, metric: str) -> tuple[str, str] | None:
-    """Return what an experiment lacks to compute a metric, and the hint."""
+    """Return why a metric cannot be computed, and a hint."""
     if metric == "win_rate" and file.judges.pairwise is None:
         return "win_rate needs a pairwise judge", "add judges: {pairwise: {by: NAME}}"
     if metric in ("composite", "pass_rate") and file.judges.pairwise and not _graded(file):
@@ -402,7 +406,7 @@ def _needed(file: ExperimentFile, metric: str) -> tuple[str, str] | None:
 
 
 def _cannot_fail(file: ExperimentFile, rubric: RubricFile | None) -> bool:
-    """Whether every draw passes, whatever it says."""
+    """Whether no answer can fail."""
     if rubric is None or file.checks or file.judges.graders:
         return False
     return rubric.pass_at is None and all(c.min is None for c in rubric.criteria)
@@ -410,18 +414,18 @@ def _cannot_fail(file: ExperimentFile, rubric: RubricFile | None) -> bool:
 
 def placed_checks(
     check: Check, document: Document, entry: Path, outer: str = ""
-) -> Iterator[Placed]:
-    """Yield a check and those inside it, each with the place of its argument."""
+) -> Iterator[CheckLocation]:
+    """Yield a check and its nested checks, each with the location of its argument."""
     path = (*entry, check.check)
-    yield Placed(check, path, outer)
+    yield CheckLocation(check, path, outer)
     inner = (*path, "value") if "value" in _map_at(document, path) else path
-    for index, part in enumerate(check.parts()):
+    for index, part in enumerate(check.inner_checks()):
         place = inner if check.check == "not" else (*inner, index)
         yield from placed_checks(part, document, place, check.check)
 
 
 def _map_at(document: Document, path: Path) -> dict[str, Any]:
-    """Return the mapping at a place of a file; empty if there is none."""
+    """Return the mapping at a path of a file; empty if there is none."""
     value: Any = document.value
     for step in path:
         try:
@@ -432,7 +436,7 @@ def _map_at(document: Document, path: Path) -> dict[str, Any]:
 
 
 def _top_level_names(tree: ast.Module) -> set[str]:
-    """Return the names that a module binds at its top level, inside if and try too."""
+    """Return the top-level names of a module, including those in if and try."""
     found: set[str] = set()
     stack: list[ast.AST] = list(tree.body)
     while stack:
@@ -452,25 +456,26 @@ Point = tuple[str, Model, "Mapping[str, object]"]
 
 
 class Parts(NamedTuple):
-    """What an experiment names, found."""
+    """The resolved references of an experiment."""
 
     prompts: tuple[Prompt, ...]
     graders: tuple[Prompt, ...]
     rubric: RubricFile | None
     models: tuple[Point, ...]
     judges: tuple[Model, ...]
+    judge_plugins: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRules:
-    """Finds the parts of an experiment and reports those that are missing or do not fit."""
+    """Resolves the references of an experiment and reports those that are missing or do not fit."""
 
     _refs: References
 
     def check(self, file: ExperimentFile, document: Document) -> Parts | None:
-        """Return what the experiment names, or None when a part of it is missing."""
+        """Return the resolved references, or None if one is missing."""
         before = len(self._refs.files.problems)
-        self._twin(file, document)
+        self._counterpart(file, document)
         prompts = self._prompts(file, document)
         graders = self._graders(file, document)
         rubric = self._rubric(file, document)
@@ -492,10 +497,10 @@ class ExperimentRules:
             tuple(g for g in graders if g),
             rubric,
             tuple(point for _, point in points),
-            judges,
+            *judges,
         )
 
-    def _twin(self, file: ExperimentFile, document: Document) -> None:
+    def _counterpart(self, file: ExperimentFile, document: Document) -> None:
         """Report an experiment that has both a .yaml and a .yml file, at the second."""
         stem, _, suffix = document.file.rpartition(".")
         if suffix == "yml" and self._refs.files.tree.exists(f"{stem}.yaml"):
@@ -503,7 +508,7 @@ class ExperimentRules:
                 document,
                 ("experiment",),
                 "duplicate",
-                f"{stem}.yaml is the experiment {file.experiment!r} too",
+                f"{stem}.yaml is also the experiment {file.experiment!r}",
                 "remove or rename one of the two files",
             )
 
@@ -520,8 +525,8 @@ class ExperimentRules:
                     document,
                     ("prompts", index),
                     "duplicate",
-                    f"{first[prompt.id]} and {path} are both called {prompt.id!r}",
-                    "results go by the id of a prompt: rename one of the files",
+                    f"{first[prompt.id]} and {path} both have the id {prompt.id!r}",
+                    "results are stored by prompt id: rename one of the files",
                 )
         return found
 
@@ -535,7 +540,7 @@ class ExperimentRules:
                     document,
                     place,
                     "missing",
-                    f"no model runs the grader {grader.known_as!r}",
+                    f"no model runs the grader {grader.report_name!r}",
                     "add by: NAME here, or defaults: {judge: NAME} to edison.yaml",
                 )
             elif grader.by is not None and grader.by not in self._refs.models:
@@ -561,7 +566,7 @@ class ExperimentRules:
         return prompt
 
     def _schema_files(self, prompt: Prompt) -> None:
-        """Check the schemas a prompt names; those inside it were checked with its header."""
+        """Check the schema files of a prompt; inline schemas are checked with its header."""
         output, tools = prompt.header.output, prompt.header.tools
         if isinstance(output, str):
             self._refs.in_json_file(output, schema_faults(prompt.output, output))
@@ -583,7 +588,7 @@ class ExperimentRules:
                     self._refs.files.documents[path],
                     ("calibration", "labels"),
                     "not-found",
-                    f"{labels} does not exist, so no judge may decide a gate yet",
+                    f"{labels} does not exist, so judges cannot decide gates yet",
                     "grade some answers with: edison grade",
                 )
         return rubric
@@ -602,7 +607,7 @@ class ExperimentRules:
                 document,
                 (),
                 "missing",
-                "no model generates",
+                "the experiment has no model",
                 "add models: [NAME] here, or defaults: {model: NAME} to edison.yaml",
             )
         points: list[tuple[Path, Point]] = []
@@ -647,21 +652,28 @@ class ExperimentRules:
                     place,
                     "duplicate",
                     f"{first} and {name} are the same call",
-                    "for several answers per case, set draws",
+                    "for several answers per case, set repeats",
                 )
 
     def _judges(
         self, file: ExperimentFile, document: Document, rubric: RubricFile | None
-    ) -> tuple[Model, ...]:
-        names = file.judges.pointwise
+    ) -> tuple[tuple[Model, ...], tuple[str, ...]]:
+        """Return the models that judge, and the names of judge plugins."""
+        models, names = self._refs.models, file.judges.pointwise
         if names is None:
             default = self._refs.header.defaults.judge
-            known = rubric is not None and default is not None and default in self._refs.models
-            return (self._refs.models[str(default)],) if known else ()
+            known = rubric is not None and default is not None and default in models
+            return ((models[str(default)],) if known else ()), ()
+        plugins = []
         for index, name in enumerate(names):
-            if name not in self._refs.models:
-                self._refs.unknown_model(document, ("judges", "pointwise", index), name)
-        return tuple(self._refs.models[name] for name in names if name in self._refs.models)
+            if name in models:
+                continue
+            if JUDGES.load_class(name, JudgePlugin) is not None:
+                plugins.append(name)
+            else:
+                place = ("judges", "pointwise", index)
+                self._refs.unknown_model(document, place, name, others=JUDGES.names())
+        return tuple(models[name] for name in names if name in models), tuple(plugins)
 
     def _other_models(self, file: ExperimentFile, document: Document) -> None:
         named: list[tuple[Path, str | None]] = [(("refine", "by"), file.refine.by)]

@@ -1,7 +1,7 @@
 """JSON Schemas of every kind of file.
 
-The schemas are generated from the models that read the files, in draft-07 because that is what
-editors speak, and written to `schemas/` with `python -m edison_ci.config.schema FOLDER`.
+The schemas are generated from the models that read the files, in draft-07 because most editors
+support it, and written to `schemas/` with `python -m edison_ci.config.schema FOLDER`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.options import REGISTRY, check_class
+from edison_ci.config.calibration import JudgeApprovalsFile, Label
 from edison_ci.config.experiment import ExperimentFile
-from edison_ci.config.labels import Label
-from edison_ci.config.licences import LicencesFile
-from edison_ci.config.model_entry import LITELLM_VENDORS, OPTIONS, SIM_MODELS, ModelEntry
+from edison_ci.config.model_entry import (
+    LITELLM_VENDORS,
+    OPTIONS,
+    PROVIDERS,
+    SIM_MODELS,
+    ModelEntry,
+)
 from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.quarantine import QuarantineFile
@@ -27,8 +32,11 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.resources import KINDS
 from edison_ci.shape import NAME_PATTERN, Shape
 
-# An entry may inherit what it lacks from the model it `use`s, so a schema can demand a key only of
-# an entry that has no `use`; the registry's reader decides.
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+# An entry may inherit missing keys from the model in `use`, so a schema can require a key only in
+# entries without `use`; the reader of the registry decides.
 _OFFLINE = ("sim", "local", "replay")
 _WITH_ADDRESS = ("openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm")
 _NEEDING_ADDRESS = ("azure", "openai_compatible")
@@ -37,13 +45,13 @@ _VENDORS = f"^(?:{'|'.join(LITELLM_VENDORS)})/"
 
 
 def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Return what holds for entries of models.yaml; `needed` are options by provider."""
+    """Return the conditions for entries of models.yaml; `needed` are options by provider."""
     found: list[dict[str, Any]] = [
         {"anyOf": [{"required": ["use"]}, {"required": ["provider"]}]},
         {"not": {"required": ["base_url", "base_url_env"]}},
         _alone({"not": {"enum": list(_NAMELESS)}}, {"required": ["model"]}),
         _alone({"enum": list(_NEEDING_ADDRESS)}, _ADDRESS),
-        _of({"not": {"enum": list(_WITH_ADDRESS)}}, {"not": _ADDRESS}),
+        _of(_built_in_except(_WITH_ADDRESS), {"not": _ADDRESS}),
         _alone({"const": "replay"}, {"required": ["store"]}),
         _of({"not": {"const": "replay"}}, {"not": {"required": ["store"]}}),
         _of({"enum": list(_OFFLINE)}, {"not": {"required": ["key_env"]}}),
@@ -56,22 +64,27 @@ def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
         if names:
             whole = {"required": ["options"], "properties": {"options": {"required": names}}}
             found.append(_alone({"const": provider}, whole))
-    closed = {"not": {"enum": [*needed]}}
+    closed = _built_in_except(needed)
     found.append(_of(closed, {"properties": {"options": {"maxProperties": 0}}}))
     return found
+
+
+def _built_in_except(names: Collection[str]) -> dict[str, Any]:
+    """Return the other built-in providers; a plugin defines its own rules."""
+    return {"enum": [name for name in PROVIDERS.built_in if name not in names]}
 
 
 _ADDRESS = {"anyOf": [{"required": ["base_url"]}, {"required": ["base_url_env"]}]}
 
 
 def _of(provider: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
-    """Return a rule for entries that name such a provider."""
+    """Return a rule for entries with one of these providers."""
     given = {"required": ["provider"], "properties": {"provider": provider}}
     return {"if": given, "then": then}
 
 
 def _alone(provider: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
-    """Return a rule for entries that name such a provider and inherit from no other model."""
+    """Return a rule for entries with one of these providers and without `use`."""
     given = {
         "required": ["provider"],
         "properties": {"provider": provider},
@@ -87,19 +100,19 @@ _SHAPES: dict[str, type[Shape]] = {
     "rubric": RubricFile,
     "quarantine": QuarantineFile,
     "labels": Label,
-    "licences": LicencesFile,
+    "judge_approvals": JudgeApprovalsFile,
     "trust": TrustFile,
 }
 
 _DESCRIPTIONS = {
-    "models": "models.yaml: the model registry, name by name.",
-    "dataset": "datasets/NAME.yaml: a list of cases. A line of a .jsonl file is one of them.",
+    "models": "models.yaml: the model registry, by name.",
+    "dataset": "datasets/NAME.yaml: a list of cases. A line of a .jsonl file is one case.",
     "prompt": "Front matter of prompts/NAME.md.",
 }
 
 
 def file_name(kind: str) -> str:
-    """Return the name of a schema's file."""
+    """Return the file name of a schema."""
     return f"{kind}.schema.json"
 
 
@@ -121,22 +134,22 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def text_of(kind: str) -> str:
-    """Return the text of a schema's file."""
+    """Return the text of a schema file."""
     return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
 
 
 class _Draft7(GenerateJsonSchema):
-    """Leaves out what pydantic adds for itself."""
+    """Generates schemas without pydantic's additions."""
 
     def default_schema(self, schema: Any) -> Any:
-        """Leave out defaults that are objects of ours, such as compiled templates."""
+        """Leave out defaults that are not JSON, such as compiled templates."""
         found = super().default_schema(schema)
         if "default" in found and not _plain(found["default"]):
             found.pop("default")
         return found
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """Say nothing: a default that is not JSON is left out on purpose."""
+        """Suppress the warning about defaults that are not JSON."""
 
 
 def _plain(value: Any) -> bool:
@@ -155,7 +168,7 @@ def _shape(shape: type[Shape]) -> dict[str, Any]:
 
 
 def bare(shape: type[Shape], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a shape; the shapes it contains go to the definitions."""
+    """Return the schema of a shape; nested shapes go to the definitions."""
     raw = TypeAdapter(shape).json_schema(
         by_alias=True, ref_template="#/definitions/{model}", schema_generator=_Draft7
     )
@@ -183,19 +196,22 @@ _CHECK = {"$ref": "#/definitions/Check"}
 def _check(definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a check in one-key syntax; its options go to the definitions."""
     properties: dict[str, Any] = {}
-    for name in REGISTRY.built_in:
-        kind = REGISTRY.load(name)
-        options = definitions[kind.__name__] = bare(kind, definitions)
-        forms: list[dict[str, Any]] = [{"$ref": f"#/definitions/{kind.__name__}"}]
+    for name in dict.fromkeys([*REGISTRY.built_in, *REGISTRY.names()]):
+        kind = check_class(name)
+        assert kind is not None, "it is in the list"
+        # A class of a plugin may have the name of a built-in class.
+        title = kind.__name__ if name in REGISTRY.built_in else name
+        options = definitions[title] = bare(kind, definitions)
+        forms: list[dict[str, Any]] = [{"$ref": f"#/definitions/{title}"}]
         if name == "not":
-            forms.insert(0, _CHECK)  # a map is the check itself unless it has a `value`
+            forms.insert(0, _CHECK)  # a map holds the options of the check, unless it has a `value`
         elif kind.main is not None:
             forms += _bare_argument(kind, options)
         if _may_be_empty(kind):
             forms.append({"type": "null"})
         properties[name] = {"description": kind.__doc__, "anyOf": forms}
     return {
-        "description": "A check: a map with exactly one name.",
+        "description": "A check: a map with exactly one key, its name.",
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
@@ -205,7 +221,7 @@ def _check(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare_argument(kind: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the forms in which the main option may stand alone; a map is never one of them."""
+    """Return the schemas of the main option in short form, which is never a map."""
     main = {
         key: value
         for key, value in options["properties"][kind.main].items()
@@ -228,7 +244,7 @@ def _models() -> dict[str, Any]:
     needed: dict[str, list[str]] = {}
     for provider, shape in OPTIONS.items():
         options = definitions[shape.__name__] = bare(shape, definitions)
-        needed[provider] = options.pop("required", [])  # the model it uses may have them
+        needed[provider] = options.pop("required", [])  # the model in `use` may have them
     entry["allOf"] = conditions(needed)
     return {
         "type": "object",
@@ -243,15 +259,15 @@ def _models() -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """Drop the titles pydantic invents, and `null` where leaving out is the way."""
+    """Drop generated titles, and `null` for optional keys."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
         return value
-    if value.get("x-shape") == "Check":  # pydantic does not see which checks there are
+    if value.get("x-shape") == "Check":  # pydantic does not know the checks
         return {**_CHECK, **{k: v for k, v in value.items() if k == "description"}}
     tidy = {k: _tidy(v) for k, v in value.items() if k != "title" or not isinstance(v, str)}
-    if "patternProperties" in tidy:  # a map whose keys have a form has no others
+    if "patternProperties" in tidy:  # a map with key patterns has no other keys
         tidy.setdefault("additionalProperties", False)
     forms = tidy.get("anyOf")
     if isinstance(forms, list) and {"type": "null"} in forms:
@@ -272,10 +288,10 @@ def _dataset() -> dict[str, Any]:
             **text,
             "maxLength": 200,
             "pattern": r"^\S(?:.*\S)?$",
-            "description": "Name of the case; made from its content by default.",
+            "description": "Id of the case; default: a hash of its content.",
         },
-        "input": {"description": "Variables; without it every other key is one."},
-        "expected": {"description": "What a right answer is."},
+        "input": {"description": "Variables; without it, every other key is a variable."},
+        "expected": {"description": "Expected output."},
         "tags": {
             "type": ["array", "null"],
             "items": {"type": "string", "minLength": 1},
@@ -288,7 +304,7 @@ def _dataset() -> dict[str, Any]:
             "description": "1 easy, 5 hard.",
         },
         "cluster": {**text, "description": "Cases of one cluster are not independent."},
-        "metadata": {"type": ["object", "null"], "description": "Anything else."},
+        "metadata": {"type": ["object", "null"], "description": "Other data."},
     }
     return {
         "type": "array",

@@ -1,4 +1,4 @@
-"""What may stand in .edison/trust.yaml, and which key may go to which host."""
+"""The models of .edison/trust.yaml, and which key may be sent to which host."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from edison_ci.config.project import Version
-from edison_ci.shape import UNIQUE, EnvName, FilePath, Shape, Written, items, short, wrong
+from edison_ci.shape import UNIQUE, EnvName, FilePath, Shape, TextPattern, items, short, wrong
 
 _PORTS = {"http": 80, "https": 443}
 _BEARER = frozenset({"openai", "openai_compatible", "litellm"})
 
 
 class Pair(NamedTuple):
-    """Where a vendor's key may go, and which providers may take it there."""
+    """The hosts that a vendor's key may be sent to, and by which providers."""
 
     host: str
-    """A pattern for the whole of the host's name; the way there is https on its usual port."""
+    """Pattern of the whole host name; the scheme is https on its default port."""
     providers: frozenset[str] = _BEARER
 
 
@@ -47,18 +47,18 @@ BUILT_IN: dict[str, Pair] = {
 }
 """Keys of known vendors and the only hosts each may be sent to.
 
-A domain in which anybody may have a host (`*.amazonaws.com`, `*.azure.com`, `*.googleapis.com`) is
-no vendor's: there are exact names here, for each region the one of the service itself. Azure has
-none, as each customer has a host there that only `trust.yaml` can tell from others.
+Domains in which anyone can get a host (`*.amazonaws.com`, `*.azure.com`, `*.googleapis.com`) are
+not trusted as a whole: the exact service name of each region is listed. Azure has no entry, because
+each customer has an own host, which only `trust.yaml` can name.
 """
 
 
 def origin(address: str) -> str:
-    """Return scheme, host and port of an address in one exact form."""
+    """Return scheme, host and port of an address in normal form."""
     parts = urlsplit(address)
     host = (parts.hostname or "").lower().rstrip(".")
     if not host.isascii():
-        raise ValueError("a host in other letters could be read as another")
+        raise ValueError("a host with non-ASCII letters could be mistaken for another")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme.lower()}://{shown}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
 
@@ -75,7 +75,7 @@ def _address(value: str) -> str:
 Host = Annotated[
     str,
     Field(max_length=300),
-    Written(
+    TextPattern(
         r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?",
         "scheme, host and port",
         "write https://host:port, without a path",
@@ -95,17 +95,17 @@ class TrustedKey(Shape):
 
 
 class TrustedCode(Shape):
-    """Which code of the repository a pull request may run."""
+    """Code of the repository that pull requests may run."""
 
     allow: bool = Field(False, description="Whether code checks may run in pull requests.")
     paths: Annotated[tuple[FilePath, ...], items(0, 1_000), UNIQUE] = Field(
-        (), description="Files or folders the code may come from."
+        (), description="Files or folders with allowed code."
     )
 
 
 PublicKey = Annotated[
     str,
-    Written(
+    TextPattern(
         r"[A-Za-z0-9+/]{43}=",
         "a public key for results",
         "write what edison db keygen prints",
@@ -115,10 +115,10 @@ PublicKey = Annotated[
 
 
 class TrustedResults(Shape):
-    """Whose results a pull request may start from."""
+    """Results that pull requests may start from."""
 
     public_keys: Annotated[tuple[PublicKey, ...], items(0, 20), UNIQUE] = Field(
-        (), description="Public keys of signed results; edison db keygen makes a pair."
+        (), description="Public keys of signed results; create a pair with edison db keygen."
     )
 
 
@@ -132,21 +132,21 @@ class TrustFile(Shape):
     hosts: Annotated[tuple[Host, ...], items(0, 200), UNIQUE] = Field(
         (), description="Hosts on this machine or in a private network that CI may call."
     )
-    builtin: bool = Field(True, description="Whether the known vendors' own pairs apply.")
+    builtin: bool = Field(True, description="Whether the built-in pairs of known vendors apply.")
     code: TrustedCode = Field(
         default_factory=TrustedCode.model_construct, description="Code checks."
     )
     budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
-        None, description="Most that a job for a pull request may spend, in dollars."
+        None, description="Budget of a job for a pull request in dollars."
     )
 
     results: TrustedResults = Field(
         default_factory=TrustedResults.model_construct,
-        description="Results of other jobs that count.",
+        description="Results of other jobs that are accepted.",
     )
 
     def allows(self, env: str, address: str, provider: str) -> bool:
-        """Whether a provider may send the key in a variable to this address."""
+        """Whether a provider may send the key of a variable to this address."""
         target = _target(address)
         if target is None:
             return False
@@ -167,5 +167,5 @@ class TrustFile(Shape):
 def _target(address: str) -> str | None:
     try:
         return origin(address)
-    except ValueError:  # no address at all, perhaps from a variable
+    except ValueError:  # not an address, perhaps from a variable
         return None

@@ -1,7 +1,8 @@
-"""One gate on one prompt with one model: from the numbers to what it finds.
+"""One gate on one prompt with one model: from its cells to a finding.
 
 A gate either keeps head inside a margin of base on the same cases, or above a floor or below a
-ceiling. Scores and amounts are decided by inference, shares and latencies as they are (STATS 7b).
+ceiling. Scores, amounts and win rates are decided by inference, shares and latencies as they are
+(STATS 7, 7b and 11).
 """
 
 from __future__ import annotations
@@ -12,169 +13,60 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
-from edison_ci.results.human_grades import grading_seeds
-from edison_ci.results.samples import SIDES, Metric, TwoSidedSample
-from edison_ci.rounding import TOLERANCE, exceeds, mean_or_none
-from edison_ci.stats.arrays import generator_for, seed_of
-from edison_ci.stats.gates import decide, identical_outputs
-from edison_ci.stats.levels import Limit, decide_as_is, decide_pass_level, decide_score_level
+from edison_ci.numeric import TOLERANCE, exceeds, mean_or_none
+from edison_ci.records import Side, Verdict
+from edison_ci.results.human_grades import human_metric, human_sample
+from edison_ci.results.pairwise import first_listed, games_in, rate_of
+from edison_ci.results.samples import SIDES, Metric, Sample, TwoSidedSample
+from edison_ci.stats.arrays import Range, generator_for, seed_of
+from edison_ci.stats.gates import (
+    Limit,
+    decide,
+    decide_as_is,
+    decide_pass_level,
+    decide_score_level,
+    identical_outputs,
+)
 from edison_ci.stats.other_metrics import (
     FEWEST_FOR_TAIL,
     FEWEST_FOR_TAIL_GATE,
     AmountRule,
     decide_amount,
     decide_tail,
+    decide_win_rate,
     points_margin,
     tail_latency,
 )
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.power import cases_for_margin
-from edison_ci.stats.sampling import random_sample
-from edison_ci.stats.verdicts import (
-    MOST_MISSING,
-    WARN_MISSING,
-    GateDecision,
-    GateRule,
-    Missing,
-    Verdict,
-)
-from edison_ci.store.runs import find_run
+from edison_ci.stats.sentences import order_sentence
+from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from edison_ci.config.decisions import Gate
-    from edison_ci.results.samples import Paired, Sample, Share, Side, Subject
-    from edison_ci.stats.sampling import RandomSample
-
-
-# People grade some of the cases. Those can stand for all of them only if they are a random sample,
-# so cases that somebody picked do not count, unless every case is graded. A gate then decides on
-# the sample as it would decide on a run of so many cases.
-_GRADES = (
-    "join run r on r.id = c.run_id left join human_grades h on "
-    "h.experiment = r.experiment and h.case_id = c.case_id and h.address = c.address "
-    "and h.take = c.take"
-)
-_CRITERION = (
-    "join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.address, "
-    "g.take, avg(e.value) as score from manual_grade g, json_each(g.criteria) e "
-    "where e.key = :part and g.id in (select max(id) from manual_grade "
-    "group by experiment, case_id, address, take, actor) "
-    "group by g.experiment, g.case_id, g.address, g.take) h on "
-    "h.experiment = r.experiment and h.case_id = c.case_id and h.address = c.address "
-    "and h.take = c.take"
-)
-
-
-def human_metric(metric: Metric) -> Metric:
-    """Return a metric as people's grades have it."""
-    name, said = f"human {metric.name}", f"{metric.said} by people"
-    if metric.name.startswith("criterion."):
-        part = {"part": metric.parameters["part"]}
-        return Metric(name, "score", said, "h.score", _CRITERION, parameters=part)
-    if metric.name == "pass_rate":
-        # What is blocked is shown to nobody, and does not pass.
-        value = "case c.status when 'blocked' then 0 else h.passed end"
-        return Metric(name, "pass", said, value, _GRADES)
-    return Metric(name, "score", said, "h.score", _GRADES)
-
-
-@dataclass(frozen=True, slots=True)
-class HumanSample(TwoSidedSample):
-    """Reads what people said of the answers."""
-
-    chosen: Collection[str] = frozenset()
-    """The cases that count."""
-
-    def sample(self, metric: Metric, subjects: Iterable[Subject], side: Side = "head") -> Sample:
-        """Return the value of each case on one side; people may be divided about a case."""
-        found = TwoSidedSample.sample(self, metric, subjects, side)
-        found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
-        return found
-
-    def _by_case(
-        self, metric: Metric, subject: Subject, side: Side
-    ) -> Iterator[tuple[str, list[tuple[str, int, str, float | None, str, int | None]]]]:
-        for case, rows in TwoSidedSample._by_case(self, metric, subject, side):
-            if case in self.chosen:
-                yield case, rows
-
-
-@dataclass(frozen=True, slots=True)
-class Electorate:
-    """The part of a run that people have graded."""
-
-    cells: HumanSample
-    sample: RandomSample
-
-    @property
-    def said(self) -> str:
-        """What a reader has to know of the cases that count."""
-        n, of, picked = self.sample.n, self.sample.of, self.sample.picked
-        if n == of:
-            return f"People graded all {of:,} cases."
-        chosen = f"; {picked:,} that were picked do not count" if picked else ""
-        return f"People graded {n:,} of {of:,} cases, a random sample{chosen}."
-
-
-def electorate(
-    cells: TwoSidedSample, metric: Metric, subjects: Iterable[Subject], *, compared: bool
-) -> Electorate:
-    """Return the cases of some prompts and models that people's grades can stand for."""
-    about = (cells.connection, cells.base, cells.head, cells.left_out, cells.draws)
-    everything = _Everything(*about)
-    known: set[str] = set()
-    graded: set[str] | None = None
-    for subject in subjects:
-        for side in SIDES if compared else SIDES[1:]:
-            cases, done = everything.graded(metric, subject, side)
-            known |= cases
-            graded = done if graded is None else graded & done
-    samples = [random_sample(known, graded or (), seed) for seed in _seeds(cells)]
-    best = max(samples, key=lambda sample: sample.n)
-    return Electorate(HumanSample(*about, best.cases), best)
-
-
-class _Everything(TwoSidedSample):
-    """Reads which cases there are to grade, and which are graded."""
-
-    __slots__ = ()
-
-    def graded(self, metric: Metric, subject: Subject, side: Side) -> tuple[set[str], set[str]]:
-        known: set[str] = set()
-        graded: set[str] = set()
-        wanted = replace(metric, status="c.status")
-        for case, rows in self._by_case(wanted, subject, side):
-            if any(row[2] in ("ok", "malformed", "blocked") for row in rows):
-                known.add(case)
-            if any(row[3] is not None for row in rows):
-                graded.add(case)
-        return known, graded
-
-
-def _seeds(cells: TwoSidedSample) -> list[int]:
-    """Return the seeds by whose order people went through the answers of an experiment."""
-    run = find_run(cells.connection, cells.head.run_id)
-    return grading_seeds(cells.connection, run.experiment)
+    from edison_ci.config.experiment import Gate
+    from edison_ci.results.pairwise import ComparedPair
+    from edison_ci.results.samples import Paired, Share, Variant
+    from edison_ci.stats.pairwise import WinRate
 
 
 _SMALLEST_MARGIN = 1e-9
-"""Stands in for a margin of nothing, which no bound can keep exactly."""
+"""Used for a margin of 0, which no bound can keep exactly."""
 _WORST_QUANTILE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A gate and the cells that it is about."""
+    """A gate and the cells that it decides on."""
 
     gate: Gate
     metric: Metric
     cells: TwoSidedSample
-    subjects: tuple[Subject, ...]
+    variants: tuple[Variant, ...]
     clusters: Mapping[str, str]
     level: float | None = None
-    """How sure it must be at an early look; None for the gate's own confidence."""
+    """Confidence at an interim analysis; None for the gate's own."""
 
     @property
     def limit(self) -> Limit | None:
@@ -185,12 +77,12 @@ class Question:
 
     @property
     def confidence(self) -> float:
-        """How sure the gate must be: always more than a coin."""
+        """Confidence of the gate, always more than 0.5."""
         wanted = self.gate.confidence if self.level is None else self.level
         return max(wanted, 0.5 + _SMALLEST_MARGIN)
 
     def clusters_of(self, cases: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the cluster of each case; a case without one stands for itself."""
+        """Return the cluster of each case; a case without one is a cluster of its own."""
         if not any(case in self.clusters for case in cases):
             return None
         return tuple(self.clusters.get(case, f"\0alone {case}") for case in cases)
@@ -206,34 +98,34 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a gate found, before the other gates are allowed for."""
+    """Finding of a gate, before its p-value is corrected for the other gates."""
 
     decision: GateDecision
     say: Callable[[GateDecision], str]
-    """Says the decision, which the other gates may have changed."""
+    """Returns the sentence for the decision, which the other gates may have changed."""
     seed: int | None = None
-    """Of what was random; None if nothing was."""
+    """Seed of the random numbers; None if there were none."""
 
 
 def decide_gate(question: Question) -> Finding:
     """Decide a gate on its own."""
     if question.gate.use == "human":
-        return _by_people(question)
-    return _measured(question)
+        return _decide_human(question)
+    return _decide_measured(question)
 
 
-def _by_people(question: Question) -> Finding:
-    """Decide on the cases that people have graded, as far as they can stand for all."""
+def _decide_human(question: Question) -> Finding:
+    """Decide on the cases that people have graded, if they are a random sample."""
     gate, metric = question.gate, human_metric(question.metric)
-    found = electorate(question.cells, metric, question.subjects, compared=question.limit is None)
+    found = human_sample(question.cells, metric, question.variants, compared=question.limit is None)
     if not found.sample.n:
         picked = found.sample.picked
         return Finding(unmeasured(question), lambda _: wording.unmeasured(gate, picked=picked))
-    finding = _measured(replace(question, metric=metric, cells=found.cells))
-    return replace(finding, say=lambda decision: f"{finding.say(decision)} {found.said}")
+    finding = _decide_measured(replace(question, metric=metric, cells=found.cells))
+    return replace(finding, say=lambda decision: f"{finding.say(decision)} {found.sentence}")
 
 
-def _measured(question: Question) -> Finding:
+def _decide_measured(question: Question) -> Finding:
     kind, limit = question.metric.kind, question.limit
     if limit is None:
         compared = {"amount": _amounts, "latency": _tails, "share": _shares}
@@ -251,7 +143,7 @@ def _measured(question: Question) -> Finding:
 
 
 def _scores(question: Question) -> Finding:
-    found = question.cells.pairs(question.metric, question.subjects)
+    found = question.cells.pairs(question.metric, question.variants)
     pairs, missing = _pairs(question, found)
     rule = GateRule(
         margin=question.points(pairs),
@@ -264,15 +156,15 @@ def _scores(question: Question) -> Finding:
         decision = allow_for_missing(identical_outputs(pairs.n, rule), missing.count, lambda: True)
     else:
         decision = decide(pairs, rule, rng=generator_for(found.cases), missing=missing)
-        decision = _honest_about_more(decision, pairs, rule)
-    return _compared(question, found, decision)
+        decision = _limit_promise(decision, pairs, rule)
+    return _comparison_finding(question, found, decision)
 
 
-def _honest_about_more(decision: GateDecision, pairs: Pairs, rule: GateRule) -> GateDecision:
-    """Promise no verdict from further cases where these do not lack cases.
+def _limit_promise(decision: GateDecision, pairs: Pairs, rule: GateRule) -> GateDecision:
+    """Do not promise a verdict from further cases where the number of cases is not the problem.
 
-    The usual number of cases is for an unchanged head. With that many and still no verdict there
-    may be a real drop close to the margin, and only cases for what is left of it help.
+    `n_needed` assumes an unchanged head. With that many cases and still no verdict there may be a
+    real drop close to the margin; then the number is computed for the distance that is left.
     """
     if decision.verdict is not Verdict.INCONCLUSIVE or decision.value is None:
         return decision
@@ -295,7 +187,7 @@ def _honest_about_more(decision: GateDecision, pairs: Pairs, rule: GateRule) -> 
 
 
 def _amounts(question: Question) -> Finding:
-    found = question.cells.pairs(question.metric, question.subjects)
+    found = question.cells.pairs(question.metric, question.variants)
     pairs, missing = _pairs(question, found)
     rule = AmountRule(question.gate.effective_margin.value, question.confidence)
     if _same(found):
@@ -314,20 +206,22 @@ def _amounts(question: Question) -> Finding:
         again = decide_amount(imputed, rule, rng=generator_for(found.cases))
         return again.verdict is Verdict.PASS
 
-    return _compared(question, found, allow_for_missing(decision, missing.count, passes_at_worst))
+    return _comparison_finding(
+        question, found, allow_for_missing(decision, missing.count, passes_at_worst)
+    )
 
 
-def _compared(question: Question, found: Paired, decision: GateDecision) -> Finding:
+def _comparison_finding(question: Question, found: Paired, decision: GateDecision) -> Finding:
     seed = None if decision.p is None else seed_of(found.cases)
     return Finding(decision, lambda said: wording.comparison(said, question.metric), seed)
 
 
 def _tails(question: Question) -> Finding:
-    base, head = (question.cells.latencies(question.subjects, side) for side in SIDES)
+    base, head = (question.cells.latencies(question.variants, side) for side in SIDES)
     values = tail_latency(base).value, tail_latency(head).value
     decision = decide_tail(base, head, margin=question.gate.effective_margin.value)
     return Finding(
-        _advising(decision),
+        _advise_tail(decision),
         lambda said: wording.tail_change(said, question.metric, values, FEWEST_FOR_TAIL),
     )
 
@@ -343,9 +237,9 @@ def _shares(question: Question) -> Finding:
         decision, value = decide_as_is(head.value, head.of, limit), head.value - base.value
     decision = replace(decision, kind="change", value=value, margin=margin.value)
     unit = "%" if margin.relative else " points"
-    told = f"{100 * margin.value:g}{unit}"
+    allowed_text = f"{100 * margin.value:g}{unit}"
     return Finding(
-        decision, lambda said: wording.share_change(said, question.metric, base, head, told)
+        decision, lambda said: wording.share_change(said, question.metric, base, head, allowed_text)
     )
 
 
@@ -356,7 +250,7 @@ def _pairs(question: Question, found: Paired) -> tuple[Pairs, Missing]:
 
 
 def _same(found: Paired) -> bool:
-    """Whether both sides are the same answers, and nearly all of them are there."""
+    """Whether both sides have the same answers, with few of them missing."""
     planned = len(found.cases) + found.missing
     return (
         bool(found.cases)
@@ -369,23 +263,23 @@ def _same(found: Paired) -> bool:
 
 
 def _score_level(question: Question, limit: Limit) -> Finding:
-    sample = question.cells.sample(question.metric, question.subjects)
-    decision = levelled(question, sample, limit)
+    sample = question.cells.sample(question.metric, question.variants)
+    decision = decide_level(question, sample, limit)
     return Finding(decision, lambda said: wording.level(said, question.metric))
 
 
 def _pass_level(question: Question, limit: Limit) -> Finding:
-    sample = question.cells.sample(question.metric, question.subjects)
+    sample = question.cells.sample(question.metric, question.variants)
     whole = sample.single
     if not whole or question.clusters_of(sample.cases) is not None:
-        decision = levelled(question, sample, limit)
+        decision = decide_level(question, sample, limit)
     else:
-        decision = _counted(question, sample, limit)
+        decision = _count_passes(question, sample, limit)
     return Finding(decision, lambda said: wording.pass_level(said, limit, whole=whole))
 
 
-def _counted(question: Question, sample: Sample, limit: Limit) -> GateDecision:
-    """Decide how many cases pass, and again with what is missing at the worst that was seen."""
+def _count_passes(question: Question, sample: Sample, limit: Limit) -> GateDecision:
+    """Decide on the number of passing cases, and again with missing cases at the worst value."""
     passes, n = round(math.fsum(sample.values)), len(sample.values)
 
     def decided(more: int = 0, passed: int = 0) -> GateDecision:
@@ -398,8 +292,8 @@ def _counted(question: Question, sample: Sample, limit: Limit) -> GateDecision:
     return allow_for_missing(decided(), sample.missing, passes_at_worst)
 
 
-def levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
-    """Decide a mean of cases, and again with what is missing at the worst that was seen."""
+def decide_level(question: Question, sample: Sample, limit: Limit) -> GateDecision:
+    """Decide on a mean of cases, and again with missing cases at the worst value."""
 
     def decided(imputed: Sequence[float] = ()) -> GateDecision:
         clusters = question.clusters_of(sample.cases)
@@ -416,7 +310,7 @@ def levelled(question: Question, sample: Sample, limit: Limit) -> GateDecision:
 
 
 def _amount_level(question: Question, limit: Limit) -> Finding:
-    sample = question.cells.sample(question.metric, question.subjects)
+    sample = question.cells.sample(question.metric, question.variants)
     n = len(sample.values)
     amount = mean_or_none(sample.values)
     decision = allow_for_missing(decide_as_is(amount, n, limit), sample.missing, lambda: True)
@@ -424,8 +318,8 @@ def _amount_level(question: Question, limit: Limit) -> Finding:
 
 
 def _tail_level(question: Question, limit: Limit) -> Finding:
-    tail = tail_latency(question.cells.latencies(question.subjects, "head"))
-    decision = _advising(decide_as_is(tail.value, tail.n, limit, advisory=tail.advisory))
+    tail = tail_latency(question.cells.latencies(question.variants, Side.HEAD))
+    decision = _advise_tail(decide_as_is(tail.value, tail.n, limit, advisory=tail.advisory))
     return Finding(
         decision,
         lambda said: wording.tail_level(said, question.metric, limit, fewest=FEWEST_FOR_TAIL),
@@ -433,7 +327,7 @@ def _tail_level(question: Question, limit: Limit) -> Finding:
 
 
 def _share_level(question: Question, limit: Limit) -> Finding:
-    share = _share(question, "head")
+    share = _share(question, Side.HEAD)
     decision = decide_as_is(share.value, share.of, limit)
     return Finding(decision, lambda said: wording.share_level(said, question.metric, share, limit))
 
@@ -444,12 +338,12 @@ def _share_level(question: Question, limit: Limit) -> Finding:
 def _share(question: Question, side: Side) -> Share:
     name, cells = question.metric.name, question.cells
     if name == "errors":
-        return cells.errors(question.subjects, side)
-    return cells.flagged(name.partition(".")[2], question.subjects, side)
+        return cells.errors(question.variants, side)
+    return cells.flagged(name.partition(".")[2], question.variants, side)
 
 
-def _advising(decision: GateDecision) -> GateDecision:
-    """Keep a latency from failing on fewer calls than decide."""
+def _advise_tail(decision: GateDecision) -> GateDecision:
+    """Keep a latency gate from failing on fewer calls than it needs."""
     if decision.n >= FEWEST_FOR_TAIL_GATE or decision.verdict is Verdict.INCONCLUSIVE:
         return decision
     decision = replace(
@@ -464,41 +358,41 @@ def _advising(decision: GateDecision) -> GateDecision:
 def allow_for_missing(
     decision: GateDecision, missing: int, passes_at_worst: Callable[[], bool]
 ) -> GateDecision:
-    """Allow for missing cases as STATS 7 does, where the decision has not done so."""
+    """Apply the rule for missing cases (STATS 7) to a decision that does not include it."""
     total = decision.n + missing
     decision = replace(decision, missing=missing)
     if not decision.n or not exceeds(missing, WARN_MISSING * total):
         return decision
-    said, unclear = f"{missing:,} of {total:,} cases are missing", False
+    note, unclear = f"{missing:,} of {total:,} cases are missing", False
     if exceeds(missing, MOST_MISSING * total):
-        said, unclear = f"{said}: too many to decide", True
+        note, unclear = f"{note}: too many to decide", True
     elif decision.verdict is Verdict.PASS and not passes_at_worst():
-        said, unclear = f"{said}: would not pass if they had gone badly", True
+        note, unclear = f"{note}: would not pass if they had gone badly", True
     verdict = Verdict.INCONCLUSIVE if unclear else decision.verdict
     more = None if unclear else decision.n_more
-    return replace(decision, verdict=verdict, n_more=more, notes=(*decision.notes, said))
+    return replace(decision, verdict=verdict, n_more=more, notes=(*decision.notes, note))
 
 
 def _worst(sample: Sample, limit: Limit) -> float:
-    """Return nearly the worst value of a case that was seen."""
+    """Return the 5% quantile on the bad side of the values."""
     share = _WORST_QUANTILE if limit.wanted == "at_least" else 1 - _WORST_QUANTILE
     return quantile(sample.values, share)
 
 
 def worst_quantile(values: Sequence[float]) -> float:
-    """Return nearly the worst score that was seen."""
+    """Return the 5% quantile of scores."""
     return quantile(values, _WORST_QUANTILE)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which a share of the values lies, rounding to the worse side."""
+    """Return the quantile of values, rounded to the worse side."""
     place = share * (len(values) - 1)
     worse = math.floor(place + TOLERANCE) if share < 0.5 else math.ceil(place - TOLERANCE)
     return sorted(values)[worse]
 
 
 def unmeasured(question: Question) -> GateDecision:
-    """Return the decision on something that the run does not have."""
+    """Return the decision of a gate on something that the run has not measured."""
     limit = question.limit
     return GateDecision(
         verdict=Verdict.INCONCLUSIVE,
@@ -510,3 +404,125 @@ def unmeasured(question: Question) -> GateDecision:
         margin=question.gate.effective_margin.value if limit is None else limit.value,
         kind="change" if limit is None else "level",
     )
+
+
+# --- win rates ------------------------------------------------------------------------------------
+# Against the base, each case counts 1, 0.5 or 0 for the head, and is compared with the 0.5 of two
+# equal sides by the rule for scores. Without a base a model is compared with the one listed first.
+
+EVEN = 0.5
+"""Win rate of two equal sides, and the most that a case can lose."""
+
+
+def why_no_win_rate(cells: TwoSidedSample, variant: Variant | None) -> str:
+    """Return why a prompt with a model has no win rate; '' if it has one."""
+    if variant is None or (variant.prompt, variant.model) not in first_listed(
+        game for game in games_in(cells) if game.b.side == Side.HEAD
+    ):
+        return ""
+    return f"{variant.model} is listed first: the others are compared with it."
+
+
+def decide_wins(question: Question) -> Finding:
+    """Decide a gate on the win rate."""
+    against = question.gate.no_worse_than is not None
+    games = _pairs_of(question, against_base=against)
+    if not games:
+        return Finding(unmeasured(question), lambda _: wording.unmeasured(question.gate))
+    planned = _planned_cases(question)
+    clusters = {case: question.clusters[case] for case in planned if case in question.clusters}
+    rate = rate_of(games, planned, clusters)
+    names = (
+        ("head", "base")
+        if games[0].b.side == Side.BASE
+        else (_model_name(question), games[0].b.model)
+    )
+    limit = question.limit
+    if limit is None:
+        return _wins_against_base(question, games, rate, names)
+    sample = _win_sample(games, planned, rate)
+    decision = _note_order(decide_level(question, sample, limit), rate)
+    return Finding(decision, lambda said: wording.win_level(said, rate, names, limit))
+
+
+def _wins_against_base(
+    question: Question, games: Sequence[ComparedPair], rate: WinRate, names: tuple[str, str]
+) -> Finding:
+    gate = question.gate
+    margin = gate.effective_margin
+    rule = GateRule(
+        margin=min(max(EVEN * margin.value if margin.relative else margin.value, 1e-9), 1 - 1e-9),
+        confidence=question.confidence,
+        worst_case_drop=gate.worst_case_drop,
+        fail_rule=gate.fail_rule,
+        guarantee=gate.guarantee,
+    )
+    ids = sorted({game.case for game in games if game.value is not None})
+    if rate.n and all(not game.asked and game.winner == "tie" for game in games):
+        same = identical_outputs(rate.n, rule)
+        decision = allow_for_missing(same, rate.excluded, lambda: True)
+    else:
+        decision = decide_win_rate(
+            rate.wins,
+            rule,
+            rng=generator_for(ids),
+            clusters=question.clusters_of(ids),
+            missing=rate.excluded,
+        )
+    decision = _note_order(_as_rate(decision, rate), rate)
+    seed = None if decision.p is None else seed_of(ids)
+    return Finding(decision, lambda said: wording.win_comparison(said, rate, names), seed)
+
+
+def _as_rate(decision: GateDecision, rate: WinRate) -> GateDecision:
+    """Return a decision on w - 0.5 with its numbers as win rates."""
+
+    def moved(value: float | None) -> float | None:
+        return None if value is None else min(1.0, max(0.0, value + EVEN))
+
+    return replace(
+        decision,
+        kind="level",
+        value=rate.value,
+        interval=None if rate.interval is None else Range(*rate.interval),
+        margin=EVEN - decision.margin,
+        worst_plausible=moved(decision.worst_plausible),
+        best_plausible=moved(decision.best_plausible),
+    )
+
+
+def _note_order(decision: GateDecision, rate: WinRate) -> GateDecision:
+    """Add a note if the judge prefers one of the two orders."""
+    note = order_sentence(rate.order) if rate.order is not None else None
+    return decision if note is None else replace(decision, notes=(*decision.notes, note))
+
+
+def _pairs_of(question: Question, *, against_base: bool) -> list[ComparedPair]:
+    cells = question.cells
+    wanted = {(variant.prompt, variant.model) for variant in question.variants}
+    every = games_in(cells)
+    if cells.repeats is not None:
+        every = [game for game in every if game.repeat < cells.repeats]
+    mine = [game for game in every if (game.prompt, game.a.model) in wanted]
+    base = [game for game in mine if game.b.side == Side.BASE]
+    if against_base or base:
+        return base
+    listed = first_listed(every)
+    return [game for game in mine if (game.prompt, game.b.model) in listed]
+
+
+def _planned_cases(question: Question) -> list[str]:
+    planned = (question.cells.case_ids(variant, Side.HEAD) for variant in question.variants)
+    return sorted({case for cases in planned for case in cases})
+
+
+def _win_sample(games: Sequence[ComparedPair], planned: Sequence[str], rate: WinRate) -> Sample:
+    known = {game.case for game in games if game.value is not None}
+    found = Sample(cases=[case for case in planned if case in known], missing=rate.excluded)
+    found.values.extend(rate.wins)
+    return found
+
+
+def _model_name(question: Question) -> str:
+    variants = question.variants
+    return variants[0].model if len(variants) == 1 else "the others"

@@ -1,7 +1,8 @@
-"""What a gate finds at one of several interim analyses.
+"""Gates at interim analyses.
 
-Looking twice at a test costs, so at a planned look a gate must be surer than at the end, and cases
-that come one after another are weighed by evidence that is valid at any time (STATS 9).
+Testing several times inflates errors. So at a planned interim analysis a gate needs a higher
+confidence than at the end, and cases that come one after another are decided by evidence that is
+valid at any time (STATS 9).
 """
 
 from __future__ import annotations
@@ -10,35 +11,41 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.decide import wording
-from edison_ci.decide.gates import Finding, allow_for_missing, decide_gate, worst_quantile
-from edison_ci.decide.win_rate import decide_wins
-from edison_ci.plan.looks import batch_size, batches_of, is_inferred, takes_part
-from edison_ci.rounding import exceeds
+from edison_ci.decide.gates import (
+    Finding,
+    allow_for_missing,
+    decide_gate,
+    decide_wins,
+    worst_quantile,
+)
+from edison_ci.numeric import exceeds
+from edison_ci.plan.interim_analysis import batch_size, batches_of, is_inferred, takes_part
+from edison_ci.records import Verdict
 from edison_ci.stats.gates import identical_outputs
 from edison_ci.stats.paired import Pairs
 from edison_ci.stats.sequential import decide_look, planned_levels
-from edison_ci.stats.verdicts import MOST_MISSING, GateRule, Verdict
+from edison_ci.stats.verdicts import MOST_MISSING, GateRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.config.decisions import Gate
+    from edison_ci.config.experiment import Gate
     from edison_ci.decide.gates import Question
-    from edison_ci.plan.looks import Look
+    from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.samples import Paired, TwoSidedSample
 
 _FEWEST = 2
-"""Cases without which no number of draws decides anything."""
+"""Cases below which no number of repeats decides a gate."""
 
 
-def look_at(question: Question, look: Look | None) -> Finding:
-    """Decide a gate at a look; one that is looked at only once is decided as ever."""
-    if look is None or not takes_part(question.gate, look.kind):
+def decide_interim(question: Question, interim: InterimAnalysis | None) -> Finding:
+    """Decide a gate at an interim analysis; one that takes no part is decided as usual."""
+    if interim is None or not takes_part(question.gate, interim.kind):
         return _once(question)
-    if look.kind == "cases":
-        return _anytime(question, look)
-    return _planned(question, look)
+    if interim.kind == "cases":
+        return _anytime(question, interim)
+    return _planned(question, interim)
 
 
 def _once(question: Question) -> Finding:
@@ -46,11 +53,11 @@ def _once(question: Question) -> Finding:
     return decide_wins(question) if wins else decide_gate(question)
 
 
-def _planned(question: Question, look: Look) -> Finding:
-    """Decide at the level of one of the planned looks; what is shown keeps the gate's own."""
+def _planned(question: Question, interim: InterimAnalysis) -> Finding:
+    """Decide at the level of a planned analysis; the shown interval keeps the gate's own level."""
     plain = _once(question)
-    levels = planned_levels(look.of, alpha=round(1 - question.confidence, 12))
-    found = _once(replace(question, level=1 - levels[look.number - 1]))
+    levels = planned_levels(interim.of, alpha=round(1 - question.confidence, 12))
+    found = _once(replace(question, level=1 - levels[interim.number - 1]))
     own = plain.decision
     decision = replace(
         found.decision,
@@ -59,16 +66,16 @@ def _planned(question: Question, look: Look) -> Finding:
         n_more=own.n_more if found.decision.verdict is Verdict.INCONCLUSIVE else None,
         n_more_range=own.n_more_range,
     )
-    return Finding(decision, lambda said: wording.planned_look(found.say(said), said, look),
+    return Finding(decision, lambda said: wording.planned_interim(found.say(said), said, interim),
                    found.seed)  # fmt: skip
 
 
 # --- cases one after another ----------------------------------------------------------------------
 
 
-def _anytime(question: Question, look: Look) -> Finding:
-    found = question.cells.pairs(question.metric, question.subjects)
-    order = _in_order(question.cells, look, found)
+def _anytime(question: Question, interim: InterimAnalysis) -> Finding:
+    found = question.cells.pairs(question.metric, question.variants)
+    order = _in_order(question.cells, interim, found)
     clusters = question.clusters_of(order.cases)
     pairs = Pairs(order.base, order.head, clusters)
     margin = question.gate.effective_margin
@@ -81,17 +88,17 @@ def _anytime(question: Question, look: Look) -> Finding:
     if _same_by_construction(question, found):
         decision = identical_outputs(pairs.n, rule)
     else:
-        looks = _positions(order, clusters)
-        decision = decide_look(pairs, rule, looks=looks, share=share)
+        interims = _positions(order, clusters)
+        decision = decide_look(pairs, rule, looks=interims, share=share)
 
     def passes_at_worst() -> bool:
         """Decide again with missing heads at the lowest scores, and never above their base."""
         worst = worst_quantile(pairs.means("head").tolist())
-        gone = tuple((base,) for base in found.base_only)
-        alone = tuple(f"\0missing {index}" for index in range(len(gone)))
+        missing = tuple((base,) for base in found.base_only)
+        alone = tuple(f"\0missing {index}" for index in range(len(missing)))
         imputed = Pairs(
-            (*pairs.base, *gone),
-            (*pairs.head, *((min(worst, base),) for (base,) in gone)),
+            (*pairs.base, *missing),
+            (*pairs.head, *((min(worst, base),) for (base,) in missing)),
             None if clusters is None else (*clusters, *alone),
         )
         units = len(set(imputed.clusters)) if imputed.clusters is not None else imputed.n
@@ -99,7 +106,7 @@ def _anytime(question: Question, look: Look) -> Finding:
         return again.verdict is Verdict.PASS
 
     decision = allow_for_missing(decision, found.missing, passes_at_worst)
-    return Finding(decision, lambda said: wording.sampled(said, question.metric, look))
+    return Finding(decision, lambda said: wording.sampled(said, question.metric, interim))
 
 
 class _Ordered(NamedTuple):
@@ -112,8 +119,8 @@ class _Ordered(NamedTuple):
     """How many of the pairs there were after each batch."""
 
 
-def _in_order(cells: TwoSidedSample, look: Look, found: Paired) -> _Ordered:
-    batches = batches_of(cells.cases(), seed=look.seed, size=batch_size(look.most))
+def _in_order(cells: TwoSidedSample, interim: InterimAnalysis, found: Paired) -> _Ordered:
+    batches = batches_of(cells.cases(), seed=interim.seed, size=batch_size(interim.most))
     known = {case: index for index, case in enumerate(found.cases)}
     order: list[int] = []
     ends: list[int] = []
@@ -129,72 +136,75 @@ def _in_order(cells: TwoSidedSample, look: Look, found: Paired) -> _Ordered:
 
 
 def _positions(order: _Ordered, clusters: Sequence[str] | None) -> list[int]:
-    """Return after how many cases, or clusters, one has looked."""
+    """Return the numbers of cases, or clusters, at the interim analyses so far."""
     if clusters is None:
         return list(order.ends)
     return [len(set(clusters[:end])) for end in order.ends]
 
 
 def _same_by_construction(question: Question, found: Paired) -> bool:
-    """Whether both sides are the same answers, and those to come will be.
+    """Whether both sides have the same answers, including those of cases to come.
 
-    Equal answers so far are not enough: a template may say something new to later cases only.
+    Equal answers so far are not enough: a template may render differently for later cases only.
     """
     total = len(found.cases) + found.missing
     whole = bool(found.cases) and not exceeds(found.missing, MOST_MISSING * total)
-    return whole and found.same_answers and question.cells.one_version(question.subjects)
+    return whole and found.same_answers and question.cells.one_version(question.variants)
 
 
-# --- what follows from a look ---------------------------------------------------------------------
+# --- what follows from an interim analysis --------------------------------------------------------
 
 
-def open_rows(rows: Sequence[GateRow], look: Look) -> list[GateRow]:
-    """Return the rows that were looked at this time and are not clear."""
-    return [row for row in rows if _number(row) == look.number and row.verdict == "inconclusive"]
+def open_rows(rows: Sequence[GateRow], interim: InterimAnalysis) -> list[GateRow]:
+    """Return the rows of this interim analysis that are inconclusive."""
+    unclear = (row for row in rows if row.verdict is Verdict.INCONCLUSIVE)
+    return [row for row in unclear if _number(row) == interim.number]
 
 
-def goes_on(rows: Sequence[GateRow], look: Look) -> bool:
-    """Whether more is to be measured after a look.
+def continues(rows: Sequence[GateRow], interim: InterimAnalysis) -> bool:
+    """Whether more is to be measured after an interim analysis.
 
-    Cases are added until every gate that takes part is clear. Draws are added only while they can
-    change the verdict: not after a failure, and not for want of cases.
+    Cases are added until every gate that takes part is decided. Repeats are added only while they
+    can change the verdict: not after a failure, and not where cases are missing.
     """
-    if look.last:
+    if interim.last:
         return False
-    if look.kind == "cases":
-        return bool(open_rows(rows, look)) or not any(_number(row) for row in rows)
-    if any(row.verdict == "fail" for row in rows):
+    if interim.kind == "cases":
+        return bool(open_rows(rows, interim)) or not any(_number(row) for row in rows)
+    if any(row.verdict is Verdict.FAIL for row in rows):
         return False
-    return any(_helped_by_draws(row) for row in open_rows(rows, look))
+    return any(_helped_by_repeats(row) for row in open_rows(rows, interim))
 
 
-def unclear_subjects(rows: Sequence[GateRow], look: Look) -> frozenset[tuple[str, str]] | None:
-    """Return the prompts and models that further draws are for; None for all of them."""
-    found = [row for row in open_rows(rows, look) if _helped_by_draws(row)]
+def unclear_variants(
+    rows: Sequence[GateRow], interim: InterimAnalysis
+) -> frozenset[tuple[str, str]] | None:
+    """Return the prompts and models that need further repeats; None for all of them."""
+    found = [row for row in open_rows(rows, interim) if _helped_by_repeats(row)]
     named = {(row.prompt, row.model) for row in found if row.prompt and row.model}
-    everything = look.kind == "cases" or len(named) < len({(r.prompt, r.model) for r in found})
+    everything = interim.kind == "cases" or len(named) < len({(r.prompt, r.model) for r in found})
     return None if everything else frozenset(named)
 
 
-def settles_later(gate: Gate, look: Look | None) -> bool:
-    """Whether a gate waits until sampling has stopped, to be decided once."""
-    return look is not None and look.kind == "cases" and not takes_part(gate, "cases")
+def settles_later(gate: Gate, interim: InterimAnalysis | None) -> bool:
+    """Whether a gate is decided once, after sampling has stopped."""
+    return interim is not None and interim.kind == "cases" and not takes_part(gate, "cases")
 
 
 def _number(row: GateRow) -> int:
-    return int(row.detail.get("look", {}).get("number", 0))
+    return int(row.detail.get("interim", {}).get("number", 0))
 
 
-def _helped_by_draws(row: GateRow) -> bool:
+def _helped_by_repeats(row: GateRow) -> bool:
     missing = int(row.detail.get("missing", 0))
     return row.n >= _FEWEST and not exceeds(missing, MOST_MISSING * (row.n + missing))
 
 
-def carried(row: GateRow | None, gate: Gate, look: Look) -> bool:
-    """Whether a row of the look before stays as it is.
+def stays(row: GateRow | None, gate: Gate, interim: InterimAnalysis) -> bool:
+    """Whether a row of the interim analysis before stays as it is.
 
-    What is compared without inference is compared again: an unsafe answer counts whenever it came.
+    Gates without inference are decided again: an unsafe answer counts at any time.
     """
     if row is None or row.detail.get("waiting") or not is_inferred(gate):
         return False
-    return row.verdict != "inconclusive" or not takes_part(gate, look.kind)
+    return row.verdict is not Verdict.INCONCLUSIVE or not takes_part(gate, interim.kind)

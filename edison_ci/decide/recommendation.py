@@ -1,7 +1,7 @@
 """Which model to use: the most accurate, the fastest, or the best value.
 
-Best value is the cheapest model that is shown to be as good as the best one by the gate's rule
-(STATS 18). What cannot be shown with the cases there are is said to be so.
+Best value is the cheapest model that is non-inferior to the best one by the gate's rule (STATS 18).
+Models for which the cases are too few to decide are reported as such.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.numeric import NOISE, exceeds, fixed, reaches
+from edison_ci.records import Side
 from edison_ci.results.leaderboard import Contrast, Scores, contrast_of
-from edison_ci.rounding import NOISE, exceeds, fixed, reaches
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule
@@ -18,79 +19,82 @@ from edison_ci.stats.verdicts import GateRule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from edison_ci.results.case_filter import Roll
-    from edison_ci.results.leaderboard import Measurements, Standing
+    from edison_ci.results.leaderboard import LeaderboardRow, Measurements
+    from edison_ci.results.samples import CaseFilter
 
 FEW = 10
-"""Below so many cases there is a warning (STATS 19)."""
+"""Number of cases below which there is a warning (STATS 19)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a model must do to be recommended at all."""
+class Requirements:
+    """Requirements that a model must meet to be recommended."""
 
     min_score: float | None = None
     max_cost_microusd: float | None = None
-    """Of an answer."""
+    """Per answer."""
     max_latency_ms: float | None = None
     """Median."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class RejectedModel:
     """Why a cheaper or faster model is not recommended."""
 
     name: str
     contrast: Contrast
-    """It minus the best, on the common cases."""
+    """Its score minus that of the best, on the common cases."""
     worse: bool
-    """Whether it is shown to be worse; otherwise the cases are too few to tell."""
+    """Whether it is significantly worse; otherwise the cases are too few to decide."""
     n_needed: int | None
-    """Cases that would likely show that it is as good, if it is."""
+    """Cases that would likely show non-inferiority, if it is as good."""
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
-    """What to use in an experiment, and why."""
+class RecommendationResult:
+    """The recommendation for an experiment, with its reasons."""
 
     experiment: str
-    rows: Mapping[str, Standing]
+    rows: Mapping[str, LeaderboardRow]
     """Models that were compared, by name."""
     cases: int
-    """That all of them have in common."""
-    found: Recommendation | None
-    """None with fewer than two cases, or nothing that meets the wishes."""
+    """Cases that all of them have in common."""
+    recommendation: Recommendation | None
+    """None with fewer than two cases, or if no model meets the requirements."""
     fastest: str | None
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[RejectedModel, ...]
     refused: tuple[tuple[str, str], ...]
-    """Models that do not meet the wishes, or that have too few cases, with the reason."""
+    """Models that do not meet the requirements, or that have too few cases, with the reason."""
     margin: float
     simulated: bool
 
 
 def advise(
-    experiment: str, measured: Measurements, roll: Roll, wishes: Wishes | None = None
-) -> Advice:
+    experiment: str,
+    measured: Measurements,
+    case_filter: CaseFilter,
+    requirements: Requirements | None = None,
+) -> RecommendationResult:
     """Recommend a model, by the newest version of each prompt on the cases that all have."""
-    rule, wishes = GateRule(), wishes or Wishes()
+    rule, requirements = GateRule(), requirements or Requirements()
     rows = _newest(measured)
     refused: list[tuple[str, str]] = []
-    _refuse(rows, refused, lambda row: _unmet(row, wishes))
+    _refuse(rows, refused, lambda row: _unmet(row, requirements))
     most = max((len(row.scores.cases) for row in rows.values()), default=0)
     _refuse(rows, refused, lambda row: _short(row, most))
     cases = _common(list(rows.values()))
     found = None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[RejectedModel, ...] = ()
     if len(cases) >= 2:
         contenders = [_contender(name, row, cases) for name, row in rows.items()]
-        found = recommend(contenders, rule, clusters=roll.clusters_of(cases))
-        doubts = tuple(_doubts(found, rows, roll, rule))
+        found = recommend(contenders, rule, clusters=case_filter.clusters_of(cases))
+        doubts = tuple(_doubts(found, rows, case_filter, rule))
     timed = [(row.p50_ms, name) for name, row in rows.items() if row.p50_ms is not None]
-    return Advice(
+    return RecommendationResult(
         experiment=experiment,
         rows=rows,
         cases=len(cases),
-        found=found,
+        recommendation=found,
         fastest=min(timed)[1] if timed else None,
         doubts=doubts,
         refused=tuple(refused),
@@ -99,12 +103,12 @@ def advise(
     )
 
 
-def _newest(measured: Measurements) -> dict[str, Standing]:
+def _newest(measured: Measurements) -> dict[str, LeaderboardRow]:
     """Return the rows of the version of each prompt that was measured last, by name."""
     versions: dict[str, str] = {}
     order = sorted(
         measured.rows,
-        key=lambda row: (row.place.side == "head", row.place.run.created_at),
+        key=lambda row: (row.place.side == Side.HEAD, row.place.run.created_at),
         reverse=True,
     )
     for row in order:
@@ -120,41 +124,43 @@ def _newest(measured: Measurements) -> dict[str, Standing]:
 
 
 def _refuse(
-    rows: dict[str, Standing],
+    rows: dict[str, LeaderboardRow],
     refused: list[tuple[str, str]],
-    reason: Callable[[Standing], str],
+    reason: Callable[[LeaderboardRow], str],
 ) -> None:
     for name in list(rows):
-        if said := reason(rows[name]):
-            refused.append((name, said))
+        if why := reason(rows[name]):
+            refused.append((name, why))
             del rows[name]
 
 
-def _unmet(row: Standing, wishes: Wishes) -> str:
-    """Return which wish a row does not meet; '' if it meets all."""
+def _unmet(row: LeaderboardRow, requirements: Requirements) -> str:
+    """Return which requirements a row does not meet; '' if it meets all."""
     score = 0.0 if row.composite is None else row.composite.estimate
     reasons = []
-    if wishes.min_score is not None and not reaches(score, wishes.min_score):
+    if requirements.min_score is not None and not reaches(score, requirements.min_score):
         reasons.append(f"its score is {fixed(100 * score, 1)}")
     cost = row.cost_microusd
-    if wishes.max_cost_microusd is not None and (
-        cost is None or exceeds(cost, wishes.max_cost_microusd)
+    if requirements.max_cost_microusd is not None and (
+        cost is None or exceeds(cost, requirements.max_cost_microusd)
     ):
         known = "unknown" if cost is None else f"${fixed(cost / 1e6, 6)}"
         reasons.append(f"an answer costs {known}")
     late = row.p50_ms
-    if wishes.max_latency_ms is not None and (late is None or late > wishes.max_latency_ms):
+    if requirements.max_latency_ms is not None and (
+        late is None or late > requirements.max_latency_ms
+    ):
         known = "unknown" if late is None else f"{fixed(late, grouped=True)} ms"
         reasons.append(f"its median latency is {known}")
     return ", ".join(reasons)
 
 
-def _short(row: Standing, most: int) -> str:
+def _short(row: LeaderboardRow, most: int) -> str:
     n = len(row.scores.cases)
     return f"it has {n:,} of {most:,} cases" if 2 * n < most else ""
 
 
-def _common(rows: Sequence[Standing]) -> list[str]:
+def _common(rows: Sequence[LeaderboardRow]) -> list[str]:
     """Return the cases that every row has, with the same content."""
     if not rows:
         return []
@@ -174,7 +180,7 @@ def _same(one: str | None, other: str | None) -> bool:
     return one is None or other is None or one == other
 
 
-def _contender(name: str, row: Standing, cases: Sequence[str]) -> Contender:
+def _contender(name: str, row: LeaderboardRow, cases: Sequence[str]) -> Contender:
     scores = dict(zip(row.scores.cases, row.scores.values, strict=True))
     return Contender(
         name, [scores[case] for case in cases], row.cost_microusd or 0.0, row.latencies
@@ -182,17 +188,20 @@ def _contender(name: str, row: Standing, cases: Sequence[str]) -> Contender:
 
 
 def _doubts(
-    found: Recommendation, rows: Mapping[str, Standing], roll: Roll, rule: GateRule
-) -> list[Doubt]:
-    """Say of every other model that would save something why it is not as good as the best."""
+    found: Recommendation,
+    rows: Mapping[str, LeaderboardRow],
+    case_filter: CaseFilter,
+    rule: GateRule,
+) -> list[RejectedModel]:
+    """Return the cheaper or faster models that are not shown to be as good as the best."""
     best = next(model for model in found.models if model.name == found.best)
-    told = []
+    rejected = []
     for model in found.models:
         cheaper = model.cost < best.cost
         faster = (model.latency_median or 0.0) < (best.latency_median or 0.0)
         if model.as_good or not (cheaper or faster):
             continue
-        contrast = contrast_of(Scores.of(rows[best.name]), Scores.of(rows[model.name]), roll)
+        contrast = contrast_of(Scores.of(rows[best.name]), Scores.of(rows[model.name]), case_filter)
         if contrast is None:
             continue
         others = max(1, len(found.models) - 1)
@@ -202,5 +211,5 @@ def _doubts(
             needed = cases_for_margin(
                 contrast.sd, margin=rule.margin, alpha=rule.alpha / others
             ).value
-        told.append(Doubt(model.name, contrast, worse, needed))
-    return told
+        rejected.append(RejectedModel(model.name, contrast, worse, needed))
+    return rejected

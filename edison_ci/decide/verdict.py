@@ -7,97 +7,97 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
-from edison_ci.decide.gates import Finding, Question
-from edison_ci.decide.interim import carried, goes_on, look_at, settles_later
-from edison_ci.decide.win_rate import not_held_against
+from edison_ci.decide.gates import Finding, Question, why_no_win_rate
+from edison_ci.decide.interim import continues, decide_interim, settles_later, stays
 from edison_ci.errors import ExitCode
-from edison_ci.plan.looks import takes_part
-from edison_ci.results.decisions import GateRow, RowVerdict
+from edison_ci.plan.interim_analysis import takes_part
+from edison_ci.records import Side, Verdict
+from edison_ci.results.decisions import GateRow
 from edison_ci.results.samples import TwoSidedSample, metric_of
-from edison_ci.stats.verdicts import Verdict, decide_family
+from edison_ci.stats.verdicts import decide_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from edison_ci.config.decisions import Gate
-    from edison_ci.plan.baseline import Doubt
-    from edison_ci.plan.looks import Look
-    from edison_ci.results.samples import Subject
+    from edison_ci.config.experiment import Gate
+    from edison_ci.plan.baseline import BaselineDoubt
+    from edison_ci.plan.interim_analysis import InterimAnalysis
+    from edison_ci.results.samples import Variant
     from edison_ci.stats.verdicts import GateDecision
 
 
-# Everything it would have said, and that it is only advice: the row counts as skipped, so it
-# neither fails nor passes a run, whatever `if_unclear` asks for.
-def advised(row: GateRow, unlicensed: Mapping[str, str]) -> GateRow:
-    """Return a row as advice if judges without a licence would decide it."""
-    reason = unlicensed.get(row.metric)
-    if reason is None or row.verdict == "skipped" or row.gate.get("use") == "human":
+# The row keeps its numbers and its sentence, but counts as skipped: it neither fails nor passes a
+# run, regardless of `if_unclear`.
+def as_advice(row: GateRow, unapproved: Mapping[str, str]) -> GateRow:
+    """Return a row as advice if judges without an approval would decide it."""
+    reason = unapproved.get(row.metric)
+    if reason is None or row.verdict is Verdict.SKIPPED or row.gate.get("use") == "human":
         return row
     sentence = f"Advisory only, would be {row.verdict}: {row.sentence} The {reason}."
     advice = {"would_be": row.verdict, "reason": reason}
     return replace(
-        row, verdict="skipped", sentence=sentence, detail={**row.detail, "advisory": advice}
+        row, verdict=Verdict.SKIPPED, sentence=sentence, detail={**row.detail, "advisory": advice}
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
-    """What the cells of a run do not say themselves."""
+class VerdictContext:
+    """Facts about a run that are not in its cells."""
 
     clusters: Mapping[str, str] = field(default_factory=dict)
     """Clusters by case, of the cases that have one."""
     quarantined: Collection[str] = frozenset()
-    """Cases that run and are shown, but never gate."""
+    """Cases that run and are shown, but never decide."""
     has_base: bool = False
     """Whether there is anything to compare with."""
-    look: Look | None = None
-    """Which of several looks this is; None for the only one."""
+    interim: InterimAnalysis | None = None
+    """The interim analysis that is made; None without interim analyses."""
     before: tuple[GateRow, ...] = ()
-    """What the look before it said."""
-    stored: Stored = field(default_factory=lambda: Stored())
-    """What stands in for a base that was not measured with the run."""
-    unlicensed: Mapping[str, str] = field(default_factory=dict)
+    """Rows of the interim analysis before it."""
+    stored: StoredBaseline = field(default_factory=lambda: StoredBaseline())
+    """A stored run in place of a base that was not measured with the run."""
+    unapproved: Mapping[str, str] = field(default_factory=dict)
     """Metrics that judges may not decide, and why: their gates are advisory."""
-    asked: str | None = None
-    """The commit that it was to be compared with, as it was named."""
+    base_ref: str | None = None
+    """The ref that the run was compared with, as it was given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBaseline:
     """Stored cells that the head is compared with, or why there are none."""
 
     cells: TwoSidedSample | None = None
     """Both sides, as if they had been measured together."""
-    told: str = ""
+    sentence: str = ""
     """Which run it is, or why there is none."""
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RunDecision:
-    """What all gates say together."""
+    """The decision of all gates together."""
 
     rows: tuple[GateRow, ...]
-    verdict: RowVerdict
+    verdict: Verdict
     exit_code: ExitCode
 
     @classmethod
     def of(cls, rows: Iterable[GateRow]) -> RunDecision:
-        """Put rows together: fail if one fails, else inconclusive if one is, else pass."""
+        """Combine rows: fail if one fails, else inconclusive if one is, else pass."""
         rows = tuple(rows)
-        said = {row.verdict for row in rows if not _passed_over(row)}
-        if any(_passed_over(row) for row in rows):
-            said.add("pass")
-        order: tuple[RowVerdict, ...] = ("fail", "inconclusive", "pass")
-        verdict: RowVerdict = next((one for one in order if one in said), "skipped")
-        code = ExitCode.GATE_FAILED if verdict == "fail" else ExitCode.DONE
-        if verdict == "inconclusive" and any(_insists(row) for row in rows):
+        verdicts = {row.verdict for row in rows if not _is_waived(row)}
+        if any(_is_waived(row) for row in rows):
+            verdicts.add(Verdict.PASS)
+        order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
+        verdict = next((one for one in order if one in verdicts), Verdict.SKIPPED)
+        code = ExitCode.GATE_FAILED if verdict is Verdict.FAIL else ExitCode.DONE
+        if verdict is Verdict.INCONCLUSIVE and any(_insists(row) for row in rows):
             code = ExitCode.UNCLEAR
         return cls(rows, verdict, code)
 
 
-def doubted(decision: RunDecision, doubts: Iterable[Doubt]) -> RunDecision:
-    """Return a decision with what keeps it from passing, first and whatever its gates let pass."""
+def with_doubts(decision: RunDecision, doubts: Iterable[BaselineDoubt]) -> RunDecision:
+    """Return a decision with a row for each doubt in front, so that it cannot pass."""
     insists = any(row.if_unclear == "fail" for row in decision.rows)
     if_unclear = "fail" if insists else "neutral"
     rows = [
@@ -105,7 +105,7 @@ def doubted(decision: RunDecision, doubts: Iterable[Doubt]) -> RunDecision:
             metric=doubt.metric,
             prompt=None,
             model=None,
-            verdict="inconclusive",
+            verdict=Verdict.INCONCLUSIVE,
             sentence=doubt.sentence,
             if_unclear=if_unclear,
             gate={"if_unclear": if_unclear},
@@ -117,145 +117,149 @@ def doubted(decision: RunDecision, doubts: Iterable[Doubt]) -> RunDecision:
 
 
 def decide(
-    cells: TwoSidedSample, gates: Sequence[Gate], background: Background | None = None
+    cells: TwoSidedSample, gates: Sequence[Gate], background: VerdictContext | None = None
 ) -> RunDecision:
-    """Decide every gate on stored cells; nothing else is read, nothing is written."""
-    background = background or Background()
-    look = background.look
-    draws = look.at if look is not None and look.kind == "draws" else None
+    """Decide every gate on stored cells. Reads nothing else and writes nothing."""
+    background = background or VerdictContext()
+    interim = background.interim
+    repeats = interim.at if interim is not None and interim.kind == "repeats" else None
     left_out = cells.left_out.union(background.quarantined)
-    sides = _Sides.of(replace(cells, left_out=left_out, draws=draws), background)
-    asked = [row for gate in gates for row in _asked(gate, sides, background)]
-    kept: list[GateRow | None] = [None] * len(asked)
-    if look is not None and len(background.before) == len(asked):
+    sides = _Sides.of(replace(cells, left_out=left_out, repeats=repeats), background)
+    pending = [row for gate in gates for row in _pending_rows(gate, sides, background)]
+    kept: list[GateRow | None] = [None] * len(pending)
+    if interim is not None and len(background.before) == len(pending):
         kept = [
-            old if carried(old, row.gate, look) else None
-            for old, row in zip(background.before, asked, strict=True)
+            old if stays(old, row.gate, interim) else None
+            for old, row in zip(background.before, pending, strict=True)
         ]
     first = [
-        old or (_waiting(row) if settles_later(row.gate, look) and row.question else None)
-        for old, row in zip(kept, asked, strict=True)
+        old or (_waiting_row(row) if settles_later(row.gate, interim) and row.question else None)
+        for old, row in zip(kept, pending, strict=True)
     ]
-    rows = _together(asked, first, background)
-    if look is None or goes_on(rows, look):
+    rows = _decide_rows(pending, first, background)
+    if interim is None or continues(rows, interim):
         return RunDecision.of(rows)
-    # Sampling has stopped: now those are decided that waited for it, the others stay.
+    # Sampling has stopped: gates that waited for it are decided now, the others stay as they are.
     done = [None if row.detail.get("waiting") else row for row in rows]
-    return RunDecision.of(_together(asked, done, background) if None in done else rows)
+    return RunDecision.of(_decide_rows(pending, done, background) if None in done else rows)
 
 
-def _together(
-    asked: Sequence[_Asked], kept: Sequence[GateRow | None], background: Background
+def _decide_rows(
+    pending: Sequence[_PendingRow], kept: Sequence[GateRow | None], background: VerdictContext
 ) -> list[GateRow]:
-    """Decide the rows that are not kept, allowing for all."""
-    look = background.look
+    """Decide the rows that are not kept, with p-values corrected for all of them."""
+    interim = background.interim
     findings = [
-        look_at(row.question, look) if row.question is not None and old is None else None
-        for row, old in zip(asked, kept, strict=True)
+        decide_interim(row.question, interim) if row.question is not None and old is None else None
+        for row, old in zip(pending, kept, strict=True)
     ]
     new = [finding.decision for finding in findings if finding is not None]
     others = [p for row in kept if row is not None and (p := _counted_p(row)) is not None]
     decided = iter(decide_family(new, others=others).items if new else ())
     rows = []
-    for row, old, finding in zip(asked, kept, findings, strict=True):
+    for row, old, finding in zip(pending, kept, findings, strict=True):
         if old is not None:
             rows.append(old)
         elif finding is None:
-            rows.append(_skipped(row))
+            rows.append(_skipped_row(row))
         else:
-            said = _decided(row, finding, next(decided), look)
-            rows.append(advised(said, background.unlicensed))
+            new_row = _decided_row(row, finding, next(decided), interim)
+            rows.append(as_advice(new_row, background.unapproved))
     return rows
 
 
-class _Asked(NamedTuple):
-    """A row of the report, before the rows are allowed for each other."""
+class _PendingRow(NamedTuple):
+    """A row before it is decided and its p-value is corrected for the other rows."""
 
     gate: Gate
-    subject: Subject | None
+    variant: Variant | None
     question: Question | None
     reason: str = ""
-    """Why nothing is asked."""
-    stored: Stored | None = None
-    """What it is compared with, if that was measured another time."""
+    """Why there is no question."""
+    stored: StoredBaseline | None = None
+    """The base, if it is a stored run."""
 
 
 class _Sides(NamedTuple):
-    """What gates look at: head alone, and head against base, which may have been measured apart."""
+    """The cells of gates: head alone, and head against base, which may be of another run."""
 
     alone: TwoSidedSample
     compared: TwoSidedSample | None
-    heads: tuple[Subject, ...]
-    bases: frozenset[Subject]
+    heads: tuple[Variant, ...]
+    bases: frozenset[Variant]
 
     @classmethod
-    def of(cls, cells: TwoSidedSample, background: Background) -> _Sides:
+    def of(cls, cells: TwoSidedSample, background: VerdictContext) -> _Sides:
         compared = cells if background.has_base else background.stored.cells
-        bases = frozenset(compared.subjects("base")) if compared is not None else frozenset()
-        return cls(cells, compared, cells.subjects("head"), bases)
+        bases = frozenset(compared.variants(Side.BASE)) if compared is not None else frozenset()
+        return cls(cells, compared, cells.variants(Side.HEAD), bases)
 
 
-def _asked(gate: Gate, sides: _Sides, background: Background) -> list[_Asked]:
+def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list[_PendingRow]:
     heads, comparing = sides.heads, gate.no_worse_than is not None
-    groups: list[tuple[Subject | None, tuple[Subject, ...]]] = [(None, heads)]
+    groups: list[tuple[Variant | None, tuple[Variant, ...]]] = [(None, heads)]
     if gate.per == "model" and heads:
-        groups = [(subject, (subject,)) for subject in heads]
+        groups = [(variant, (variant,)) for variant in heads]
     cells = sides.compared if comparing else sides.alone
     if cells is None:
-        reason = background.stored.told or wording.no_base(background.asked)
-        return [_Asked(gate, subject, None, reason) for subject, _ in groups]
+        reason = background.stored.sentence or wording.no_base(background.base_ref)
+        return [_PendingRow(gate, variant, None, reason) for variant, _ in groups]
     bases = sides.bases if comparing else frozenset(heads)
     stored = background.stored if comparing and not background.has_base else None
     metric = metric_of(cells, gate.metric)
     rows = []
-    for subject, members in groups:
+    for variant, members in groups:
         known = tuple(member for member in members if member in bases)
         if members and not known:
-            rows.append(_Asked(gate, subject, None, wording.no_base_of(subject)))
+            rows.append(_PendingRow(gate, variant, None, wording.no_base_of(variant)))
             continue
         question = Question(gate, metric, cells, known, background.clusters)
         wins = metric.kind == "wins" and gate.use != "human"
-        reason = not_held_against(cells, subject) if wins else ""
+        reason = why_no_win_rate(cells, variant) if wins else ""
         if reason:
-            rows.append(_Asked(gate, subject, None, reason))
+            rows.append(_PendingRow(gate, variant, None, reason))
             continue
-        rows.append(_Asked(gate, subject, question, stored=stored))
+        rows.append(_PendingRow(gate, variant, question, stored=stored))
     return rows
 
 
-def _waiting(row: _Asked) -> GateRow:
+def _waiting_row(row: _PendingRow) -> GateRow:
     """Return the row of a gate that is decided when sampling has stopped."""
     detail = {"waiting": True, "tested": _is_tested(row)}
-    return GateRow(verdict="inconclusive", sentence=wording.WAITING, detail=detail, **_named(row))
+    return GateRow(
+        verdict=Verdict.INCONCLUSIVE, sentence=wording.WAITING, detail=detail, **_row_fields(row)
+    )
 
 
-def _is_tested(row: _Asked) -> bool:
-    """Whether a row will have a p: amounts and wins against the base do."""
+def _is_tested(row: _PendingRow) -> bool:
+    """Whether a row will have a p-value: amounts and wins against the base do."""
     kind = row.question.metric.kind if row.question is not None else "share"
     return row.gate.no_worse_than is not None and kind in ("amount", "wins")
 
 
 def _counted_p(row: GateRow) -> float | None:
-    """Return the p with which a row counts in the family; not decided yet, it says nothing."""
+    """Return the p-value with which a row counts in the family; 1 while it is not decided."""
     return 1.0 if row.detail.get("waiting") and row.detail.get("tested") else row.p
 
 
-def _skipped(row: _Asked) -> GateRow:
-    return GateRow(verdict="skipped", sentence=row.reason, **_named(row))
+def _skipped_row(row: _PendingRow) -> GateRow:
+    return GateRow(verdict=Verdict.SKIPPED, sentence=row.reason, **_row_fields(row))
 
 
-def _decided(row: _Asked, finding: Finding, decision: GateDecision, look: Look | None) -> GateRow:
+def _decided_row(
+    row: _PendingRow, finding: Finding, decision: GateDecision, interim: InterimAnalysis | None
+) -> GateRow:
     if decision.verdict is not finding.decision.verdict and decision.n_more == 1:
-        # The other gates are in the way, not a lack of cases.
+        # The correction for the other gates made it inconclusive, not a lack of cases.
         decision = replace(decision, n_more=None)
     sentence, notes = finding.say(decision), decision.notes
     if row.stored is not None:
-        sentence = f"{sentence} {row.stored.told}"
+        sentence = f"{sentence} {row.stored.sentence}"
     unclear = decision.verdict is Verdict.INCONCLUSIVE
-    if unclear and look is None and row.gate.if_unclear == "more_draws":
-        sentence, notes = f"{sentence} {wording.MORE_DRAWS}", (*notes, wording.MORE_DRAWS)
+    if unclear and interim is None and row.gate.if_unclear == "more_repeats":
+        sentence, notes = f"{sentence} {wording.MORE_REPEATS}", (*notes, wording.MORE_REPEATS)
     return GateRow(
-        verdict=decision.verdict.value,
+        verdict=decision.verdict,
         sentence=sentence,
         estimate=decision.value,
         low=None if decision.interval is None else decision.interval.low,
@@ -277,37 +281,39 @@ def _decided(row: _Asked, finding: Finding, decision: GateDecision, look: Look |
             "n_more_range": None if decision.n_more_range is None else [*decision.n_more_range],
             "seed": None if finding.seed is None else f"{finding.seed:064x}",
             "notes": [*notes],
-            **_circumstances(row, decision, look),
+            **_circumstances(row, decision, interim),
         },
-        **_named(row),
+        **_row_fields(row),
     )
 
 
-def _circumstances(row: _Asked, decision: GateDecision, look: Look | None) -> dict[str, Any]:
-    """Return what has to be known of a decision that was not made once, on one run."""
-    told: dict[str, Any] = {}
-    if look is not None and takes_part(row.gate, look.kind):
-        told["look"] = {**look.as_json(), "alpha": decision.alpha}
+def _circumstances(
+    row: _PendingRow, decision: GateDecision, interim: InterimAnalysis | None
+) -> dict[str, Any]:
+    """Return details of a decision at an interim analysis, or against a stored base."""
+    detail: dict[str, Any] = {}
+    if interim is not None and takes_part(row.gate, interim.kind):
+        detail["interim"] = {**interim.as_json(), "alpha": decision.alpha}
     if row.stored is not None:
-        told["base"] = dict(row.stored.about)
-    return told
+        detail["base"] = dict(row.stored.about)
+    return detail
 
 
-def _named(row: _Asked) -> dict[str, Any]:
-    gate, subject = row.gate, row.subject
+def _row_fields(row: _PendingRow) -> dict[str, Any]:
+    gate, variant = row.gate, row.variant
     return {
         "metric": gate.metric,
-        "prompt": None if subject is None else subject.prompt,
-        "model": None if subject is None else subject.model,
+        "prompt": None if variant is None else variant.prompt,
+        "model": None if variant is None else variant.model,
         "if_unclear": gate.if_unclear,
         "gate": gate.model_dump(mode="json", exclude_none=True),
     }
 
 
-def _passed_over(row: GateRow) -> bool:
-    """Whether a row is unclear, and its gate lets that pass."""
-    return row.verdict == "inconclusive" and row.if_unclear == "pass"
+def _is_waived(row: GateRow) -> bool:
+    """Whether a row is inconclusive, and its gate has `if_unclear: pass`."""
+    return row.verdict is Verdict.INCONCLUSIVE and row.if_unclear == "pass"
 
 
 def _insists(row: GateRow) -> bool:
-    return row.verdict == "inconclusive" and row.if_unclear == "fail"
+    return row.verdict is Verdict.INCONCLUSIVE and row.if_unclear == "fail"

@@ -1,1 +1,1 @@
-"""Text files with positions: how bytes in a repository become values that know their line."""
+"""Text files read as values with line and column: YAML, JSON, CSV, and edits of them."""

@@ -1,4 +1,4 @@
-"""CSV texts as rows that know their line."""
+"""CSV texts read as rows with their line."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _EMPTY = ("\n", "\r\n")
 
 
 class CsvRow(NamedTuple):
-    """One record: its number (the first row after the header is 1), its place and its fields."""
+    """One record: its number (1 after the header), position and fields."""
 
     number: int
     line: int
-    """Line on which the record starts, counted from 0."""
+    """First line of the record, counted from 0."""
     fields: list[str]
     text: tuple[str, ...]
-    """The lines of the record as they stand in the file."""
+    """The lines of the record, unchanged."""
     fault: Fault | None = None
-    """What is wrong with its width."""
+    """The fault, if the number of fields is wrong."""
 
     def place(self, column: int) -> tuple[int, int]:
         """Return line and column, counted from 0, at which a field of the record starts."""
@@ -51,11 +51,11 @@ class CsvTable:
         csv.field_size_limit(_MAX_ROW)
         self._text: list[str] = []
         self._start = self._size = 0
-        self._reader = csv.reader(self._fed(lines), strict=True)
+        self._reader = csv.reader(self._bounded_lines(lines), strict=True)
         self.header = self._header()
 
     def rows(self) -> Iterator[CsvRow]:
-        """Yield the rows; empty lines are passed over."""
+        """Yield the rows; empty lines are skipped."""
         width, number = len(self.header), 0
         while (fields := self._record()) is not None:
             number += 1
@@ -70,7 +70,7 @@ class CsvTable:
         header = [name.strip() for name in names]
         if len(header) > _MAX_COLUMNS:
             message = f"{len(header):,} columns; at most {_MAX_COLUMNS:,}"
-            raise Fault("header", message, "leave out those that no prompt uses", at=at)
+            raise Fault("header", message, "remove columns that no prompt uses", at=at)
         if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
             raise Fault("header", "one column only", "separate columns with commas", at=at)
         row = CsvRow(0, self._start, header, tuple(self._text))
@@ -87,7 +87,7 @@ class CsvTable:
         return header
 
     def _record(self) -> list[str] | None:
-        """Return the fields of the next record; `_start` is its line, `_text` its lines."""
+        """Return the fields of the next record; sets `_start`, its line, and `_text`, its lines."""
         self._size = 0
         self._text.clear()
         try:
@@ -97,8 +97,8 @@ class CsvTable:
         except csv.Error as error:
             raise _syntax(str(error), self._start) from None
 
-    def _fed(self, lines: Iterable[str | Fault]) -> Iterator[str]:
-        """Yield the lines but for empty ones, and no more for a record than it may have."""
+    def _bounded_lines(self, lines: Iterable[str | Fault]) -> Iterator[str]:
+        """Yield the lines without empty ones; raises Fault if a record is too long."""
         for number, line in enumerate(lines):
             if isinstance(line, Fault):
                 raise line
@@ -129,7 +129,7 @@ def _ragged(fields: int, width: int, line: int) -> Fault:
 def _syntax(message: str, line: int) -> Fault:
     hint = "quote fields that contain commas, quotes or newlines"
     if "unexpected end" in message:
-        hint = "a quote is opened and never closed"
+        hint = "a quote is not closed"
     elif "expected after" in message:
         hint = 'write a quote inside a quoted field as ""'
     elif "new-line character" in message:

@@ -1,4 +1,4 @@
-"""Bytes decoded as UTF-8 text, or refused."""
+"""Decoding of bytes as UTF-8 text, with the position of invalid bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK = 262_144
 
 
 def decode(data: bytes) -> str:
-    """Return the text of UTF-8 bytes without a byte order mark; bad bytes and NUL are faults."""
+    """Return the text of UTF-8 bytes without a byte order mark; raises Fault."""
     return _text(data.removeprefix(_BOM))
 
 
@@ -57,7 +57,7 @@ def _nul_hint(data: bytes) -> str:
 
 
 def text_lines(stream: BinaryIO, *, longest: int) -> Iterator[str | Fault]:
-    """Yield the lines of a file with their ends; in place of a bad line, what is wrong with it."""
+    """Yield the lines of a file with their ends; for an invalid line, its Fault."""
     rest, number, start = b"", 0, True
     while block := stream.read(_BLOCK):
         if start:
@@ -66,13 +66,13 @@ def text_lines(stream: BinaryIO, *, longest: int) -> Iterator[str | Fault]:
         if newline:
             yield from _decoded_lines(whole + newline, number, longest)
             number += whole.count(b"\n") + 1
-        rest = rest[: longest + 1]  # of a line that is too long, enough to say so
+        rest = rest[: longest + 1]  # enough of a long line to report it
     if rest:
         yield from _decoded_lines(rest, number, longest)
 
 
 def _decoded_lines(data: bytes, number: int, longest: int) -> Iterator[str | Fault]:
-    """Yield lines decoded all at once, or one by one if something may be wrong with one of them."""
+    """Yield the decoded lines; decode one by one if the whole block is invalid."""
     if len(data) <= longest:
         try:
             yield from io.StringIO(_text(data), newline="\n")
@@ -90,18 +90,18 @@ def _decoded_lines(data: bytes, number: int, longest: int) -> Iterator[str | Fau
 
 
 class TextBlocks:
-    """A file read as text, block by block; what is not text is a fault with its place."""
+    """A file read as text in blocks; invalid text raises Fault with its position."""
 
     def __init__(self, stream: BinaryIO, refused: re.Pattern[str]) -> None:
         self._stream, self._refused = stream, refused
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._held = ""
         self.end = (0, 0)
-        """Line and column after the last character that was read."""
+        """Line and column after the last character read."""
         self._start = True
 
     def read(self, size: int = _BLOCK) -> str:
-        """Return at least one character, or nothing at the end of the file."""
+        """Return at least one character, or '' at the end of the file."""
         text = ""
         while not text:
             data = self._stream.read(max(size, _BLOCK))
@@ -136,7 +136,7 @@ class TextBlocks:
 
 
 def refused_character(character: str, at: tuple[int, int]) -> Fault:
-    """Return the fault for a character that may not stand in a file as it is."""
+    """Return the fault of a character that is not allowed unescaped."""
     if character == "\0":
         return Fault("nul-byte", "NUL byte in a text file", "remove it", at=at)
     if character == "\r":

@@ -1,19 +1,52 @@
-"""Files of a project by their path, and nothing outside of it.
+"""Access to the files of a project, and to nothing outside of it.
 
-Everything in a repository may be hostile, so a path is followed only inside the project and only
-to a regular file: no absolute paths, no `..` out of the tree, no links that leave it, nothing of
-`.git` (tokens are kept there), no FIFOs or devices (they would block), and never more bytes than
-asked for.
+Everything in a repository may be hostile, so a path is followed only inside the project and only to
+a regular file: no absolute paths, no `..` out of the tree, no links that leave it, no files of
+`.git` (it may hold tokens), no FIFOs or devices (they would block), and only a limited number of
+bytes.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import uuid
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from edison_ci.documents.marks import Fault
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def replace_file(
+    path: Path, data: bytes, *, just_before: Callable[[], object] | None = None
+) -> None:
+    """Replace a file atomically; the mode of an existing file stays.
+
+    `just_before` is called after everything that may fail on the disk, for an audit entry; if it
+    raises, the file stays as it was.
+    """
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
+    try:
+        with aside.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if path.exists():
+            aside.chmod(path.stat().st_mode & 0o777)
+        if just_before is not None:
+            just_before()
+        aside.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path.name} cannot be written: {error.strerror}", hint="check its permissions"
+        ) from None
+    finally:
+        aside.unlink(missing_ok=True)
+
 
 CONFIG_BYTES = 1_000_000
 _GIT = ".git"
@@ -26,10 +59,10 @@ class Tree(Protocol):
         """Open a regular file for reading, or raise a Fault."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names of the entries of a folder; empty if there is none."""
+        """Return the sorted names in a folder; empty if it does not exist."""
 
     def exists(self, path: str) -> bool:
-        """Whether a path stands for something that could be opened."""
+        """Whether a path exists."""
 
 
 def read(tree: Tree, path: str, *, max_bytes: int = CONFIG_BYTES) -> bytes:
@@ -44,22 +77,24 @@ def read(tree: Tree, path: str, *, max_bytes: int = CONFIG_BYTES) -> bytes:
 def too_large(path: str, size: int, limit: int) -> Fault:
     """Return the fault for a file over its limit."""
     message = f"{path} is larger than {limit:,} bytes ({size:,})"
-    return Fault("size", message, "leave something out, or split it")
+    return Fault("size", message, "shorten or split it")
 
 
 def inside(path: str) -> str:
-    """Return the path normalised, or raise a Fault if it could leave the project."""
+    """Return the normalized path; raises Fault if it could leave the project."""
     if not path or "\0" in path or "\n" in path or "\\" in path:
         raise Fault("path", f"{path!r} is not a path", "use forward slashes")
     if "://" in path:
-        raise Fault("path", f"{path!r} is an address", "only files of the project are read")
+        raise Fault("path", f"{path!r} is a URL", "only files of the project are read")
     if path.startswith(("/", "~")) or path[1:2] == ":":
-        raise Fault("path", f"{path!r} is absolute", "give it relative to edison.yaml")
+        raise Fault("path", f"{path!r} is absolute", "write it relative to edison.yaml")
     parts: list[str] = []
     for part in PurePosixPath(path).parts:
         if part == "..":
             if not parts:
-                raise Fault("path", f"{path!r} leaves the project", "only its own files are read")
+                raise Fault(
+                    "path", f"{path!r} leaves the project", "only files of the project are read"
+                )
             parts.pop()
         else:
             parts.append(part)
@@ -75,7 +110,7 @@ class WorkingTree:
         self.root = Path(os.path.realpath(root))
 
     def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
-        """Open a regular file inside the folder; links are followed while they stay inside."""
+        """Open a regular file inside the folder; links are followed if they stay inside."""
         real = self._real(path)
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         try:
@@ -88,14 +123,14 @@ class WorkingTree:
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise Fault("not-a-file", f"{path} is {kind}", "put a file of text there")
+            raise Fault("not-a-file", f"{path} is {kind}", "replace it with a text file")
         if max_bytes is not None and status.st_size > max_bytes:
             os.close(descriptor)
             raise too_large(path, status.st_size, max_bytes)
         return os.fdopen(descriptor, "rb")
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder; links that leave the project are left to `open`."""
+        """Return the sorted names in a folder; `open` refuses links that leave the project."""
         try:
             real = self._real(folder) if folder not in ("", ".") else self.root
             return sorted(entry.name for entry in os.scandir(real))
@@ -103,7 +138,7 @@ class WorkingTree:
             return []
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything at this path, even something unreadable."""
+        """Whether a path exists, even if it cannot be read."""
         try:
             return os.path.lexists(self.root / inside(path))
         except Fault:
@@ -118,7 +153,7 @@ class WorkingTree:
             message = f"{path} is a link that leaves the project"
             raise Fault("path", message, "copy the file into the project")
         if any(part.casefold() == _GIT for part in real.relative_to(self.root).parts):
-            raise Fault("path", f"{path} is a file of Git's own", "name a file of the project")
+            raise Fault("path", f"{path} is an internal file of Git", "name a file of the project")
         return real
 
     def _near(self, path: str) -> str:
@@ -130,9 +165,9 @@ class WorkingTree:
             return f"did you mean {(folder + '/' if folder else '') + same[0]!r}?"
         if folder and not names:
             return f"the folder {folder!r} is missing or empty"
-        return "write it, or mend the path"
+        return "create it, or fix the path"
 
 
 def _unreadable(path: str, error: OSError) -> Fault:
     message = f"{path} cannot be read: {error.strerror}"
-    return Fault("unreadable", message, "look at its links and permissions")
+    return Fault("unreadable", message, "check its links and permissions")

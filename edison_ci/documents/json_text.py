@@ -1,8 +1,8 @@
-"""JSON texts as values that know their column.
+"""JSON texts read as values with line and column.
 
-One strict reader for dataset rows, schemas and recordings: duplicate keys, NaN and Infinity,
-numbers out of range, lone surrogates and deep nesting are refused. Positions are worked out only
-when a problem needs one, so reading costs little more than the standard library's parser.
+A strict reader for dataset rows, schemas and recordings: duplicate keys, NaN and Infinity, numbers
+out of range, lone surrogates and deep nesting are refused. Positions are computed only when a
+problem needs one, so reading costs little more than the parser of the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from typing import NoReturn
 
 from edison_ci.documents.decoding import decode, place
-from edison_ci.documents.marks import Document, Fault, Json, Mark, twice
+from edison_ci.documents.marks import Document, Fault, Json, Mark, duplicate_key
 
 _MAX_DEPTH = 50
 _MAX_DIGITS = 400
@@ -59,7 +59,7 @@ _decoder = json.JSONDecoder(
 
 
 def parse_json(text: str, *, first_line: int = 1) -> Json:
-    """Return the value of a JSON text, or raise a Fault with its place inside the text."""
+    """Return the value of a JSON text; raises Fault with its position."""
     try:
         value: Json = _decoder.decode(text)
     except json.JSONDecodeError as error:
@@ -78,13 +78,13 @@ def parse_json(text: str, *, first_line: int = 1) -> Json:
 
 
 def read_json(data: bytes | str, file: str, *, first_line: int = 1) -> Document:
-    """Return a whole JSON file as a document with positions."""
+    """Return a JSON file as a document with positions."""
     text = decode(data) if isinstance(data, bytes) else data
     return Document(file, parse_json(text, first_line=first_line), json_marks(text), first_line)
 
 
 def json_marks(text: str) -> Mark:
-    """Return the position of every value in a JSON text that parses."""
+    """Return the position of every value in a valid JSON text."""
     return _Scanner(text).value(_skip(text, 0), (0, 0))[0]
 
 
@@ -100,7 +100,7 @@ def _depth(value: Json) -> int:
     return deepest
 
 
-# --- what can be wrong, and where -----------------------------------------------------------------
+# --- faults and their positions ------------------------------------------------------------------
 
 
 def _refuse_surrogates(text: str, value: Json) -> None:
@@ -113,7 +113,7 @@ def _refuse_surrogates(text: str, value: Json) -> None:
 
 
 def _lone_surrogate(text: str) -> int:
-    """Return where the first half of a pair stands that lacks its other half."""
+    """Return the position of the first surrogate without its other half."""
     high: re.Match[str] | None = None
     for found in _ESCAPE.finditer(text):
         code = int(found.group(1), 16) if found.group(1) else 0
@@ -130,8 +130,8 @@ def _lone_surrogate(text: str) -> int:
 
 
 _HINTS = {
-    "Expecting value": "write a value; texts stand in double quotes",
-    "Expecting property name": "keys stand in double quotes",
+    "Expecting value": "write a value; texts need double quotes",
+    "Expecting property name": "keys need double quotes",
     "Unterminated string": "end the text with a quote",
     "Invalid control character": "write it as an escape, such as \\n or \\t",
     "Invalid \\": "write a backslash as \\\\",
@@ -141,7 +141,7 @@ _HINTS = {
 
 def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
     here, before = text[error.pos : error.pos + 1], text[: error.pos].rstrip()
-    # Before Python 3.13 the place is that of the bracket, and the words tell of a missing value.
+    # Before Python 3.13 the position is the bracket, and the message is about a missing value.
     if error.msg.startswith("Illegal trailing comma"):
         before, here = text[: error.pos + 1], "}"
     if here in ("}", "]") and before.endswith(","):
@@ -164,7 +164,7 @@ def _duplicate(text: str, first_line: int) -> Fault:
     except RecursionError:
         return _too_deep(text)
     at, key, first = min(scanner.duplicates, default=((0, 0), "?", (0, 0)))
-    return twice(key, at, first, first_line)
+    return duplicate_key(key, at, first, first_line)
 
 
 def _number(text: str, token: str) -> Fault:
@@ -196,13 +196,13 @@ def _skip(text: str, offset: int) -> int:
 
 
 class _Scanner:
-    """Walks a valid JSON text again, for positions only."""
+    """Scans a valid JSON text again for positions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
         self.duplicates: list[tuple[tuple[int, int], str, tuple[int, int]]] = []
-        """Place, name and first place of each key that is given twice."""
+        """Position, name and first position of each duplicate key."""
 
     def _place(self, offset: int) -> tuple[int, int]:
         line = bisect.bisect_right(self._line_starts, offset) - 1

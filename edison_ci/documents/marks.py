@@ -1,4 +1,4 @@
-"""Where each value of a document stands in its file."""
+"""Documents: values read from a file, with the position of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
 
 
 class Fault(Exception):
-    """A text that cannot be read, with the place (counted from 0) inside that text."""
+    """A fault in a text, with its position counted from 0."""
 
     def __init__(self, code: str, message: str, hint: str = "", *, at: tuple[int, int] = (0, 0)):
         super().__init__(message)
@@ -35,12 +35,14 @@ class Fault(Exception):
 
 
 def shortened(text: str, longest: int = 500) -> str:
-    """Return a text that fits a report; whatever a file says may be a megabyte long."""
+    """Return a text shortened for a report; texts of files may be a megabyte long."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def twice(key: str, at: tuple[int, int], first: tuple[int, int], first_line: int = 1) -> Fault:
-    """Return the fault for a key that is given a second time, naming both places."""
+def duplicate_key(
+    key: str, at: tuple[int, int], first: tuple[int, int], first_line: int = 1
+) -> Fault:
+    """Return the fault of a duplicate key, with both positions."""
     near = f"column {first[1] + 1}" if first[0] == at[0] else f"line {first[0] + first_line}"
     shown = shortened(repr(key), 100)
     message = f"key {shown} is given twice, first in {near}"
@@ -49,7 +51,7 @@ def twice(key: str, at: tuple[int, int], first: tuple[int, int], first_line: int
 
 @dataclass(slots=True)
 class Document:
-    """A value read from a file, and the way back from any part of it to a line and column."""
+    """A value read from a file, with line and column of every part."""
 
     file: str
     value: Json
@@ -60,7 +62,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, path: Path = (), *, key: bool = False) -> Location:
-        """Return where the value at `path` starts, or its key; if absent, its nearest parent."""
+        """Return the location of the value at `path`, or of its key; if absent, of its parent."""
         mark, on_key = self.root, False
         for step in path:
             child = _child(mark, step)
@@ -72,7 +74,7 @@ class Document:
         return self.at(line, column)
 
     def at(self, line: int, column: int) -> Location:
-        """Return the place in the file for a place in this text."""
+        """Return the location in the file of a position in this text."""
         shift = self.first_column if line == 0 else 1
         return Location(self.file, line + self.first_line, column + shift)
 

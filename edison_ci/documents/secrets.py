@@ -1,4 +1,4 @@
-"""Secrets in texts: values in use, and what looks like one."""
+"""Redaction of secrets: known values, and texts that look like keys."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-# A key may look like nothing special, and a provider may send it back: in an answer, in an error,
-# as base64 or in an address. So the values themselves are known to the process, from the
-# environment and from whoever takes a key into use, and are taken out of everything that leaves
-# it: streams, files, the results, and what is sent to a forge. There is one such list for a
-# process, because there is one standard output.
+# A key may look like any other text, and a provider may return it: in an answer, in an error, as
+# base64 or in a URL. So the process keeps the values of its secrets, from the environment and from
+# every use of a key, and removes them from everything that leaves it: streams, files, results and
+# requests to a forge. The list is global, because standard output is.
 SHORTEST = 8
-"""A shorter value would be found in harmless texts."""
+"""Shorter values would match harmless texts."""
 MASK = "[key]"
 _NAMES = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|PAT|SECRET|SECRET_KEY|ACCESS_KEY|PRIVATE_KEY|PASSWORD|PASSWD|"
     r"CREDENTIALS|WEBHOOK|WEBHOOK_URL)$"
 )
-"""Names of variables that hold secrets, as people and vendors name them."""
+"""Pattern of the names of variables that hold secrets."""
 _PLAIN = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[0-9]{1,15}|(?:[~./]|[A-Za-z]:\\).*", re.DOTALL)
-"""Values that are words, numbers and paths: nobody's secret, and found in harmless texts."""
+"""Values that are words, numbers or paths: not secrets, and common in harmless texts."""
 
 
-class _Known:
+class _KnownSecrets:
     """The secrets of this process."""
 
     def __init__(self) -> None:
@@ -46,7 +45,7 @@ class _Known:
         self._values = frozenset(value for value in found if len(value) >= SHORTEST)
         forms = {form for value in self._values for form in forms_of(value)}
         self.forms = tuple(sorted(forms, key=len, reverse=True))
-        spelt = sorted((_spelt(value) for value in self._values), key=len, reverse=True)
+        spelt = sorted((_escaped_pattern(value) for value in self._values), key=len, reverse=True)
         self.spelt = re.compile("|".join(spelt)) if spelt else None
 
     def add(self, values: Iterable[str]) -> None:
@@ -55,11 +54,11 @@ class _Known:
             self.set(self._values | new)
 
 
-_KNOWN = _Known()
+_KNOWN = _KnownSecrets()
 
 
 def learn(environ: Mapping[str, str]) -> None:
-    """Know the secrets of an environment, and no others."""
+    """Set the known secrets to those of an environment."""
     _KNOWN.set(
         value
         for name, value in environ.items()
@@ -68,12 +67,12 @@ def learn(environ: Mapping[str, str]) -> None:
 
 
 def remember(values: Iterable[str]) -> None:
-    """Know these values too: somebody takes them into use."""
+    """Add values that are used as secrets."""
     _KNOWN.add(values)
 
 
 def hidden(text: str) -> str:
-    """Return a text without the secrets that are known, in none of their forms."""
+    """Return a text without the known secrets, in any of their forms."""
     for form in _KNOWN.forms:
         if form in text:
             text = text.replace(form, MASK)
@@ -83,7 +82,7 @@ def hidden(text: str) -> str:
 
 
 def hidden_in(value: Any) -> Any:
-    """Return a JSON value whose texts and names have no secrets that are known."""
+    """Return a JSON value with the known secrets removed from its texts and keys."""
     if not _KNOWN.forms:
         return value
     if isinstance(value, str):
@@ -95,19 +94,21 @@ def hidden_in(value: Any) -> Any:
 
 @cache
 def forms_of(secret: str) -> frozenset[str]:
-    """Return a secret as it is, as base64 and in hexadecimal digits."""
+    """Return the forms of a secret: plain, base64 and hexadecimal."""
     raw = secret.encode("utf-8", "surrogatepass")
     forms = {secret, raw.hex(), raw.hex().upper()}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        forms |= {_settled(encode(b"\0" * before + raw), before, len(raw)) for before in range(3)}
+        forms |= {
+            _base64_core(encode(b"\0" * before + raw), before, len(raw)) for before in range(3)
+        }
     return frozenset(form for form in forms if len(form) >= SHORTEST)
 
 
-def _spelt(secret: str) -> str:
-    """Return a pattern for a secret whose characters are escaped, some or all of them.
+def _escaped_pattern(secret: str) -> str:
+    """Return a pattern for a secret with escaped characters, as in JSON, nested JSON and URLs.
 
-    In JSON, in JSON within JSON, and in addresses. The number of backslashes before a character is
-    bounded, so that a long row of them is not searched again from each.
+    The number of backslashes before a character is bounded, so that a long row of them is not
+    searched again from each.
     """
     atoms = []
     for letter in secret:
@@ -116,24 +117,24 @@ def _spelt(secret: str) -> str:
     return r"\\{0,8}".join(atoms)
 
 
-def _settled(encoded: bytes, before: int, length: int) -> str:
-    """Return the characters that a secret alone decides, whatever stands around it.
+def _base64_core(encoded: bytes, before: int, length: int) -> str:
+    """Return the base64 characters that depend on the secret only, not on its surroundings.
 
-    Base64 writes three bytes as four characters, so that a text within another has three forms.
+    Base64 writes three bytes as four characters, so that an embedded text has three forms.
     """
     first = -(-before * 8 // 6)
     last = (before + length) * 8 // 6
     return encoded[first:last].decode()
 
 
-class HidingStream:
-    """A text stream that writes no secret; in all else it is the stream that it stands before."""
+class RedactingStream:
+    """A wrapper of a text stream that redacts known secrets."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without the secrets that are known."""
+        """Write a text without the known secrets."""
         return self._stream.write(hidden(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -148,7 +149,7 @@ class HidingStream:
 class _Kind(NamedTuple):
     name: str
     marks: tuple[str, ...]
-    """A secret of this kind contains one of these, so that most texts need no searching."""
+    """Texts that every secret of this kind contains, for a quick test."""
     pattern: str
 
 
@@ -176,8 +177,8 @@ _KINDS = (
     _Kind(
         "a JSON web token",
         ("eyJ",),
-        # Not \b: a token may not start inside a run of these characters, or the runs of a hostile
-        # file would be searched again from each of their dashes.
+        # Not \b: a token must not start inside a run of these characters, or the runs of a
+        # hostile file would be searched again from each dash.
         r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     ),
     _Kind(
@@ -195,7 +196,7 @@ def _any_of(kinds: tuple[int, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<k{index}>{_KINDS[index].pattern})" for index in kinds))
 
 
-def _found(text: str) -> Iterator[re.Match[str]]:
+def _matches(text: str) -> Iterator[re.Match[str]]:
     kinds = {index for mark, index in _MARKS if mark in text}
     return _any_of(tuple(sorted(kinds))).finditer(text) if kinds else iter(())
 
@@ -203,11 +204,11 @@ def _found(text: str) -> Iterator[re.Match[str]]:
 def redacted(text: str) -> str:
     """Return the text without secrets.
 
-    One that is in use is gone; what only looks like one is cut down to its first four characters.
+    Known secrets are removed; texts that look like keys are cut to their first four characters.
     """
     text = hidden(text)
     pieces, start = [], 0
-    for found in _found(text):
+    for found in _matches(text):
         pieces += [text[start : found.start() + 4], "..."]
         start = found.end()
     return "".join([*pieces, text[start:]])
@@ -218,19 +219,19 @@ _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
 
 
 def brief(value: object) -> str:
-    """Return a value for a message: quoted, short, and without what looks like a secret."""
-    # Cut out before it is shortened: a key without its middle no longer looks like one.
+    """Return a value for a message: quoted, short, and redacted."""
+    # Redacted before it is shortened: a key without its middle no longer looks like one.
     shown = redacted(value) if isinstance(value, str) else value
     return shortened(redacted(_BRIEF.repr(shown)), 60)
 
 
 def secrets_in(text: str) -> Iterator[Fault]:
-    """Yield a fault for each literal that looks like a secret; the literal itself is not shown."""
-    for found in itertools.islice(_found(text), _MOST):
+    """Yield a fault for each literal that looks like a secret, without showing it."""
+    for found in itertools.islice(_matches(text), _MOST):
         kind = _KINDS[int(str(found.lastgroup)[1:])].name
         yield Fault(
             "secret",
             f"this looks like {kind} ({found.group()[:4]}...)",
-            "remove it, revoke it, and name an environment variable instead",
+            "remove it, revoke it, and use an environment variable instead",
             at=place(text, found.start()),
         )

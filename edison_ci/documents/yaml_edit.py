@@ -1,7 +1,7 @@
-"""Edits of a list in a YAML file that leave the rest of it untouched.
+"""Edits of a list in a YAML file that keep the rest of the file unchanged.
 
-Comments, order and blanks are the author's. The text is changed by lines and positions, not
-written anew; whoever changes it reads the result again and compares before keeping it.
+Comments, order and blanks stay. The text is changed by lines and positions instead of being written
+again; the caller must parse the result and compare it before saving it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _WORDS = frozenset({"null", "true", "false"})
 
 
 def scalar(text: str) -> str:
-    """Return a text as YAML, quoted where it has to be."""
+    """Return a text as YAML, quoted if necessary."""
     if _PLAIN.fullmatch(text) and text not in _WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)
 
 
 def with_entry(text: str, key: str, entry: Mapping[str, str]) -> str:
-    """Return the text with a further entry at the end of the list under a key of the file."""
+    """Return the text with an entry appended to the list under a key."""
     newline = "\r\n" if "\r\n" in text else "\n"
     mark = _list(text, key)
     if mark is None:
@@ -48,16 +48,16 @@ def with_entry(text: str, key: str, entry: Mapping[str, str]) -> str:
 
 
 def without_entry(text: str, key: str, index: int) -> str:
-    """Return the text without one entry of the list under a key of the file."""
+    """Return the text without one entry of the list under a key."""
     mark = _list(text, key)
-    assert mark is not None, "there is an entry to take out"
+    assert mark is not None, "there is an entry to remove"
     lines, items = text.splitlines(keepends=True), _items(mark)
     if _is_flow(lines, mark):
         return _without_flow(text, lines, mark, index)
     start, end = items[index].line, _end(lines, items, index)
     if len(items) > 1:
         return "".join([*lines[:start], *lines[end:]])
-    # The list itself stays, without anything in it.
+    # An empty list stays.
     line = lines[mark.key_line]
     at = line.index(":", mark.key_column) + 1
     lines[mark.key_line] = f"{line[:at]} []{line[at:]}"
@@ -87,7 +87,7 @@ def _dash(lines: list[str], item: Mark) -> int:
 
 
 def _end(lines: list[str], items: list[Mark], index: int) -> int:
-    """Return the line after an entry; comments and blanks behind it belong to what follows."""
+    """Return the line after an entry; later comments and blanks belong to what follows."""
     first, dash = items[index].line, _dash(lines, items[index])
     end = first + 1
     for place in range(first + 1, len(lines)):
@@ -112,9 +112,9 @@ def _offset(lines: list[str], line: int, column: int) -> int:
 
 
 def _closing(text: str, lines: list[str], mark: Mark) -> int:
-    """Return where the bracket closes: the first one behind which the rest still reads as before.
+    """Return the position of the closing bracket: the first one that keeps the rest valid.
 
-    Brackets inside texts make it a guess; the caller compares what comes of it.
+    Brackets inside texts make this a guess; the caller compares the result.
     """
     items = _items(mark)
     start = (items[-1] if items else mark).line, (items[-1] if items else mark).column

@@ -1,9 +1,9 @@
-"""YAML texts as values that know their line.
+"""YAML texts read as values with line and column.
 
-YAML is read as if it were JSON with comments: scalars resolve as in JSON, so `no`, `010`, `1:30`
-and dates are strings; one document; no tags, no merge keys, no duplicate keys; anchors within a
-budget. The values are built from the C parser's events, so that depth, size and alias expansion
-are bounded while reading, whatever the text.
+YAML is read like JSON with comments: scalars resolve as in JSON, so `no`, `010`, `1:30` and dates
+are strings; one document; no tags, no merge keys, no duplicate keys; aliases within a limit. Values
+are built from the events of the C parser, so that depth, size and alias expansion are bounded while
+reading.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from yaml.events import (
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.decoding import TextBlocks, decode, place, refused_character
-from edison_ci.documents.marks import Document, Fault, Json, Mark, twice
+from edison_ci.documents.marks import Document, Fault, Json, Mark, duplicate_key
 from edison_ci.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# The parser stops where it can go no further. What was opened and never closed is mended where it
-# opens, often many lines above.
+# The parser reports where it stops. An unclosed quote or bracket has to be fixed where it opens,
+# often many lines above.
 Place = tuple[int, int]
 
 _HINTS = {
@@ -67,30 +67,30 @@ _CONTEXTS = {
 
 
 @dataclass(slots=True)
-class Seen:
-    """What was read before the parser gave up."""
+class ParseProgress:
+    """What was read before the parser failed."""
 
     root: Place | None = None
     opened: list[tuple[Place, str]] = field(default_factory=list)
-    """Lists and maps that are not at their end, with the bracket that opened them, if one did."""
+    """Open lists and maps, with their opening bracket, if any."""
     quoted: Place = (0, 0)
-    """Start of the last quoted text that goes over several lines."""
+    """Start of the last quoted text of several lines."""
     quote_end: int = -1
 
 
-def syntax_fault(error: Any, end: Place, first_line: int, seen: Seen) -> Fault:
-    """Return what the parser said, at the place where it is mended."""
+def syntax_fault(error: Any, end: Place, first_line: int, seen: ParseProgress) -> Fault:
+    """Return the error of the parser, at the position where it has to be fixed."""
     problem = str(getattr(error, "problem", None) or error)
     context = getattr(error, "context", None)
     at = _mark(error, "problem_mark", end)
-    at_end = at == end and first_line == 1  # front matter ends before its file does
+    at_end = at == end and first_line == 1  # front matter ends before the file
     line = "the end of the file" if at_end else f"line {at[0] + first_line}"
     opened, what = _unclosed(error, problem, at, seen)
     if what and (opened[0] != at[0] or at == end):
         problem, hint = f"this {what} is not closed by {line}", _CLOSING[what]
         at = opened
     elif "<document start>" in problem and seen.root is not None:
-        problem, at = f"what starts here ends before {line}", seen.root
+        problem, at = f"the value that starts here ends before {line}", seen.root
         hint = "keys of one map start in the same column; a key needs ': '"
     else:
         if context == "while scanning a simple key":
@@ -99,8 +99,8 @@ def syntax_fault(error: Any, end: Place, first_line: int, seen: Seen) -> Fault:
     return Fault("syntax", f"not valid YAML: {problem}", hint, at=at)
 
 
-def _unclosed(error: Any, problem: str, at: Place, seen: Seen) -> tuple[Place, str]:
-    """Return the quote or bracket that seems to lack its other end, if one does."""
+def _unclosed(error: Any, problem: str, at: Place, seen: ParseProgress) -> tuple[Place, str]:
+    """Return the quote or bracket that is probably not closed, if any."""
     context = getattr(error, "context", None)
     if context in _CONTEXTS:
         return _mark(error, "context_mark", at), _CONTEXTS[context]
@@ -112,7 +112,7 @@ def _unclosed(error: Any, problem: str, at: Place, seen: Seen) -> tuple[Place, s
 
 
 def _mark(error: Any, name: str, otherwise: Place) -> Place:
-    """Return a place the parser names; it counts a line too many after the last."""
+    """Return a position of the parser, which counts one line too many at the end."""
     mark = getattr(error, name, None)
     return min((mark.line, mark.column), otherwise) if mark is not None else otherwise
 
@@ -129,30 +129,30 @@ _CONSTANTS: dict[str, Json] = {"": None, "~": None, "null": None, "true": True, 
 _MAX_DIGITS = 400
 _MAX_FAULTS = 100
 
-# Besides what YAML forbids: the line ends that only YAML knows. Editors and reviews show them
-# inside a line, so that a key could hide behind one, and all line numbers after it would be off.
-# What is allowed, negated, would be the same and take ten times as long to compile.
+# Characters that YAML forbids, and line ends that only YAML knows: editors and reviews show them
+# inside a line, so that a key could hide behind one, and later line numbers would be wrong. A
+# negated set of the allowed characters would be equivalent, but takes ten times as long to compile.
 _REFUSED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]|\r(?!\n)"
 )
 
 
 class YamlLimits(NamedTuple):
-    """How large a text may grow while it is read."""
+    """Limits of reading."""
 
     depth: int = 50
     nodes: int = 50_000
-    """Values in the document, those repeated by aliases counted each time."""
+    """Maximum values in the document, including those repeated by aliases."""
     repeated: int = 1_000_000
-    """Characters and values that all aliases together may repeat."""
+    """Maximum characters and values that all aliases together may repeat."""
     merge: bool = False
-    """Whether merge keys (<<) are followed: files of other tools have them, ours do not."""
+    """Whether merge keys (<<) are supported, for files of other tools."""
 
 
 def read_yaml(
     data: bytes | str, file: str, *, first_line: int = 1, limits: YamlLimits | None = None
 ) -> Document:
-    """Return the document; what is wrong but readable past is in its `problems`, else a Fault."""
+    """Return the document with its recoverable problems; raises Fault for others."""
     text = decode(data) if isinstance(data, bytes) else data
     if found := _REFUSED.search(text):
         raise refused_character(found.group(), place(text, found.start()))
@@ -164,7 +164,7 @@ def read_yaml(
 
 
 class YamlItem(NamedTuple):
-    """One entry of a top-level list, its place, and the faults inside it."""
+    """One entry of a top-level list with its position and faults."""
 
     value: Json
     mark: Mark
@@ -181,15 +181,15 @@ def _placed(document: Document, fault: Fault) -> Problem:
 
 
 class _Source(NamedTuple):
-    """A text that is known as a whole."""
+    """A text that is in memory."""
 
     text: str
     end: tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Anchored:
-    """What an anchor names, and how much an alias to it adds."""
+class _Anchor:
+    """The value of an anchor, and the size that an alias to it adds."""
 
     value: Json
     nodes: int = 1
@@ -207,9 +207,9 @@ class _Builder:
         self._source, self._limits, self._first_line = source, limits, first_line
         # PyYAML's event API has no stubs.
         self._parser: Any = _Parser(source.text if isinstance(source, _Source) else source)
-        self._anchors: dict[str, _Anchored] = {}
+        self._anchors: dict[str, _Anchor] = {}
         self._nodes = self._characters = self._repeated = self._deepest = 0
-        self._seen = Seen()
+        self._seen = ParseProgress()
         self.faults: list[Fault] = []
 
     def document(self) -> tuple[Json, Mark]:
@@ -264,7 +264,7 @@ class _Builder:
         self._nodes += 1
         if self._nodes > self._limits.nodes:
             message = f"more than {self._limits.nodes:,} values"
-            raise Fault("size", message, "split the file, or leave something out", at=_at(event))
+            raise Fault("size", message, "split or shorten the file", at=_at(event))
         if isinstance(event, ScalarEvent):
             return self._scalar(event), Mark(*_at(event), *key_at, None)
         if isinstance(event, AliasEvent):
@@ -274,7 +274,7 @@ class _Builder:
         if event.anchor is None:
             value, children = self._collection(event, depth)
         else:
-            value, children = self._anchored(event, depth)
+            value, children = self._anchored_collection(event, depth)
         return value, Mark(*_at(event), *key_at, children)
 
     def _collection(
@@ -286,14 +286,14 @@ class _Builder:
         self._seen.opened.pop()
         return built
 
-    def _anchored(
+    def _anchored_collection(
         self, event: Any, depth: int
     ) -> tuple[Json, dict[str, Mark]] | tuple[Json, list[Mark]]:
-        """Build a collection and remember what an alias to it will add."""
+        """Build a collection and remember the size that an alias to it adds."""
         nodes, characters, deepest = self._nodes, self._characters, self._deepest
         self._deepest = depth
         value, _ = built = self._collection(event, depth)
-        self._anchors[event.anchor] = _Anchored(
+        self._anchors[event.anchor] = _Anchor(
             value,
             self._nodes - nodes + 1,
             self._characters - characters,
@@ -314,7 +314,9 @@ class _Builder:
                 continue
             if key in value:
                 first = marks[key]
-                self._fault(twice(key, at, (first.key_line, first.key_column), self._first_line))
+                self._fault(
+                    duplicate_key(key, at, (first.key_line, first.key_column), self._first_line)
+                )
                 continue
             value[key] = item
             marks[key] = mark
@@ -325,7 +327,7 @@ class _Builder:
     def _merge(
         self, item: Json, mark: Mark, value: dict[str, Json], marks: dict[str, Mark]
     ) -> None:
-        """Add the keys of one map, or of several, that are not given; they stand at the <<."""
+        """Add the missing keys of one or several maps, at the position of <<."""
         for each in item if isinstance(item, list) else [item]:
             if not isinstance(each, dict):
                 message = "a merge key (<<) takes a map or a list of maps"
@@ -364,11 +366,11 @@ class _Builder:
         return value
 
     def _text(self, event: Any, value: Json) -> None:
-        """Count a scalar, and remember it if it has an anchor."""
+        """Count a scalar, and store it if it has an anchor."""
         characters = len(event.value)
         self._characters += characters
         if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value, characters=characters)
+            self._anchors[event.anchor] = _Anchor(value, characters=characters)
         if event.style in ("'", '"') and event.end_mark.line > event.start_mark.line:
             self._seen.quoted, self._seen.quote_end = _at(event), event.end_mark.line
 
@@ -396,7 +398,7 @@ class _Builder:
         found = self._anchors.get(event.anchor)
         if found is None:
             name = event.anchor[:100]
-            message = f"alias *{name} names nothing above it"
+            message = f"alias *{name} has no anchor before it"
             raise Fault("alias", message, "write the value out, or quote a text", at=_at(event))
         self._nodes += found.nodes
         self._characters += found.characters

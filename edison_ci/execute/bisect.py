@@ -1,9 +1,9 @@
-"""The commit that broke a case, found with as few answers as it takes.
+"""Bisection: the commit that broke a case, found with few answers.
 
-Prompts and models are taken from each commit that is tried, everything they are measured with from
-today's files, so that only the subject changes on the way. The walk is the first-parent history: a
-merge counts as one step. Halving finds the commit in few steps, and what two commits send alike is
-asked once: answers are stored under what was sent, not under when.
+Prompts and models are taken from each commit that is tried, the eval suite from today's files, so
+that only the variant changes. The search goes along the first-parent history: a merge counts as one
+step. It halves the range at each step, and requests that two commits have in common are sent once:
+answers are stored under the hash of the request.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.contracts import CallError
+from edison_ci.documents.text_diff import unified_diff
 from edison_ci.errors import UsageError
 from edison_ci.execute.runner import Task, request_for
-from edison_ci.execute.standalone import desk
-from edison_ci.git.command import run_git, text
-from edison_ci.names import unified_diff
+from edison_ci.execute.standalone import standalone_client
+from edison_ci.git.command import decode, run_git
 from edison_ci.plan.baseline import base_of
-from edison_ci.providers.resilience import LaneClosed
-from edison_ci.store.ledger import Cap
+from edison_ci.providers.resilience import ClientClosed
+from edison_ci.records import CellStatus
+from edison_ci.store.ledger import SpendingCap
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.clients import Lanes
-    from edison_ci.execute.run_options import Tools
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.run_options import RunContext
     from edison_ci.execute.runner import Grading
     from edison_ci.git.repository import Repository
     from edison_ci.records import Case
@@ -49,15 +50,15 @@ class Commit(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A prompt with a model, for the case at hand."""
+    """A prompt with a model, for the case that is searched."""
 
     prompt: str
     model: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """How the case did at a commit."""
+class CommitResult:
+    """Result of the case at a commit."""
 
     commit: Commit
     outcome: Literal["good", "bad", "skip"]
@@ -66,86 +67,90 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
-    """What a search found."""
+class BisectResult:
+    """Result of a bisection."""
 
     kind: Literal["found", "passes", "always", "between"]
-    """The commit; or nothing is broken; or it always was; or one of several that none can try."""
+    """`found`: one commit; `passes`: nothing is broken; `always`: it never passed; `between`: one
+    of several, of which the inner ones cannot be tried."""
     commits: tuple[Commit, ...]
     """The commit that broke the case, or those among which it is, newest first."""
     failing: frozenset[Cell]
-    tried: tuple[Tried, ...]
+    results: tuple[CommitResult, ...]
 
 
 @dataclass(slots=True)
-class Search:
-    """Looks for the commit that broke a case."""
+class Bisection:
+    """Searches for the commit that broke a case."""
 
     project: Project
     experiment: Experiment
     case: Case
-    tools: Tools
+    context: RunContext
     repository: Repository
     models: tuple[str, ...] = ()
     """Models that count; all when empty."""
-    on_tried: Callable[[Tried], None] = lambda _: None
-    tried: dict[str, Tried] = field(default_factory=dict)
+    on_result: Callable[[CommitResult], None] = lambda _: None
+    results: dict[str, CommitResult] = field(default_factory=dict)
+    """By commit id, in the order in which they were tried."""
     _wanted: frozenset[Cell] = frozenset()
 
     async def run(
         self, good: str | None, bad: str, *, newer_than: str, budget_microusd: int | None
-    ) -> Culprit:
-        """Return what broke the case; raises BudgetExhausted, with what was asked kept."""
+    ) -> BisectResult:
+        """Return what broke the case; raises BudgetExhausted. Answers bought so far stay stored."""
         history = first_parents(self.repository, bad)
-        opened = desk(
-            self.project, self.experiment, self.tools, purpose="bisect", newer_than=newer_than
+        opened = standalone_client(
+            self.project, self.experiment, self.context, purpose="bisect", newer_than=newer_than
         )
-        async with opened as lanes:
+        async with opened as clients:
             if budget_microusd is not None:
-                scope = f"run:{lanes.purse.run_id}"
-                cap = Cap(scope, None, microusd=budget_microusd, name="--budget")
-                lanes.purse.caps = (*lanes.purse.caps, cap)
-            return await self._search(_Bench(self, lanes), history, good)
+                scope = f"run:{clients.budget.run_id}"
+                cap = SpendingCap(scope, None, microusd=budget_microusd, name="--budget")
+                clients.budget.caps = (*clients.budget.caps, cap)
+            return await self._search(_CommitRunner(self, clients), history, good)
 
-    async def _search(self, bench: _Bench, history: list[Commit], good: str | None) -> Culprit:
-        newest = await bench.try_at(history[0])
+    async def _search(
+        self, runner: _CommitRunner, history: list[Commit], good: str | None
+    ) -> BisectResult:
+        newest = await runner.try_at(history[0])
         if newest.outcome == "skip":
             raise UsageError(
                 f"the case cannot be tried at {history[0].id[:8]}: {newest.why}",
                 hint="choose another commit with --bad",
             )
         if newest.outcome == "good":
-            return self._found("passes", history[:1])
+            return self._result("passes", history[:1])
         self._wanted = newest.failing
         if good is None:
-            bad_at, good_at = await self._gallop(bench, history)
+            bad_at, good_at = await self._gallop(runner, history)
         else:
-            bad_at, good_at = 0, await self._given(bench, history, good)
+            bad_at, good_at = 0, await self._check_good(runner, history, good)
         if good_at is None:
-            return self._found("always", history[bad_at : bad_at + 1])
+            return self._result("always", history[bad_at : bad_at + 1])
         while good_at - bad_at > 1:
             for index in _from_the_middle(bad_at, good_at):
-                found = await bench.try_at(history[index])
+                found = await runner.try_at(history[index])
                 if found.outcome != "skip":
                     break
             else:
-                return self._found("between", history[bad_at:good_at])
+                return self._result("between", history[bad_at:good_at])
             bad_at, good_at = (index, good_at) if found.outcome == "bad" else (bad_at, index)
-        return self._found("found", history[bad_at : bad_at + 1])
+        return self._result("found", history[bad_at : bad_at + 1])
 
-    async def _gallop(self, bench: _Bench, history: list[Commit]) -> tuple[int, int | None]:
-        """Return the oldest bad commit that was met and the first good one before it."""
+    async def _gallop(self, runner: _CommitRunner, history: list[Commit]) -> tuple[int, int | None]:
+        """Return the oldest bad commit found and the first good one before it."""
         bad_at, at, step = 0, 0, 1
         while at < len(history) - 1:
             at, step = min(at + step, len(history) - 1), 2 * step
-            found = await bench.try_at(history[at])
+            found = await runner.try_at(history[at])
             if found.outcome == "good":
                 return bad_at, at
             if found.outcome == "bad":
                 bad_at = at
         return bad_at, None
 
-    async def _given(self, bench: _Bench, history: list[Commit], good: str) -> int:
+    async def _check_good(self, runner: _CommitRunner, history: list[Commit], good: str) -> int:
         commit = self.repository.resolve(good)
         at = next((i for i, each in enumerate(history) if each.id == commit), None)
         if not at:
@@ -153,7 +158,7 @@ class Search:
                 f"{good!r} is not before {history[0].id[:8]} in its first-parent history",
                 hint="choose a commit of the same branch with --good",
             )
-        found = await bench.try_at(history[at])
+        found = await runner.try_at(history[at])
         if found.outcome != "good":
             raise UsageError(
                 f"the case does not pass at {good!r} either: {found.why}",
@@ -165,59 +170,63 @@ class Search:
         """Whether a cell counts: all at first, then those that fail at the newest commit."""
         return not self._wanted or cell in self._wanted
 
-    def _found(
+    def _result(
         self, kind: Literal["found", "passes", "always", "between"], commits: list[Commit]
-    ) -> Culprit:
-        return Culprit(kind, tuple(commits), self._wanted, tuple(self.tried.values()))
+    ) -> BisectResult:
+        return BisectResult(kind, tuple(commits), self._wanted, tuple(self.results.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Bench:
+class _CommitRunner:
     """Tries the case at commits."""
 
-    search: Search
-    lanes: Lanes
+    search: Bisection
+    clients: ClientPool
 
-    async def try_at(self, commit: Commit) -> Tried:
-        """Return how the case does with the prompts and models of a commit."""
+    async def try_at(self, commit: Commit) -> CommitResult:
+        """Return the result of the case with the prompts and models of a commit."""
         search = self.search
-        if commit.id not in search.tried:
-            search.tried[commit.id] = await self._try(commit)
-            search.on_tried(search.tried[commit.id])
-        return search.tried[commit.id]
+        if commit.id not in search.results:
+            search.results[commit.id] = await self._try(commit)
+            search.on_result(search.results[commit.id])
+        return search.results[commit.id]
 
-    async def _try(self, commit: Commit) -> Tried:
+    async def _try(self, commit: Commit) -> CommitResult:
         search = self.search
         base = base_of(search.project, search.experiment, commit.id, commit=commit.id)
-        subject = base.subject_on(search.experiment)
-        if subject is None:
-            return Tried(commit, "skip", "the experiment, its prompts or its models are not there")
-        grader = search.tools.grading(search.project, search.experiment, self.lanes)
+        variant = base.variant_on(search.experiment)
+        if variant is None:
+            return CommitResult(
+                commit, "skip", "the experiment, its prompts or its models are not there"
+            )
+        grader = search.context.grading(search.project, search.experiment, self.clients)
         failing: dict[Cell, str] = {}
         seen = 0
-        for cell, tasks in self._cells(subject):
+        for cell, tasks in self._cells(variant):
             seen += 1
             try:
                 passes = [await self._passes(task, grader) for task in tasks]
-            except (CallError, LaneClosed, MissingValueError, RenderError) as error:
-                return Tried(commit, "skip", f"{cell.prompt} with {cell.model}: {error}")
+            except (CallError, ClientClosed, MissingValueError, RenderError) as error:
+                return CommitResult(commit, "skip", f"{cell.prompt} with {cell.model}: {error}")
             marks = [passed for passed, _ in passes if passed is not None]
             if not marks:
-                return Tried(commit, "skip", f"{cell.prompt} with {cell.model}: {passes[0][1]}")
+                return CommitResult(
+                    commit, "skip", f"{cell.prompt} with {cell.model}: {passes[0][1]}"
+                )
             if 2 * sum(marks) <= len(marks):
                 failing[cell] = next(why for passed, why in passes if passed is False)
         if not seen:
-            return Tried(commit, "skip", "none of the prompts and models that fail is there")
+            return CommitResult(commit, "skip", "none of the prompts and models that fail is there")
         if not failing:
-            return Tried(commit, "good", "passes")
-        told = "; ".join(f"{cell.prompt} with {cell.model}: {why}" for cell, why in failing.items())
-        return Tried(commit, "bad", told, frozenset(failing))
+            return CommitResult(commit, "good", "passes")
+        why = "; ".join(f"{cell.prompt} with {cell.model}: {why}" for cell, why in failing.items())
+        return CommitResult(commit, "bad", why, frozenset(failing))
 
-    def _cells(self, subject: Experiment) -> Iterator[tuple[Cell, list[Task]]]:
+    def _cells(self, variant: Experiment) -> Iterator[tuple[Cell, list[Task]]]:
         search = self.search
-        draws = search.experiment.file.draws
-        for prompt in subject.prompts:
-            for configuration in subject.configurations(prompt):
+        repeats = search.experiment.file.repeats
+        for prompt in variant.prompts:
+            for configuration in variant.configurations(prompt):
                 cell = Cell(prompt.id, configuration.name)
                 chosen = not search.models or {cell.model, configuration.model.name} & {
                     *search.models
@@ -225,21 +234,26 @@ class _Bench:
                 if chosen and search.wants(cell):
                     yield (
                         cell,
-                        [Task(prompt, configuration, search.case, draw) for draw in range(draws)],
+                        [
+                            Task(prompt, configuration, search.case, repeat)
+                            for repeat in range(repeats)
+                        ],
                     )
 
     async def _passes(self, task: Task, grader: Grading) -> tuple[bool | None, str]:
-        lane = self.lanes.of(task.configuration.model, "generate")
-        paid = await lane.answer(request_for(task))
-        output = parse_output(paid.completion.text, task.prompt.expect)
-        grade = await grader.grade(task.case, output, paid)
-        failed = [part for part in grade.parts if part.passed is False or part.status == "error"]
-        why = "; ".join(f"{part.name}: {part.reason}" for part in failed)
+        client = self.clients.of(task.configuration.model, "generate")
+        answer = await client.answer(request_for(task))
+        output = parse_output(answer.completion.text, task.prompt.expect)
+        grade = await grader.grade(task.case, output, answer)
+        failed = [
+            one for one in grade.components if one.passed is False or one.status is CellStatus.ERROR
+        ]
+        why = "; ".join(f"{one.name}: {one.reason}" for one in failed)
         return grade.passed, grade.reason or why or grade.status
 
 
 def _from_the_middle(bad_at: int, good_at: int) -> list[int]:
-    """Return the places between two, the middle first."""
+    """Return the indexes between two, the middle first."""
     middle = (bad_at + good_at) / 2
     return sorted(range(bad_at + 1, good_at), key=lambda index: (abs(index - middle), index))
 
@@ -257,11 +271,11 @@ def first_parents(repository: Repository, ref: str) -> list[Commit]:
     )
     if answer.code:
         raise UsageError(f"git log failed: {answer.reason!r}", hint="see what `git log` says")
-    return [Commit(*entry.split("\x1f")) for entry in text(answer.out).split("\0") if entry]
+    return [Commit(*entry.split("\x1f")) for entry in decode(answer.out).split("\0") if entry]
 
 
 def prompt_diff(project: Project, repository: Repository, commit: str, path: str) -> str:
-    """Return how a commit changed a prompt, as a unified diff; '' if it did not."""
+    """Return the change of a prompt in a commit as a unified diff; '' if there is none."""
     folder = project.root.resolve().relative_to(repository.root).as_posix()
     place = path if folder == "." else f"{folder}/{path}"
     parent = run_git("rev-parse", "--verify", "--quiet", f"{commit}^1", cwd=repository.root).line

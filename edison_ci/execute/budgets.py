@@ -1,17 +1,17 @@
-"""Budgets that limit a run."""
+"""Budgets of a run: every cap on what it may book, from its file, the project and the base."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.store.ledger import Cap, booked
+from edison_ci.store.ledger import SpendingCap, booked
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
 
-    from edison_ci.config.decisions import Stop
+    from edison_ci.config.experiment import Stop
     from edison_ci.config.load import Experiment, Project
 
 
@@ -21,64 +21,66 @@ _TOKENS = "stop.max_total_tokens"
 
 def caps_of(
     project: Project, experiment: Experiment | None, run_id: str, budget_microusd: int | None
-) -> tuple[Cap, ...]:
+) -> tuple[SpendingCap, ...]:
     """Return every limit on what a run may book, the narrowest scope first."""
     run, own = f"run:{run_id}", project.file.defaults.budget_usd
     stop = experiment.file.stop if experiment is not None else None
     if stop is not None and stop.budget_usd is not None:
         own = stop.budget_usd
-    caps = [Cap(run, None, microusd=_microusd(own), name="stop.budget_usd")]
+    caps = [SpendingCap(run, None, microusd=_microusd(own), name="stop.budget_usd")]
     if budget_microusd is not None:
-        caps.append(Cap(run, None, microusd=budget_microusd, name="--budget"))
+        caps.append(SpendingCap(run, None, microusd=budget_microusd, name="--budget"))
     if experiment is not None:
         caps += _of_experiment(run, experiment.id, experiment.file.stop, "")
     caps += _of_month(project.file.settings.monthly_budget_usd, "")
     if (base := project.base_limits) is not None:
         limit = _microusd(base.run_usd)
-        caps.append(Cap(run, None, microusd=limit, name="the budget of the base"))
+        caps.append(SpendingCap(run, None, microusd=limit, name="the budget of the base"))
         if experiment is not None and experiment.id in base.stops:
             caps += _of_experiment(run, experiment.id, base.stops[experiment.id], _OF_BASE)
         elif base.run_tokens is not None:
-            caps.append(Cap(run, None, tokens=base.run_tokens, name=f"{_TOKENS}{_OF_BASE}"))
+            caps.append(SpendingCap(run, None, tokens=base.run_tokens, name=f"{_TOKENS}{_OF_BASE}"))
         caps += _of_month(base.monthly_usd, _OF_BASE)
     return tuple(caps)
 
 
-def job_cap(project: Project, environ: Mapping[str, str]) -> Cap | None:
-    """Return the limit on all that a job for a proposal buys; None anywhere else."""
+def job_cap(project: Project, environ: Mapping[str, str]) -> SpendingCap | None:
+    """Return the cap on all calls of a CI job for a proposal; None outside of such a job."""
     if project.base_limits is None:
         return None
     names = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT", "GITHUB_JOB")
     scope = "job:" + "-".join(environ.get(name, "") for name in names)
     limit = _microusd(project.base_limits.job_usd)
-    return Cap(scope, None, microusd=limit, name="the budget of the base for a job")
+    return SpendingCap(scope, None, microusd=limit, name="the budget of the base for a job")
 
 
-def _of_experiment(run: str, experiment: str, stop: Stop, whose: str) -> Iterator[Cap]:
+def _of_experiment(run: str, experiment: str, stop: Stop, whose: str) -> Iterator[SpendingCap]:
     if stop.max_total_tokens is not None:
-        yield Cap(run, None, tokens=stop.max_total_tokens, name=f"{_TOKENS}{whose}")
+        yield SpendingCap(run, None, tokens=stop.max_total_tokens, name=f"{_TOKENS}{whose}")
     if stop.daily_budget_usd is not None:
         limit, name = _microusd(stop.daily_budget_usd), f"stop.daily_budget_usd{whose}"
-        yield Cap(f"experiment:{experiment}", 1, microusd=limit, name=name)
+        yield SpendingCap(f"experiment:{experiment}", 1, microusd=limit, name=name)
 
 
-def _of_month(dollars: float | None, whose: str) -> Iterator[Cap]:
+def _of_month(dollars: float | None, whose: str) -> Iterator[SpendingCap]:
     if dollars is not None:
         name = f"settings.monthly_budget_usd{whose}"
-        yield Cap("project", 30, microusd=_microusd(dollars), name=name)
+        yield SpendingCap("project", 30, microusd=_microusd(dollars), name=name)
 
 
-def shared(
-    connection: sqlite3.Connection, caps: Iterable[Cap], parts: int, run_id: str, now: str
-) -> tuple[Cap, ...]:
-    """Return the limits of one of several machines that know nothing of each other.
+def shard_caps(
+    connection: sqlite3.Connection, caps: Iterable[SpendingCap], parts: int, run_id: str, now: str
+) -> tuple[SpendingCap, ...]:
+    """Return the caps of one shard; the machines of the shards do not see each other's bookings.
 
-    What was booked before the run counts in full; what is left is divided by their number.
+    What was booked before the run counts in full; the rest is divided by the number of shards.
     """
     return tuple(_share(connection, cap, parts, run_id, now[:10]) for cap in caps)
 
 
-def _share(connection: sqlite3.Connection, cap: Cap, parts: int, run_id: str, today: str) -> Cap:
+def _share(
+    connection: sqlite3.Connection, cap: SpendingCap, parts: int, run_id: str, today: str
+) -> SpendingCap:
     all_of_it = booked(connection, cap, today)
     own = booked(connection, replace(cap, scope=f"run:{run_id}"), today)
     before = [total - mine for total, mine in zip(all_of_it, own, strict=True)]
@@ -89,19 +91,19 @@ def _share(connection: sqlite3.Connection, cap: Cap, parts: int, run_id: str, to
     return replace(cap, microusd=limits[0], tokens=limits[1])
 
 
-def run_limit(caps: Iterable[Cap]) -> int | None:
+def run_limit(caps: Iterable[SpendingCap]) -> int | None:
     """Return the most that a run may cost, in micro-dollars; None without such a limit."""
     own = [cap.microusd for cap in caps if cap.days is None and cap.microusd is not None]
     return min(own, default=None)
 
 
-def token_cap(caps: Iterable[Cap]) -> Cap | None:
+def token_cap(caps: Iterable[SpendingCap]) -> SpendingCap | None:
     """Return the cap with the fewest tokens that a run may use; None without such a limit."""
     own = [cap for cap in caps if cap.days is None and cap.tokens is not None]
     return min(own, key=lambda cap: cap.tokens or 0, default=None)
 
 
-def share_used(connection: sqlite3.Connection, cap: Cap, today: str) -> float:
+def share_used(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> float:
     """Return how much of a limit is booked, from 0 to 1."""
     microusd, tokens = booked(connection, cap, today)
     if cap.microusd is not None:

@@ -1,8 +1,7 @@
-"""Agreement of the judges of an experiment with people.
+"""Calibration: agreement of the judges of an experiment with people.
 
-Every labelled answer is put before the judges of today, exactly as a run would do it. What they
-said of it before is found by the address of the call; only what they were never asked has to be
-bought, and only if somebody allows it.
+Every labelled answer is judged by the judges of today, exactly as in a run. Earlier replies are
+found by the request hash of the call; only missing ones are bought, and only if calls are allowed.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
+from edison_ci.config.calibration import answer_hash, criterion_shares
 from edison_ci.config.cases import STATIC
-from edison_ci.config.facets import content_hash
-from edison_ci.config.labels import answer_hash, criterion_shares
+from edison_ci.config.slices import content_hash
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.standalone import NotAnswered, desk
-from edison_ci.judges.asking import side_by_side
-from edison_ci.judges.ensemble import grade
-from edison_ci.providers.budgeting import BudgetExhausted
-from edison_ci.providers.resilience import LaneClosed
+from edison_ci.execute.standalone import NotAnswered, standalone_client
+from edison_ci.judges.judge import run_concurrently
+from edison_ci.judges.panel import grade_rubric
+from edison_ci.numeric import mean, reaches
+from edison_ci.providers.budget import BudgetExhausted
+from edison_ci.providers.resilience import ClientClosed
 from edison_ci.results.explanation import expected_form
-from edison_ci.rounding import mean, reaches
 from edison_ci.store.answers import answer_at, answers_to_case, newest_answer
 from edison_ci.store.runs import find_run
 
@@ -31,22 +30,22 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.config.labels import Label, Labels
+    from edison_ci.config.calibration import Label, Labels
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import RubricFile
-    from edison_ci.execute.run_options import Tools
-    from edison_ci.judges.judging import Ask, Panel
-    from edison_ci.judges.pointwise import Opinion
+    from edison_ci.execute.run_options import RunContext
+    from edison_ci.judges.panel import Ask, Panel
+    from edison_ci.judges.pointwise import JudgeScores
     from edison_ci.records import Case, Completion, Request
 
 
 class NotAsked(Exception):
-    """A judge was never asked about this answer."""
+    """There is no stored reply of a judge on this answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a judge, or all of them together, said of an answer."""
+class JudgeGrade:
+    """Grade of an answer by one judge, or by all of them together."""
 
     score: float
     passed: bool
@@ -54,7 +53,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GradedAnswer:
     """An answer that people and judges have graded."""
 
     case_id: str
@@ -64,23 +63,23 @@ class Judged:
     human_pass: float
     """Share of people who would let it pass."""
     thumbs: bool
-    """Whether all said no more than up or down."""
+    """Whether all of them graded with thumbs only."""
     human_criteria: Mapping[str, float]
-    panel: Said
-    judges: Mapping[str, Said]
-    """What each judge said, of those that answered."""
+    panel: JudgeGrade
+    judges: Mapping[str, JudgeGrade]
+    """Grades by judge, of those that answered."""
 
 
 @dataclass(slots=True)
-class Left:
-    """Labelled answers that cannot be used, by why."""
+class UnusedLabels:
+    """Counts of labelled answers that cannot be used, by reason."""
 
     changed: int = 0
-    """The case changed since, or is no longer there."""
+    """The case has changed, or is no longer there."""
     gone: int = 0
     """The answer's text is neither in the labels nor in the results."""
     not_asked: int = 0
-    """A judge has not seen it."""
+    """There is no stored reply of a judge."""
     failed: int = 0
     """A judge could not grade it."""
 
@@ -91,11 +90,11 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """Labelled answers with what the judges said of them."""
+class LabelCheck:
+    """Labelled answers with the grades of the judges."""
 
-    answers: tuple[Judged, ...]
-    left: Left
+    answers: tuple[GradedAnswer, ...]
+    unused: UnusedLabels
     people: int
     labels: int
     """Labels that count, each person's last of an answer."""
@@ -110,37 +109,37 @@ class _Entry(NamedTuple):
 _AT_ONCE = 16
 
 
-def asked_now(calibrating: Calibrating, tools: Tools) -> Checked:
-    """Put every labelled answer before the judges, asking for what they never said.
+def check_with_calls(calibration: Calibration, context: RunContext) -> LabelCheck:
+    """Judge every labelled answer, calling judges where no reply is stored.
 
-    Raises NotAnswered when a budget has no room for it.
+    Raises NotAnswered when a budget is used up.
     """
 
-    async def check() -> Checked:
-        project, experiment = calibrating.project, calibrating.experiment
-        opened = desk(project, experiment, tools, purpose="calibrate", newer_than="")
-        async with opened as lanes:
+    async def check() -> LabelCheck:
+        project, experiment = calibration.project, calibration.experiment
+        opened = standalone_client(project, experiment, context, purpose="calibrate", newer_than="")
+        async with opened as clients:
 
             async def ask(name: str, request: Request) -> Completion:
                 try:
-                    paid = await lanes.of(project.models[name], "judge").answer(request)
-                except LaneClosed as closed:
+                    answer = await clients.of(project.models[name], "judge").answer(request)
+                except ClientClosed as closed:
                     reason = closed.reason
                     raise CallError(ErrorKind.PROVIDER_ERROR, reason, charged=False) from None
                 except BudgetExhausted as error:
                     raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
-                return paid.completion
+                return answer.completion
 
-            return await calibrating.check(ask, at_once=_AT_ONCE)
+            return await calibration.check(ask, at_once=_AT_ONCE)
 
     return asyncio.run(check())
 
 
-def stored_only(reader: sqlite3.Connection) -> Ask:
-    """Return how judges are asked without asking them: by what they said before."""
+def ask_stored(reader: sqlite3.Connection) -> Ask:
+    """Return a function that answers for the judges from stored replies; it raises NotAsked."""
 
     async def ask(_: str, request: Request) -> Completion:
-        found = newest_answer(reader, request.address)
+        found = newest_answer(reader, request.request_hash)
         if found is None:
             raise NotAsked
         return found.completion
@@ -149,8 +148,8 @@ def stored_only(reader: sqlite3.Connection) -> Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrating:
-    """Puts labelled answers before the judges of an experiment."""
+class Calibration:
+    """Compares the judges of an experiment with its labels."""
 
     reader: sqlite3.Connection
     project: Project
@@ -158,22 +157,22 @@ class Calibrating:
     panel: Panel
     labels: Labels
 
-    def run(self, ask: Ask) -> Checked:
-        """Return the labelled answers with what judges say; raises what `ask` raises of its own."""
+    def run(self, ask: Ask) -> LabelCheck:
+        """Return the labelled answers with the grades of the judges; passes on errors of `ask`."""
         return asyncio.run(self.check(ask))
 
-    async def check(self, ask: Ask, *, at_once: int = 1) -> Checked:
-        """Return the labelled answers with what judges say of them."""
-        left, found = Left(), list[Judged]()
-        for some in _batches(list(self._entries(left)), at_once):
-            said = await side_by_side([self._judged(entry, ask, left) for entry in some])
-            found += [judged for judged in said if judged is not None]
-        counting = self.labels.counting
-        return Checked(tuple(found), left, len({label.by for label in counting}), len(counting))
+    async def check(self, ask: Ask, *, at_once: int = 1) -> LabelCheck:
+        """Return the labelled answers with the grades of the judges."""
+        unused, found = UnusedLabels(), list[GradedAnswer]()
+        for batch in _batches(list(self._entries(unused)), at_once):
+            judged = await run_concurrently([self._judge(entry, ask, unused) for entry in batch])
+            found += [answer for answer in judged if answer is not None]
+        current = self.labels.current
+        return LabelCheck(tuple(found), unused, len({label.by for label in current}), len(current))
 
-    def _entries(self, left: Left) -> Iterator[_Entry]:
+    def _entries(self, unused: UnusedLabels) -> Iterator[_Entry]:
         by_answer: dict[tuple[str, str, str], list[Label]] = defaultdict(list)
-        for label in self.labels.counting:
+        for label in self.labels.current:
             by_answer[label.experiment or self.experiment.id, *label.key].append(label)
         cases = {
             name: self._cases(name, {case for home, case, _ in by_answer if home == name})
@@ -183,13 +182,13 @@ class Calibrating:
             case = cases[home].get(case_id)
             hashes = {label.case_hash for label in labels if label.case_hash is not None}
             if case is None or (hashes and content_hash(case) not in hashes):
-                left.changed += 1
+                unused.changed += 1
                 continue
             output = next((label.output for label in labels if label.output is not None), None)
             if output is None:
                 output = self._stored(home, case_id, answer)
             if output is None:
-                left.gone += 1
+                unused.gone += 1
                 continue
             yield _Entry(case, output, labels)
 
@@ -201,9 +200,11 @@ class Calibrating:
         return {case.id: case for case in source if case.id in wanted}
 
     def _stored(self, home: str, case_id: str, answer: str) -> str | None:
-        """Return the text of an answer that only its hash is known of."""
-        for run_id, side, version, address, take in answers_to_case(self.reader, home, case_id):
-            stored = answer_at(self.reader, address, take)
+        """Return the stored text of an answer of which only the hash is known."""
+        for run_id, side, version, request_hash, answer_no in answers_to_case(
+            self.reader, home, case_id
+        ):
+            stored = answer_at(self.reader, request_hash, answer_no)
             if stored is None:
                 continue
             run = find_run(self.reader, run_id)
@@ -213,22 +214,22 @@ class Calibrating:
                 return text
         return None
 
-    async def _judged(self, entry: _Entry, ask: Ask, left: Left) -> Judged | None:
+    async def _judge(self, entry: _Entry, ask: Ask, unused: UnusedLabels) -> GradedAnswer | None:
         rubric = self.panel.rubric
         try:
-            opinions = [
+            judge_scores = [
                 await judge.judge_output(entry.case, entry.output, ask)
                 for judge in self.panel.judges
             ]
         except NotAsked:
-            left.not_asked += 1
+            unused.not_asked += 1
             return None
-        panel = _said(rubric, opinions, self.panel.combine)
+        panel = _combine(rubric, judge_scores, self.panel.combine)
         if panel is None:
-            left.failed += 1
+            unused.failed += 1
             return None
-        alone = {o.judge: _said(rubric, [o], "mean") for o in opinions}
-        return Judged(
+        alone = {o.judge: _combine(rubric, [o], "mean") for o in judge_scores}
+        return GradedAnswer(
             case_id=entry.case.id,
             answer=answer_hash(entry.output),
             human=mean([label.score for label in entry.labels]),
@@ -236,13 +237,15 @@ class Calibrating:
             thumbs=all(label.scale == "thumbs" for label in entry.labels),
             human_criteria=_by_criterion(entry.labels, rubric),
             panel=panel,
-            judges={name: said for name, said in alone.items() if said is not None},
+            judges={name: grade for name, grade in alone.items() if grade is not None},
         )
 
 
-def _said(rubric: RubricFile, opinions: Sequence[Opinion], combine: str) -> Said | None:
-    """Return what opinions come to; None if there is no score."""
-    result = grade(rubric, opinions, combine)  # type: ignore[arg-type]  # one of three words
+def _combine(
+    rubric: RubricFile, judge_scores: Sequence[JudgeScores], combine: str
+) -> JudgeGrade | None:
+    """Return the grade that scores of judges make; None if there is no score."""
+    result = grade_rubric(rubric, judge_scores, combine)  # type: ignore[arg-type]  # one of three words
     if result.composite is None:
         return None
     passed = result.passed
@@ -251,7 +254,7 @@ def _said(rubric: RubricFile, opinions: Sequence[Opinion], combine: str) -> Said
     if passed is None:
         return None
     scores = {c.name: c.score for c in result.criteria if c.score is not None}
-    return Said(result.composite, passed, scores)
+    return JudgeGrade(result.composite, passed, scores)
 
 
 def _by_criterion(labels: Sequence[Label], rubric: RubricFile) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The clients of a run: one for each of its models."""
+"""The clients of a run: one for each of its models and phases."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.providers.budgeting import Budgeted, Replayed
-from edison_ci.providers.lane import Lane, LaneLimits, Tally, build_lane
+from edison_ci.providers.budget import Budgeted, ReplayedAnswers
+from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
 from edison_ci.providers.replay import ReplayProvider
 from edison_ci.store.answers import any_answer
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
-    from edison_ci.providers.budgeting import Purse
+    from edison_ci.providers.budget import RunBudget
     from edison_ci.providers.resilience import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSettings:
-    """What all lanes of a run have in common."""
+class ClientSettings:
+    """Settings that all clients of a run share."""
 
     project: Project
     provider_for: Callable[[Model], Provider]
@@ -34,84 +34,86 @@ class LaneSettings:
     parts: int = 1
     """Machines that share what the provider allows in a minute."""
     advice: str = ""
-    """What whoever waits for a lane can do."""
+    """Advice to show while a client waits for its model."""
 
 
 @dataclass(slots=True)
 class PhaseCalls:
-    """How far one model is in a phase that serves other phases, such as judging."""
+    """Calls of one model in a phase other than `generate`, such as judging."""
 
     per_cell: float = 0.0
-    """Calls that are planned for a cell, on average."""
+    """Planned calls for a cell, on average."""
     answered: int = 0
     failed: int = 0
 
 
-class Lanes:
-    """The lanes of a run: one for each model and phase, made when first asked for."""
+class ClientPool:
+    """The clients of a run: one for each model and phase, made at first use."""
 
-    def __init__(self, settings: LaneSettings, purse: Purse, reader: sqlite3.Connection) -> None:
-        self._settings, self.purse, self._reader = settings, purse, reader
+    def __init__(
+        self, settings: ClientSettings, budget: RunBudget, reader: sqlite3.Connection
+    ) -> None:
+        self._settings, self.budget, self._reader = settings, budget, reader
         self._stored = any_answer(reader)
-        self.tally = Tally()
+        self.usage = BudgetUsage()
         self.calls: dict[tuple[str, str], PhaseCalls] = {}
         """Calls for anything but answers, by phase and name of the model."""
         self._providers: dict[str, Provider] = {}
-        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._clients: dict[tuple[str, str], ModelClient] = {}
 
-    def of(self, model: Model, phase: str) -> Lane:
-        """Return the lane of a model in a phase such as `generate` or `judge`."""
+    def of(self, model: Model, phase: str) -> ModelClient:
+        """Return the client of a model in a phase such as `generate` or `judge`."""
         key = (model.key, phase)
-        if key not in self._lanes:
-            self._lanes[key] = self._made(model, phase)
-        return self._lanes[key]
+        if key not in self._clients:
+            self._clients[key] = self._build(model, phase)
+        return self._clients[key]
 
     def calls_of(self, phase: str, model: str) -> PhaseCalls:
         """Return the count of the calls of a model in a phase other than `generate`."""
         return self.calls.setdefault((phase, model), PhaseCalls())
 
-    def _made(self, model: Model, phase: str) -> Lane:
+    def _build(self, model: Model, phase: str) -> ModelClient:
         settings = self._settings
         if model.key not in self._providers:
             self._providers[model.key] = settings.provider_for(model)
         provider = self._providers[model.key]
         price = settings.project.prices.price_of(model)
-        budgeted = Budgeted(provider, self.purse, model=model.name, phase=phase, price=price)
-        limits = LaneLimits(
+        budgeted = Budgeted(provider, self.budget, model=model.name, phase=phase, price=price)
+        limits = ClientLimits(
             model.limits.concurrency,
             self._share(model.limits.rpm),
             self._share(model.limits.tpm),
             model.limits.attempts,
             model.limits.timeout_s,
         )
-        # Nothing is found in a store that is empty; what comes into it meanwhile is seen when the
-        # call is booked.
+        # An empty store has no answers to reuse; answers stored meanwhile are found when a call is
+        # booked.
         reader = self._reader if self._stored else None
-        lane = build_lane(budgeted, limits, settings.clock, reader, settings.newer_than)
-        lane.breaker.advice = settings.advice
+        client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
+        client.breaker.advice = settings.advice
         if isinstance(provider, ReplayProvider):
-            lane = replace(lane, top=Replayed(provider, self.purse, model=model.name))
-        return replace(lane, tally=self.tally)
+            client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
+        return replace(client, usage=self.usage)
 
     def _share(self, a_minute: int | None) -> int | None:
         return None if a_minute is None else max(a_minute // self._settings.parts, 1)
 
-    def given_up(self) -> dict[str, str]:
-        """Return the models that take no more calls for anything but answers, and why."""
+    def closed_judges(self) -> dict[str, str]:
+        """Return the models whose clients for other phases than `generate` are closed, and why."""
         return {
-            f"{lane.breaker.model} ({phase})": why
-            for (_, phase), lane in self._lanes.items()
-            if phase != "generate" and (why := lane.breaker.closed_for)
+            f"{client.breaker.model} ({phase})": why
+            for (_, phase), client in self._clients.items()
+            if phase != "generate" and (why := client.breaker.closed_reason)
         }
 
-    def waiting(self) -> dict[str, str]:
-        """Return the models that are left alone just now, and what went wrong last."""
-        found = (lane.breaker for lane in self._lanes.values())
-        return {breaker.model: why for breaker in found if (why := breaker.waits_for)}
+    def waiting_models(self) -> dict[str, str]:
+        """Return the models that are in back-off, and their last error."""
+        found = (client.breaker for client in self._clients.values())
+        return {breaker.model: why for breaker in found if (why := breaker.waiting_reason)}
 
     def drain(self) -> None:
-        """Ask for no more answers; calls that wait for their turn are given up unsent."""
-        self.purse.draining = True
+        """Send no more calls; those that wait in a queue are dropped."""
+        self.budget.draining = True
 
     async def close(self) -> None:
         """Close the connections of every provider that has some."""

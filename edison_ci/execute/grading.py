@@ -1,9 +1,9 @@
 """Grading of an answer: checks, screens, judges and graders.
 
-A malformed answer is worth nothing and is not judged; a blocked one is not judged or shown. For the
-others composite and pass follow one rule: the composite is the weighted mean of the parts, a
-skipped check leaves both, a part in error makes both missing, and a draw passes when every part
-reaches its threshold. A grader that fails is a value, never a crash.
+A malformed answer scores 0 and is not judged; a blocked one is not judged or shown. For the
+others composite and pass follow one rule: the composite is the weighted mean of the components, a
+skipped check leaves both, a component in error makes both missing, and a repeat passes when every
+component reaches its threshold. A grader that fails is a value, never a crash.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import sandbox_fault
-from edison_ci.checks.evaluation import Answered, EvaluationError
-from edison_ci.checks.time_limit import limited
+from edison_ci.checks.evaluation import EvaluationError, ParsedAnswer
+from edison_ci.checks.time_limit import run_limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.judges.judging import Judging, moderating
-from edison_ci.providers.resilience import LaneClosed
-from edison_ci.rounding import reaches, weighted_mean
-from edison_ci.safety.redaction import Redact, redaction, unchanged
+from edison_ci.judges.panel import ExperimentJudges, moderators
+from edison_ci.numeric import reaches, weighted_mean
+from edison_ci.providers.resilience import ClientClosed
+from edison_ci.records import CellStatus
+from edison_ci.safety.redaction import Redact, keep_text, redactor
 from edison_ci.safety.screen import screen
-from edison_ci.store.opinions import OpinionRow
-from edison_ci.store.runs import COUNTED, Judgment, Part
+from edison_ci.store.cells import CELL_STATUSES, COUNTED, Component
+from edison_ci.store.judgments import JudgeScoreRow, Judgment
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.clients import Lanes
-    from edison_ci.judges.judging import Ask
+    from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.moderation import Moderator
-    from edison_ci.judges.pointwise import Opinion
-    from edison_ci.providers.budgeting import Paid
+    from edison_ci.judges.panel import Ask, JudgeComponent
+    from edison_ci.judges.pointwise import JudgeScores
+    from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Case, Completion, Json, Request
 
 logger = logging.getLogger(__name__)
@@ -48,16 +49,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CellGrade:
-    """What an answer is worth."""
+    """Grade of an answer."""
 
-    status: str
+    status: CellStatus
     composite: float | None
     passed: bool | None
-    parts: tuple[Part, ...] = ()
+    components: tuple[Component, ...] = ()
     reason: str = ""
     judgments: tuple[Judgment, ...] = ()
-    opinions: tuple[OpinionRow, ...] = ()
-    """What each judge of the rubric said, before they became one."""
+    judge_scores: tuple[JudgeScoreRow, ...] = ()
+    """Scores of each judge of the rubric, before they are combined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class CheckGrader:
     schemas: Mapping[str, Json]
     root: Path | None
     """Where code checks find their files; None when no code may run."""
-    redact: Redact = unchanged
+    redact: Redact = keep_text
     """What is done to the reason of a check, which may quote the case."""
 
     @classmethod
@@ -85,60 +86,63 @@ class CheckGrader:
         root = code_folder(project)
         if root is not None and any(check.needs_code for _, check, _ in checks):
             _refuse_without_sandbox()
-        redact = redaction(project.file.settings)
+        redact = redactor(project.file.settings)
         return cls(checks, experiment.schemas, root, redact)
 
-    async def parts(self, case: Case, output: Output, paid: Paid) -> list[Part]:
-        """Return what each check says; one that may wait does so in a thread."""
-        answered = Answered(
+    async def components(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
+        """Return the score of each check; blocking checks run in a thread."""
+        answered = ParsedAnswer(
             case,
             output.text,
-            paid.completion,
-            cost_microusd=paid.cost_microusd,
+            answer.completion,
+            cost_microusd=answer.cost_microusd,
             schemas=self.schemas,
             root=self.root,
         )
         found = []
         for name, check, weight in self.checks:
             if check.blocking:
-                found.append(await asyncio.to_thread(_part, name, check, weight, answered))
+                found.append(await asyncio.to_thread(_component, name, check, weight, answered))
             else:
-                found.append(_part(name, check, weight, answered))
-        if self.redact is not unchanged:
-            found = [dataclasses.replace(part, reason=self.redact(part.reason)) for part in found]
+                found.append(_component(name, check, weight, answered))
+        if self.redact is not keep_text:
+            found = [
+                dataclasses.replace(component, reason=self.redact(component.reason))
+                for component in found
+            ]
         return found
 
 
 def code_folder(project: Project) -> Path | None:
-    """Return where checks find their code; None if they may not run any."""
+    """Return the folder of the checks' code; None if they may not run any."""
     if not project.file.settings.allow_code:
         return None
     return project.code_root if project.proposed else project.root
 
 
 def _refuse_without_sandbox() -> None:
-    """Refuse code, before anything is paid for, where it could do whatever it likes."""
-    if said := sandbox_fault():
+    """Refuse code that would run without a sandbox, before any call is paid for."""
+    if fault := sandbox_fault():
         raise UsageError(
-            f"{said}, so checks of type python and command do not run",
+            f"{fault}, so checks of type python and command do not run",
             hint="allow unprivileged user namespaces; or, if you trust the code with your keys and "
             "files, add --allow-code-without-sandbox",
         )
 
 
-def _part(name: str, check: Check, weight: float, answered: Answered) -> Part:
+def _component(name: str, check: Check, weight: float, answered: ParsedAnswer) -> Component:
     try:
-        grade = limited("the check", lambda: check.evaluate(answered))
+        grade = run_limited("the check", lambda: check.evaluate(answered))
     except MissingValueError as error:
-        return Part(name, "check", None, None, weight, "skipped", str(error))
+        return Component(name, "check", None, None, weight, CellStatus.SKIPPED, str(error))
     except (RenderError, EvaluationError) as error:
-        return Part(name, "check", None, None, weight, "error", str(error))
-    except Exception as error:  # a check, perhaps somebody else's; the run must go on
+        return Component(name, "check", None, None, weight, CellStatus.ERROR, str(error))
+    except Exception as error:  # a check may be a plugin's; the run must go on
         logger.debug("a check failed", exc_info=True, extra={"check": name})
         reason = f"{type(error).__name__}: {error}"
-        return Part(name, "check", None, None, weight, "error", reason)
+        return Component(name, "check", None, None, weight, CellStatus.ERROR, reason)
     good = reaches(grade.score, check.passes_at) if grade.passed is None else grade.passed
-    return Part(name, "check", grade.score, good, weight, "ok", grade.reason)
+    return Component(name, "check", grade.score, good, weight, CellStatus.OK, grade.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,140 +151,169 @@ class CellGrader:
 
     experiment: Experiment
     checks: CheckGrader
-    judging: Judging | None
+    judging: ExperimentJudges | None
     moderators: tuple[Moderator, ...]
     ask: Ask
 
     @classmethod
-    def of(cls, project: Project, experiment: Experiment, lanes: Lanes) -> CellGrader:
-        """Return the grader of an experiment; its judges are asked through lanes."""
-        ask = asking(project, lanes)
+    def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
+        """Return the grader of an experiment; its judges are called through `clients`."""
+        ask = judge_caller(project, clients)
+        judging = ExperimentJudges.of(project, experiment, ask)
+        if judging is not None:
+            judging.set_up()
         return cls(
             experiment,
             CheckGrader.of(project, experiment),
-            Judging.of(project, experiment, ask),
-            moderating(project, experiment),
+            judging,
+            moderators(project, experiment),
             ask,
         )
 
-    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
-        """Return status, composite, pass and parts of an answer."""
-        heard = hearing()
+    async def grade(self, case: Case, output: Output, answer: StoredAnswer) -> CellGrade:
+        """Return status, composite, pass and components of an answer."""
+        judgments = record_judgments()
         if output.failed:
-            return CellGrade("error", None, None, reason=output.failed)
+            return CellGrade(CellStatus.ERROR, None, None, reason=output.failed)
         try:
-            found, blocked = await self._screened(output)
+            found, blocked = await self._screen(output)
         except EvaluationError as error:
-            return CellGrade("error", None, None, reason=str(error))
+            return CellGrade(CellStatus.ERROR, None, None, reason=str(error))
         if blocked:
             reason = f"blocked: {', '.join(blocked)}"
-            return CellGrade("blocked", None, False, tuple(found), reason, tuple(heard))
+            return CellGrade(
+                CellStatus.BLOCKED, None, False, tuple(found), reason, tuple(judgments)
+            )
         if output.malformed:
-            return CellGrade("malformed", 0.0, False, tuple(found), output.malformed, tuple(heard))
-        found += await self.checks.parts(case, output, paid)
-        opinions: tuple[OpinionRow, ...] = ()
+            return CellGrade(
+                CellStatus.MALFORMED, 0.0, False, tuple(found), output.malformed, tuple(judgments)
+            )
+        found += await self.checks.components(case, output, answer)
+        judge_scores: tuple[JudgeScoreRow, ...] = ()
         if self.judging is not None:
             judged = await self.judging.judge(case, output.text)
-            found += (Part(*dataclasses.astuple(p)) for p in (*judged.parts, *judged.criteria))
-            found += (Part(flag, "flag", 0.0, None, 0.0, "ok", "a judge") for flag in judged.flags)
-            opinions = tuple(
-                _opinion(opinion, criterion.name)
-                for opinion in judged.opinions
+            found += map(_stored_component, (*judged.components, *judged.criteria))
+            found += (
+                Component(flag, "flag", 0.0, None, 0.0, CellStatus.OK, "a judge")
+                for flag in judged.flags
+            )
+            judge_scores = tuple(
+                _judge_score_row(judge_score, criterion.name)
+                for judge_score in judged.judge_scores
                 for criterion in judged.criteria
             )
-        parts = tuple(found)
-        return CellGrade("ok", composite(found), passed(found), parts, "", tuple(heard), opinions)
+        components = tuple(found)
+        return CellGrade(
+            CellStatus.OK,
+            composite_of(found),
+            passes(found),
+            components,
+            "",
+            tuple(judgments),
+            judge_scores,
+        )
 
-    async def _screened(self, output: Output) -> tuple[list[Part], list[str]]:
-        """Return what the screens found, and the kinds for which the answer is blocked."""
+    async def _screen(self, output: Output) -> tuple[list[Component], list[str]]:
+        """Return the findings of the screens, and the kinds for which the answer is blocked."""
         safety = self.experiment.file.safety
-        redacted = self.checks.redact is not unchanged
-        screened = limited(
+        redacted = self.checks.redact is not keep_text
+        screened = run_limited(
             "screening the answer", lambda: screen(output.raw, safety, redacted=redacted)
         )
         found = [
-            Part(kind, "safety", 0.0, None, 0.0, "ok", getattr(safety, kind))
+            Component(kind, "safety", 0.0, None, 0.0, CellStatus.OK, getattr(safety, kind))
             for kind in sorted(screened.kinds)
         ]
-        if screened.status == "block":  # what is blocked is not shown to anybody, judges included
+        if screened.status == "block":  # not even judges see a blocked answer
             return found, [k for k in sorted(screened.kinds) if getattr(safety, k) == "block"]
         blocked: list[str] = []
         for moderator in self.moderators:
-            said = await moderator.screen(output.raw, self.ask)
-            status = "ok" if said.failure is None else "error"
-            if said.failure is not None or said.action != "off":
-                score = None if said.failure is not None else 0.0
-                found.append(Part(said.kind, "safety", score, None, 0.0, status, said.reason))
-            if said.action == "block":
-                blocked.append(said.kind)
+            result = await moderator.screen(output.raw, self.ask)
+            status = CellStatus.OK if result.failure is None else CellStatus.ERROR
+            if result.failure is not None or result.action != "off":
+                score = None if result.failure is not None else 0.0
+                found.append(
+                    Component(result.kind, "safety", score, None, 0.0, status, result.reason)
+                )
+            if result.action == "block":
+                blocked.append(result.kind)
         return found, blocked
 
 
-def _opinion(opinion: Opinion, criterion: str) -> OpinionRow:
-    """Return what one judge said on one criterion, or why nothing."""
-    scored = opinion.verdict.scores.get(criterion) if opinion.verdict is not None else None
+def _stored_component(part: JudgeComponent) -> Component:
+    status = CELL_STATUSES[part.status]
+    return Component(
+        part.name, part.kind, part.score, part.passed, part.weight, status, part.reason
+    )
+
+
+def _judge_score_row(judge_score: JudgeScores, criterion: str) -> JudgeScoreRow:
+    """Return the score of one judge on one criterion, or why it is missing."""
+    scored = judge_score.verdict.scores.get(criterion) if judge_score.verdict is not None else None
     if scored is not None:
-        return OpinionRow(opinion.judge, criterion, scored.raw, scored.share, None, scored.reason)
-    why = opinion.missing(criterion)
+        return JudgeScoreRow(
+            judge_score.judge, criterion, scored.raw, scored.share, None, scored.reason
+        )
+    why = judge_score.missing(criterion)
     kind, reason = ("judge_error", "") if why is None else (str(why.kind), why.reason)
-    return OpinionRow(opinion.judge, criterion, None, None, kind, reason)
+    return JudgeScoreRow(judge_score.judge, criterion, None, None, kind, reason)
 
 
-_heard: ContextVar[list[Judgment]] = ContextVar("_heard")
-"""What the judges of the cell at hand have said; every worker has its own."""
+_judgments: ContextVar[list[Judgment]] = ContextVar("_judgments")
+"""Replies of judges on the current cell; every worker has its own list."""
 
 
-def hearing() -> list[Judgment]:
+def record_judgments() -> list[Judgment]:
     """Return the list to which every reply of a judge is added from now on, in this task."""
-    heard: list[Judgment] = []
-    _heard.set(heard)
-    return heard
+    judgments: list[Judgment] = []
+    _judgments.set(judgments)
+    return judgments
 
 
-def asking(project: Project, lanes: Lanes, *, phase: str = "judge") -> Ask:
-    """Return how judges are asked: through the same layer as everybody else."""
+def judge_caller(project: Project, clients: ClientPool, *, phase: str = "judge") -> Ask:
+    """Return the function that calls judges, through the same clients as all other calls."""
 
     async def ask(name: str, request: Request) -> Completion:
-        calls = lanes.calls_of(phase, name)
+        calls = clients.calls_of(phase, name)
         try:
-            paid = await lanes.of(project.models[name], phase).answer(request)
-        except LaneClosed as closed:
+            answer = await clients.of(project.models[name], phase).answer(request)
+        except ClientClosed as closed:
             calls.failed += 1
-            # The answer is kept and may be judged later; only its judgment is missing.
+            # The answer is stored and may be judged later; only its judgment is missing.
             raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
         except CallError:
             calls.failed += 1
             raise
         calls.answered += 1
-        _heard.get().append(Judgment(name, request.address, paid.take))
-        return paid.completion
+        _judgments.get().append(Judgment(name, request.request_hash, answer.answer_no))
+        return answer.completion
 
     return ask
 
 
-def composite(parts: Iterable[Part]) -> float | None:
-    """Return the weighted mean of the parts; None when one is in error or none has weight."""
+def composite_of(components: Iterable[Component]) -> float | None:
+    """Return the weighted mean of the components; None when one is in error or none has weight."""
     weighted: list[tuple[float, float]] = []
-    for part in parts:
-        if part.kind not in COUNTED:
+    for component in components:
+        if component.kind not in COUNTED:
             continue
-        if part.status == "error":
+        if component.status is CellStatus.ERROR:
             return None
-        if part.status == "ok" and part.score is not None:
-            weighted.append((part.weight, part.score))
+        if component.status is CellStatus.OK and component.score is not None:
+            weighted.append((component.weight, component.score))
     return weighted_mean(weighted)
 
 
-def passed(parts: Iterable[Part]) -> bool | None:
-    """Return whether every part reaches its threshold; None without one, or with one in error."""
+def passes(components: Iterable[Component]) -> bool | None:
+    """Whether every component reaches its threshold; None without any, or with an error."""
     verdict: bool | None = None
-    for part in parts:
-        if part.kind not in COUNTED:
+    for component in components:
+        if component.kind not in COUNTED:
             continue
         verdict = verdict is not False
-        if part.status == "skipped":
+        if component.status is CellStatus.SKIPPED:
             continue
-        if part.status == "error" or part.passed is None:
+        if component.status is CellStatus.ERROR or component.passed is None:
             return None
-        verdict = verdict and part.passed
+        verdict = verdict and component.passed
     return verdict

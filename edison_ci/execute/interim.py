@@ -1,8 +1,9 @@
 """Runs that are filled in rounds, with an interim analysis after each.
 
-A round is a number of draws of every case, or a batch of cases. After it the gates look, what they
-say is stored, and only if they are not clear the next round follows. What a stored look said is not
-asked again: a resumed run goes through the same rounds, finds them done, and reads what was said.
+A round is a number of repeats of every case, or a batch of cases. After it the gates are decided
+and the decision is stored; the next round follows only if a gate is still inconclusive. A stored
+analysis is not made again: a resumed run goes through the same rounds, finds them done, and reads
+the decisions.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.execute.work import Stage
-from edison_ci.plan.looks import (
-    DRAWS_LOOKS,
-    Look,
+from edison_ci.execute.runner import WorkStage
+from edison_ci.plan.interim_analysis import (
+    REPEATS_ANALYSES,
+    InterimAnalysis,
     batch_size,
-    dealt,
-    draws_look,
-    looks_at,
+    count_analyses,
+    random_batches,
+    repeats_analysis,
 )
-from edison_ci.store.events import add_event
-from edison_ci.store.runs import move_run
+from edison_ci.records import RunStatus
+from edison_ci.store.runs import add_event, move_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,16 +30,15 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Model
     from edison_ci.decide.conclusion import Conclusion
-    from edison_ci.execute.runner import Answer, Runner
-    from edison_ci.execute.work import Work
-    from edison_ci.plan.looks import Kind
+    from edison_ci.execute.runner import Answer, Runner, RunWork
+    from edison_ci.plan.interim_analysis import Kind
 
     Operation = Callable[[sqlite3.Connection], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What was declared before the first look."""
+class InterimRules:
+    """Rules of the interim analyses, fixed before the first of them."""
 
     kind: Kind
     cases: int
@@ -47,94 +47,99 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """Whom a run that is looked at has to ask, and to tell."""
+class InterimHooks:
+    """Callbacks of a run with interim analyses."""
 
     run_id: str
-    ask: Callable[[Look], Conclusion | None]
-    can_look: Callable[[], bool]
+    conclude: Callable[[InterimAnalysis], Conclusion | None]
+    can_analyse: Callable[[], bool]
     """Whether the cells so far are there, and few enough in error."""
     write: Callable[[Operation], Awaitable[None]]
     now: Callable[[], str]
-    tell: Callable[[Look, bool], None]
+    on_interim: Callable[[InterimAnalysis, bool], None]
 
 
-class Looks:
+class InterimRounds:
     """Fills a run round by round."""
 
-    def __init__(self, rules: Rules, work: Work, runner: Runner, desk: Desk) -> None:
-        self._rules, self._work, self._runner, self._desk = rules, work, runner, desk
-        self._subjects: frozenset[tuple[str, str]] | None = None
+    def __init__(
+        self, rules: InterimRules, work: RunWork, runner: Runner, hooks: InterimHooks
+    ) -> None:
+        self._rules, self._work, self._runner, self._hooks = rules, work, runner, hooks
+        self._variants: frozenset[tuple[str, str]] | None = None
         self.conclusion: Conclusion | None = None
-        """What the last look said; None while a round is not done."""
+        """Conclusion of the last interim analysis; None while a round is not done."""
         progress = runner.progress
         if rules.kind == "cases":
             progress.most = progress.total
         progress.total = 0
-        progress.planned_by_lane.clear()
+        progress.planned_by_client.clear()
 
     async def run(self, answer: Callable[[Model], Answer]) -> None:
-        """Fill round after round, until the gates are clear or nothing is left to measure."""
+        """Fill rounds until every gate is decided or nothing is left to measure."""
         progress = self._runner.progress
-        for look, stage in self._rounds():
+        for interim, stage in self._rounds():
             self._work.stage = stage
-            planned = self._work.planned(self._rules.cases, stage)
-            progress.planned_by_lane.update(planned)
+            planned = self._work.cells_by_client(self._rules.cases, stage)
+            progress.planned_by_client.update(planned)
             progress.total += planned.total()
-            await self._runner.run(self._work.lanes(answer))
+            await self._runner.run(self._work.clients(answer))
             await self._runner.finish()
-            if progress.stopped_by is not None or not self._desk.can_look():
+            if progress.stopped_by is not None or not self._hooks.can_analyse():
                 self.conclusion = None
                 return
-            found = self._desk.ask(look)
+            found = self._hooks.conclude(interim)
             if found is None:
                 return
             if not found.stored:
-                await self._store(look, found)
-            self.conclusion = replace(found, write=_nothing)
+                await self._store(interim, found)
+            self.conclusion = replace(found, write=_write_nothing)
             if not found.more:
                 return
-            self._subjects = found.subjects
+            self._variants = found.variants
 
-    def _rounds(self) -> Iterator[tuple[Look, Stage]]:
+    def _rounds(self) -> Iterator[tuple[InterimAnalysis, WorkStage]]:
         rules = self._rules
-        if rules.kind == "draws":
-            draws = self._work.draws
-            for number in range(1, DRAWS_LOOKS + 1):
-                taken = range((number - 1) * draws, number * draws)
-                yield draws_look(number, draws), Stage(taken, subjects=self._subjects)
+        if rules.kind == "repeats":
+            repeats = self._work.repeats
+            for number in range(1, REPEATS_ANALYSES + 1):
+                repeat_range = range((number - 1) * repeats, number * repeats)
+                yield (
+                    repeats_analysis(number, repeats),
+                    WorkStage(repeat_range, variants=self._variants),
+                )
             return
         size, done = batch_size(rules.cases), 0
-        most = looks_at(rules.cases)
-        batches = dealt(self._work.cases, seed=rules.seed, size=size)
+        most = count_analyses(rules.cases)
+        batches = random_batches(self._work.cases, seed=rules.seed, size=size)
         for number, batch in enumerate(batches, 1):
             done += len(batch)
-            look = Look("cases", number, most, done, rules.cases, rules.seed)
-            yield look, Stage(range(self._work.draws), cases=tuple(batch))
+            interim = InterimAnalysis("cases", number, most, done, rules.cases, rules.seed)
+            yield interim, WorkStage(range(self._work.repeats), cases=tuple(batch))
 
-    async def _store(self, look: Look, found: Conclusion) -> None:
-        """Write what the gates said, and that the run goes on if it does, in one go."""
-        run_id, now = self._desk.run_id, self._desk.now()
+    async def _store(self, interim: InterimAnalysis, found: Conclusion) -> None:
+        """Write the decisions of the gates, and the next status, in one transaction."""
+        run_id, now = self._hooks.run_id, self._hooks.now()
         planned = self._runner.progress.total
-        if self._rules.kind == "draws":
-            following = Stage(range(self._work.draws), subjects=found.subjects)
-            planned += self._work.planned(self._rules.cases, following).total()
+        if self._rules.kind == "repeats":
+            following = WorkStage(range(self._work.repeats), variants=found.variants)
+            planned += self._work.cells_by_client(self._rules.cases, following).total()
 
         def operation(connection: sqlite3.Connection) -> None:
-            for status in ("JUDGING", "AGGREGATING"):
+            for status in (RunStatus.JUDGING, RunStatus.AGGREGATING):
                 move_run(run_id, status, now)(connection)
             found.write(connection)
-            said = {"look": look.as_json(), "verdict": found.verdict, "more": found.more}
-            add_event(connection, run_id, "aggregate:completed", said, now)
+            data = {"interim": interim.as_json(), "verdict": found.verdict, "more": found.more}
+            add_event(connection, run_id, "aggregate:completed", data, now)
             if found.more:
-                more = {"cells_planned": planned} if self._rules.kind == "draws" else {}
-                move_run(run_id, "EXECUTING", now, **more)(connection)
+                more = {"cells_planned": planned} if self._rules.kind == "repeats" else {}
+                move_run(run_id, RunStatus.EXECUTING, now, **more)(connection)
 
-        await self._desk.write(operation)
+        await self._hooks.write(operation)
         if not found.more:
             self._runner.progress.stopped_by = None  # it came too late to stop anything
-        self._desk.tell(look, found.more)
+        self._hooks.on_interim(interim, found.more)
 
 
-def _nothing(_connection: sqlite3.Connection) -> None:
-    """Write nothing: it has been written."""
+def _write_nothing(_connection: sqlite3.Connection) -> None:
+    """Write nothing: the conclusion is stored already."""

@@ -1,8 +1,8 @@
-"""Pairwise comparison of answers of a run, once both are there.
+"""Pairwise comparison of the answers of a run, as soon as both are stored.
 
-Whichever cell of a pair is finished last finds the other one, in the outbox or on the disk, and has
-the two compared before its worker goes on. So nothing is held that grows with the number of cases,
-and a run that is resumed compares what is left: its judge's replies are stored like all answers.
+The cell of a pair that is finished last finds the other one, in the buffer or on the disk, and the
+two are compared before its worker goes on. So no memory is used that grows with the number of
+cases, and a resumed run compares what is left: the judge's replies are stored like all answers.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.execute.grading import asking, hearing
+from edison_ci.execute.grading import judge_caller, record_judgments
 from edison_ci.execute.runner import Task, id_of_cell
-from edison_ci.execute.work import BASE, HEAD
-from edison_ci.judges.judging import comparing
 from edison_ci.judges.pairwise import Comparison, Preference
+from edison_ci.judges.panel import pairwise_judge
 from edison_ci.judges.replies import Failure, Missing
+from edison_ci.records import CellStatus, Side
 from edison_ci.store.answers import answer_at
-from edison_ci.store.comparisons import ComparisonRow, is_compared
-from edison_ci.store.runs import CellRow, CellState, cell_state
+from edison_ci.store.cells import CellRow, CellState, cell_state
+from edison_ci.store.judgments import ComparisonRow, is_compared
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
     from edison_ci.config.models import Configuration, Model
-    from edison_ci.execute.cell_buffer import Outbox
-    from edison_ci.execute.clients import Lanes
-    from edison_ci.execute.work import Work
-    from edison_ci.judges.judging import Ask
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.runner import CellBuffer, RunWork
     from edison_ci.judges.pairwise import Pairwise, Winner
+    from edison_ci.judges.panel import Ask
 
 
-# With a base, head against base: the same prompt, model, case and draw. Otherwise every model
-# against the first that is listed, or all against all, with the same prompt, case and draw.
+# With a base, head against base: the same prompt, model, case and repeat. Otherwise every model
+# against the first that is listed, or all against all, with the same prompt, case and repeat.
 class Pair(NamedTuple):
-    """Two cells: what is asked about, and what it is held against."""
+    """Two cells whose answers are compared."""
 
     a: Task
     """Head, or the model that is listed later."""
@@ -47,34 +46,34 @@ class Pair(NamedTuple):
     """Base, or the model that is listed first."""
 
 
-def couples(
+def model_pairs(
     listed: Sequence[Configuration], *, all_pairs: bool
 ) -> list[tuple[Configuration, Configuration]]:
-    """Return which models are set against each other, the one that is listed first as second."""
+    """Return the models that are compared, in each pair the one that is listed first as second."""
     found = [(later, earlier) for earlier, later in combinations(listed, 2)]
     return [(a, b) for a, b in found if all_pairs or b is listed[0]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rivals:
-    """Knows the other side of every cell."""
+class Opponents:
+    """The cells that each cell is compared with."""
 
     against_base: bool
-    couples: dict[str, list[tuple[Configuration, Configuration]]]
+    model_pairs: dict[str, list[tuple[Configuration, Configuration]]]
     """By prompt; empty with a base."""
 
     @classmethod
-    def of(cls, work: Work) -> Rivals:
-        """Return the rivals in the cells of a run."""
-        if BASE in work.sides:
+    def of(cls, work: RunWork) -> Opponents:
+        """Return the opponents in a run: its base, or its models among themselves."""
+        if Side.BASE in work.sides:
             return cls(True, {})
-        experiment = work.selection.narrow(work.sides[HEAD])
+        experiment = work.selection.narrow(work.sides[Side.HEAD])
         pairwise = experiment.file.judges.pairwise
         all_pairs = pairwise is not None and pairwise.all_pairs
         return cls(
             False,
             {
-                prompt.id: couples(experiment.configurations(prompt), all_pairs=all_pairs)
+                prompt.id: model_pairs(experiment.configurations(prompt), all_pairs=all_pairs)
                 for prompt in experiment.prompts
             },
         )
@@ -82,18 +81,18 @@ class Rivals:
     def pairs(self, task: Task) -> Iterator[Pair]:
         """Yield every pair that a cell belongs to."""
         if self.against_base:
-            if task.twin is not None:
-                prompt, configuration = task.twin
-                side = BASE if task.side == HEAD else HEAD
-                other = Task(prompt, configuration, task.case, task.draw, side)
-                yield Pair(task, other) if task.side == HEAD else Pair(other, task)
+            if task.counterpart is not None:
+                prompt, configuration = task.counterpart
+                side = Side.BASE if task.side == Side.HEAD else Side.HEAD
+                other = Task(prompt, configuration, task.case, task.repeat, side)
+                yield Pair(task, other) if task.side == Side.HEAD else Pair(other, task)
             return
-        for a, b in self.couples.get(task.prompt.id, ()):
+        for a, b in self.model_pairs.get(task.prompt.id, ()):
             if task.configuration.name in (a.name, b.name):
                 yield Pair(replace(task, configuration=a), replace(task, configuration=b))
 
 
-ANSWERED = ("ok", "malformed")
+ANSWERED = (CellStatus.OK, CellStatus.MALFORMED)
 """Cells that are compared; those in error, blocked or skipped are missing."""
 
 
@@ -102,61 +101,66 @@ _Cell: TypeAlias = CellRow | CellState
 
 
 class HeadToHead:
-    """Has the answers of a run compared."""
+    """Compares the answers of a run in pairs."""
 
     def __init__(
-        self, run_id: str, judge: Pairwise, rivals: Rivals, ask: Ask, reader: sqlite3.Connection
+        self,
+        run_id: str,
+        judge: Pairwise,
+        opponents: Opponents,
+        ask: Ask,
+        reader: sqlite3.Connection,
     ) -> None:
-        self._run_id, self._judge, self._rivals = run_id, judge, rivals
+        self._run_id, self._judge, self._opponents = run_id, judge, opponents
         self._ask, self._reader = ask, reader
         self._open: set[tuple[str, str]] = set()
 
     @classmethod
     def of(
-        cls, run_id: str, work: Work, lanes: Lanes, reader: sqlite3.Connection
+        cls, run_id: str, work: RunWork, clients: ClientPool, reader: sqlite3.Connection
     ) -> HeadToHead | None:
-        """Return what compares the answers of a run; None if its experiment asks for nothing."""
-        judge = comparing(work.project, work.sides[HEAD])
+        """Return the comparer of a run; None if its experiment has no pairwise judge."""
+        judge = pairwise_judge(work.project, work.sides[Side.HEAD])
         if judge is None:
             return None
-        ask = asking(work.project, lanes, phase="pairwise")
-        return cls(run_id, judge, Rivals.of(work), ask, reader)
+        ask = judge_caller(work.project, clients, phase="pairwise")
+        return cls(run_id, judge, Opponents.of(work), ask, reader)
 
-    async def see(self, task: Task, outbox: Outbox) -> None:
-        """Compare a finished cell with every rival that is finished too."""
-        for pair in self._rivals.pairs(task):
+    async def compare_cell(self, task: Task, buffer: CellBuffer) -> None:
+        """Compare a finished cell with every opponent that is finished too."""
+        for pair in self._opponents.pairs(task):
             ids = (id_of_cell(self._run_id, pair.a), id_of_cell(self._run_id, pair.b))
-            if ids in self._open or outbox.find(":".join(ids)) or is_compared(self._reader, *ids):
+            if ids in self._open or buffer.find(":".join(ids)) or is_compared(self._reader, *ids):
                 continue
-            a, b = (self._cell(cell_id, outbox) for cell_id in ids)
+            a, b = (self._cell(cell_id, buffer) for cell_id in ids)
             if a is None or b is None:
-                continue  # the other one is on its way, and will find this one
+                continue  # the other one will find this one when it is finished
             if a.status not in ANSWERED or b.status not in ANSWERED:
                 continue
             self._open.add(ids)
             try:
-                row = await self._compared(pair, ids, (a, b))
+                row = await self._compare(pair, ids, (a, b))
             finally:
                 self._open.discard(ids)
-            await outbox.put(row)
+            await buffer.put(row)
 
-    def _cell(self, cell_id: str, outbox: Outbox) -> _Cell | None:
-        waiting = outbox.find(cell_id)
+    def _cell(self, cell_id: str, buffer: CellBuffer) -> _Cell | None:
+        waiting = buffer.find(cell_id)
         return waiting if isinstance(waiting, CellRow) else cell_state(self._reader, cell_id)
 
-    async def _compared(
+    async def _compare(
         self, pair: Pair, ids: tuple[str, str], cells: tuple[_Cell, _Cell]
     ) -> ComparisonRow:
-        heard = hearing()
+        judgments = record_judgments()
         texts = [self._text(task, cell) for task, cell in zip(pair, cells, strict=True)]
         a, b = texts
         if a is None or b is None:
-            gone = Failure(Missing.JUDGE_ERROR, "the text of an answer is no longer stored")
-            found = self._without_asking(Preference(None, gone.reason, gone), texts)
-        elif "malformed" in (cells[0].status, cells[1].status):
-            found = self._without_asking(_by_form(cells), texts)
-        elif stands_in_the_other_place(pair):
-            found = (await self._judge.compare(pair.a.case, b, a, self._ask)).turned()
+            failure = Failure(Missing.JUDGE_ERROR, "the text of an answer is no longer stored")
+            found = self._without_asking(Preference(None, failure.reason, failure), texts)
+        elif CellStatus.MALFORMED in (cells[0].status, cells[1].status):
+            found = self._without_asking(_prefer_well_formed(cells), texts)
+        elif is_swapped(pair):
+            found = (await self._judge.compare(pair.a.case, b, a, self._ask)).swap()
         else:
             found = await self._judge.compare(pair.a.case, a, b, self._ask)
         return ComparisonRow(
@@ -172,19 +176,19 @@ class HeadToHead:
             chars_b=found.chars_b,
             asked=found.asked,
             own=self._own(pair),
-            judgments=tuple(heard),
+            judgments=tuple(judgments),
         )
 
     def _text(self, task: Task, cell: _Cell) -> str | None:
-        stored = answer_at(self._reader, cell.address, cell.take)
+        stored = answer_at(self._reader, cell.request_hash, cell.answer_no)
         if stored is None:
             return None
         return parse_output(stored.completion.text, task.prompt.expect).text
 
-    def _without_asking(self, said: Preference, texts: list[str | None]) -> Comparison:
+    def _without_asking(self, preference: Preference, texts: list[str | None]) -> Comparison:
         a, b = (len(text or "") for text in texts)
         judge = self._judge
-        return Comparison(judge.judge.name, judge.hash, said, said, a, b, asked=False)
+        return Comparison(judge.judge.name, judge.hash, preference, preference, a, b, asked=False)
 
     def _own(self, pair: Pair) -> str | None:
         """Return whose answers the judge's own model wrote."""
@@ -195,19 +199,19 @@ class HeadToHead:
         return "a" if a else "b" if b else None
 
 
-def _by_form(cells: tuple[_Cell, _Cell]) -> Preference:
-    """Decide a pair of which an answer is malformed: it is worth nothing, and is not judged."""
-    a, b = (cell.status == "malformed" for cell in cells)
+def _prefer_well_formed(cells: tuple[_Cell, _Cell]) -> Preference:
+    """Decide a pair with a malformed answer: it loses without being judged."""
+    a, b = (cell.status is CellStatus.MALFORMED for cell in cells)
     winner: Winner = "tie" if a and b else "b" if a else "a"
-    said = "both answers are malformed" if a and b else "the other answer is malformed"
-    return Preference(winner, said)
+    reason = "both answers are malformed" if a and b else "the other answer is malformed"
+    return Preference(winner, reason)
 
 
-def stands_in_the_other_place(pair: Pair) -> bool:
-    """Whether a stands in the place of b: at random for each case, and always the same way."""
+def is_swapped(pair: Pair) -> bool:
+    """Whether a takes the place of b: at random over cases, and always the same for one pair."""
     names = (task.side + "\0" + task.configuration.name for task in pair)
-    told = "\0".join((pair.a.case.id, str(pair.a.draw), pair.a.prompt.id, *names))
-    return bool(hashlib.sha256(told.encode()).digest()[0] & 1)
+    key = "\0".join((pair.a.case.id, str(pair.a.repeat), pair.a.prompt.id, *names))
+    return bool(hashlib.sha256(key.encode()).digest()[0] & 1)
 
 
 def _identity(model: Model) -> tuple[str, str, str]:

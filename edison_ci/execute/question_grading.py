@@ -1,8 +1,8 @@
-"""Cases of an experiment judged as questions.
+"""Question grading: judges score the cases of a dataset as questions.
 
-Through the same layer as everything else: each call is booked before it is sent, and what was
-answered once is not asked again. What judges say of a case is stored before the next one is taken,
-so whatever stops this, asking again goes on where it stopped.
+Calls go through the same clients as those of a run: booked before they are sent, and never bought
+twice. The scores of a case are stored before the next case is taken, so an interrupted grading goes
+on where it stopped.
 """
 
 from __future__ import annotations
@@ -12,135 +12,143 @@ from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.config.facets import content_hash
+from edison_ci.config.slices import content_hash
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.execute.standalone import desk
-from edison_ci.judges.asking import side_by_side
-from edison_ci.providers.budgeting import BudgetExhausted
-from edison_ci.providers.resilience import LaneClosed
-from edison_ci.store.ledger import Cap
-from edison_ci.store.questions import QuestionScore, keep_scores
+from edison_ci.execute.standalone import standalone_client
+from edison_ci.judges.judge import run_concurrently
+from edison_ci.providers.budget import BudgetExhausted
+from edison_ci.providers.resilience import ClientClosed
+from edison_ci.store.judgments import QuestionScore, write_question_scores
+from edison_ci.store.ledger import SpendingCap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.clients import Lanes
-    from edison_ci.execute.run_options import Tools
-    from edison_ci.judges.pointwise import Opinion
-    from edison_ci.judges.questions import QuestionJudge
-    from edison_ci.providers.lane import Tally
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.run_options import RunContext
+    from edison_ci.judges.pointwise import JudgeScores, QuestionJudge
+    from edison_ci.providers.client import BudgetUsage
     from edison_ci.records import Case, Completion, Request
 
 
 @dataclass(slots=True)
-class Questioned:
-    """How the judging of questions went."""
+class QuestionGradingResult:
+    """Counts and failures of a question grading."""
 
     cases: int = 0
-    """Cases that were taken up."""
+    """Cases that were judged."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Verdicts that could not be had, by judge."""
+    """Failed verdicts, by judge."""
     reasons: dict[str, str] = field(default_factory=dict)
-    """Why not, by judge: the first reason."""
+    """The first reason of failure, by judge."""
     answered: int = 0
     """Verdicts with at least one score."""
     closed: dict[str, str] = field(default_factory=dict)
     """Judges that take no more calls, and why."""
     exhausted: str = ""
-    """The budget that has no more room."""
-    tally: Tally | None = None
-    """Calls that were made and reused, and what they cost."""
+    """The budget that is used up."""
+    usage: BudgetUsage | None = None
+    """Calls made and reused, with their cost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Questioning:
-    """What is asked of whom."""
+class QuestionGrading:
+    """Judges, and the experiment whose cases they score."""
 
     project: Project
     experiment: Experiment
     judges: Sequence[QuestionJudge]
-    tools: Tools
+    context: RunContext
     newer_than: str
     budget_microusd: int | None = None
     on_case: Callable[[int], None] = lambda _: None
 
-    def run(self, cases: Iterator[Case]) -> Questioned:
-        """Ask every judge about every case."""
+    def run(self, cases: Iterator[Case]) -> QuestionGradingResult:
+        """Let every judge score every case."""
         return asyncio.run(self._run(cases))
 
-    async def _run(self, cases: Iterator[Case]) -> Questioned:
-        found = Questioned()
-        opened = desk(
+    async def _run(self, cases: Iterator[Case]) -> QuestionGradingResult:
+        found = QuestionGradingResult()
+        opened = standalone_client(
             self.project,
             self.experiment,
-            self.tools,
+            self.context,
             purpose="question",
             newer_than=self.newer_than,
         )
-        async with opened as lanes:
-            purse = lanes.purse
+        async with opened as clients:
+            budget = clients.budget
             if self.budget_microusd is not None:
-                limit, scope = self.budget_microusd, f"run:{purse.run_id}"
-                purse.caps = (*purse.caps, Cap(scope, None, microusd=limit, name="--budget"))
-            found.tally = lanes.tally
+                limit, scope = self.budget_microusd, f"run:{budget.run_id}"
+                budget.caps = (
+                    *budget.caps,
+                    SpendingCap(scope, None, microusd=limit, name="--budget"),
+                )
+            found.usage = clients.usage
             workers = max(judge.judge.model.limits.concurrency for judge in self.judges)
-            await side_by_side([self._worker(cases, lanes, found) for _ in range(workers)])
+            await run_concurrently([self._worker(cases, clients, found) for _ in range(workers)])
         return found
 
-    async def _worker(self, cases: Iterator[Case], lanes: Lanes, found: Questioned) -> None:
+    async def _worker(
+        self, cases: Iterator[Case], clients: ClientPool, found: QuestionGradingResult
+    ) -> None:
         for case in cases:
             if found.exhausted or len(found.closed) == len(self.judges):
                 return
             try:
                 asked = [j for j in self.judges if j.judge.name not in found.closed]
-                rows = await side_by_side([self._asked(j, case, lanes, found) for j in asked])
+                rows = await run_concurrently([self._judge(j, case, clients, found) for j in asked])
             except BudgetExhausted as error:
                 found.exhausted = error.refused.cap.name
                 return
-            await lanes.purse.writer.write(keep_scores([row for each in rows for row in each]))
+            await clients.budget.writer.write(
+                write_question_scores([row for each in rows for row in each])
+            )
             found.cases += 1
             self.on_case(found.cases)
 
-    async def _asked(
-        self, judge: QuestionJudge, case: Case, lanes: Lanes, found: Questioned
+    async def _judge(
+        self, judge: QuestionJudge, case: Case, clients: ClientPool, found: QuestionGradingResult
     ) -> list[QuestionScore]:
-        heard: list[tuple[str, int]] = []
+        replies: list[tuple[str, int]] = []
 
         async def ask(name: str, request: Request) -> Completion:
             try:
-                paid = await lanes.of(self.project.models[name], "judge").answer(request)
-            except LaneClosed as closed:
+                answer = await clients.of(self.project.models[name], "judge").answer(request)
+            except ClientClosed as closed:
                 found.closed[name] = closed.reason
                 raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
-            heard.append((request.address, paid.take))
-            return paid.completion
+            replies.append((request.request_hash, answer.answer_no))
+            return answer.completion
 
-        opinion = await judge.judge_case(case, ask)
+        judge_score = await judge.judge_case(case, ask)
         name = judge.judge.name
-        if opinion.verdict is None:
+        if judge_score.verdict is None:
             found.failed[name] += 1
-            reason = opinion.failure.reason if opinion.failure is not None else ""
+            reason = judge_score.failure.reason if judge_score.failure is not None else ""
             found.reasons.setdefault(name, reason)
         else:
             found.answered += 1
-        address, take = heard[-1] if heard else (judge.request(case).address, None)
-        return list(self._rows(judge, case, opinion, (address, take)))
+        request_hash, answer_no = (
+            replies[-1] if replies else (judge.request(case).request_hash, None)
+        )
+        return list(self._rows(judge, case, judge_score, (request_hash, answer_no)))
 
     def _rows(
         self,
         judge: QuestionJudge,
         case: Case,
-        opinion: Opinion,
+        judge_score: JudgeScores,
         answer: tuple[str, int | None],
     ) -> Iterator[QuestionScore]:
-        now, content = formatting.stamp(self.tools.now()), content_hash(case)
+        now, content = utc.timestamp(self.context.now()), content_hash(case)
         for criterion in judge.criteria:
-            verdict = opinion.verdict
+            verdict = judge_score.verdict
             scored = None if verdict is None else verdict.scores.get(criterion.name)
-            missing = opinion.missing(criterion.name)
+            missing = judge_score.missing(criterion.name)
             yield QuestionScore(
                 experiment=self.experiment.id,
                 case_id=case.id,
@@ -154,7 +162,7 @@ class Questioning:
                 reason=scored.reason if scored is not None else missing.reason if missing else "",
                 status="ok" if scored is not None else "error",
                 simulated=judge.judge.model.simulated,
-                address=answer[0],
-                take=answer[1],
+                request_hash=answer[0],
+                answer_no=answer[1],
                 judged_at=now,
             )

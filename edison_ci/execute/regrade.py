@@ -1,9 +1,8 @@
-"""Stored answers of a run graded again.
+"""Regrading: the stored answers of a run graded again with today's files.
 
-Checks, rubric, judges and gates are those of today; the answers are those of the run, take by take,
-and no model that generates is asked. A cell whose prompt, model or input is no longer what it was
-would need another answer: it is left out, and said to be. What comes out is a run of its own, so
-that a decision that was made stays as it was.
+Checks, rubric, judges and gates are those of today, and no generating model is called. A cell whose
+prompt, model or input has changed would need another answer: it is left out and counted. The result
+is a run of its own, so that earlier decisions stay as they are.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import options_of
 from edison_ci.execute.runner import id_of_cell, request_for
 from edison_ci.plan.plan import without_generating
-from edison_ci.providers.budgeting import Paid
-from edison_ci.providers.replay import Unrecorded
+from edison_ci.providers.budget import StoredAnswer
+from edison_ci.providers.replay import MissingRecording
+from edison_ci.records import CellStatus, Side
 from edison_ci.store.answers import answer_at
-from edison_ci.store.runs import CellState, cell_state, count_cells, count_draws, find_run
+from edison_ci.store.cells import CellState, cell_state, count_cells, count_repeats
+from edison_ci.store.runs import find_run
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.run_options import RunOptions
     from edison_ci.execute.runner import Task
     from edison_ci.plan.plan import Plan
-    from edison_ci.providers.lane import Tally
+    from edison_ci.providers.client import BudgetUsage
     from edison_ci.records import Request
     from edison_ci.store.runs import NewRun, Run
 
@@ -41,7 +42,7 @@ _NAMED = 10
 
 
 @dataclass(slots=True)
-class Found:
+class GradableCells:
     """Which cells of a run can be graded again."""
 
     cells: int = 0
@@ -53,10 +54,10 @@ class Found:
     """Cells of a prompt, model or case that is no longer there."""
     missing: int = 0
     """Cells that the files have and the run has not."""
-    planned: Counter[tuple[str, str]] = field(default_factory=Counter)
+    planned: Counter[tuple[Side, str]] = field(default_factory=Counter)
     """Cells of the new run, by side and configuration."""
-    named: list[str] = field(default_factory=list)
-    """The first that changed, as CASE@MODEL#DRAW."""
+    examples: list[str] = field(default_factory=list)
+    """The first cells that changed, as CASE@MODEL#REPEAT."""
 
     @property
     def left_out(self) -> int:
@@ -64,25 +65,25 @@ class Found:
         return self.changed + self.gone
 
     def as_json(self) -> dict[str, object]:
-        """Return what was left out and why."""
+        """Return how many cells were left out, and why."""
         return {
             "changed": self.changed,
             "gone": self.gone,
             "missing": self.missing,
-            "cells": self.named,
+            "cells": self.examples,
         }
 
 
-class KeptAnswers:
+class StoredAnswers:
     """The answers of a run, in place of the models that gave them."""
 
     def __init__(self, reader: sqlite3.Connection, run_id: str) -> None:
         self._reader, self.run = reader, find_run(reader, run_id)
-        self.found = Found()
+        self.gradable = GradableCells()
 
     def survey(self, tasks: Iterable[Task]) -> None:
-        """Find out which cells can be graded again; refuses a run that has none."""
-        found = self.found = Found()
+        """Count the cells that can be graded again; raises UsageError if there are none."""
+        found = self.gradable = GradableCells()
         seen = 0
         for task in tasks:
             cell = self._cell(task)
@@ -92,34 +93,34 @@ class KeptAnswers:
             seen += 1
             if not self._same(task, cell):
                 found.changed += 1
-                if len(found.named) < _NAMED:
-                    found.named.append(named(task))
+                if len(found.examples) < _NAMED:
+                    found.examples.append(cell_name(task))
                 continue
             found.planned[task.side, task.configuration.name] += 1
-            if cell.status == "skipped":
+            if cell.status is CellStatus.SKIPPED:
                 found.skipped += 1
             else:
                 found.cells += 1
         found.gone = count_cells(self._reader, self.run.id) - seen
         if not found.cells:
             raise UsageError(
-                f"nothing of run {self.run.id} can be graded again: its prompts, models or cases "
-                "are no longer what they were",
+                f"no cell of run {self.run.id} can be graded again: its prompts, models or cases "
+                "have changed",
                 hint="start a new run: edison run",
             )
 
     def plan(self, project: Project, plan: Plan) -> Plan:
         """Return the plan of grading only."""
         judging = without_generating(project, plan)
-        found = self.found
+        found = self.gradable
         return dataclasses.replace(judging, cells=found.cells, skipped=found.skipped)
 
-    def marked(self, new: NewRun) -> NewRun:
+    def mark(self, new: NewRun) -> NewRun:
         """Return the new run, simulated if its answers are, and partial if some are left out."""
         return dataclasses.replace(
             new,
             simulated=new.simulated or self.run.simulated,
-            partial=new.partial or self.run.partial or self.found.left_out > 0,
+            partial=new.partial or self.run.partial or self.gradable.left_out > 0,
         )
 
     def has(self, task: Task) -> bool:
@@ -127,44 +128,44 @@ class KeptAnswers:
         cell = self._cell(task)
         return cell is not None and self._same(task, cell)
 
-    async def answer(self, task: Task, request: Request, tally: Tally) -> Paid:
+    async def answer(self, task: Task, request: Request, usage: BudgetUsage) -> StoredAnswer:
         """Return the answer that the run has; raises CallError if it has none."""
         cell = self._cell(task)
         assert cell is not None  # others are left out
-        if cell.take is None and cell.status == "skipped":
-            raise Unrecorded(request.address)
-        where = f"{named(task)} of run {self.run.id}"
-        if cell.take is None:
+        if cell.answer_no is None and cell.status is CellStatus.SKIPPED:
+            raise MissingRecording(request.request_hash)
+        where = f"{cell_name(task)} of run {self.run.id}"
+        if cell.answer_no is None:
             kind = ErrorKind(cell.error) if cell.error else ErrorKind.BAD_RESPONSE
             raise CallError(kind, f"{where} has no answer: {cell.reason}", charged=False)
-        stored = answer_at(self._reader, cell.address, cell.take)
+        stored = answer_at(self._reader, cell.request_hash, cell.answer_no)
         if stored is None:
-            said = f"the text of {where} is no longer stored"
-            raise CallError(ErrorKind.BAD_RESPONSE, said, charged=False)
-        paid = Paid(stored.completion, stored.take, False, stored.cost_microusd)
-        tally.add(paid)
-        return paid
+            message = f"the text of {where} is no longer stored"
+            raise CallError(ErrorKind.BAD_RESPONSE, message, charged=False)
+        answer = StoredAnswer(stored.completion, stored.answer_no, False, stored.cost_microusd)
+        usage.add(answer)
+        return answer
 
     def _cell(self, task: Task) -> CellState | None:
         return cell_state(self._reader, id_of_cell(self.run.id, task))
 
     def _same(self, task: Task, cell: CellState) -> bool:
         try:
-            return request_for(task).address == cell.address
+            return request_for(task).request_hash == cell.request_hash
         except (MissingValueError, RenderError):
-            return cell.address == ""
+            return cell.request_hash == ""
 
 
-def named(task: Task) -> str:
-    """Return a cell as people write it."""
-    return f"{task.case.id}@{task.configuration.name}#{task.draw}"
+def cell_name(task: Task) -> str:
+    """Return the name of a cell, CASE@MODEL#REPEAT."""
+    return f"{task.case.id}@{task.configuration.name}#{task.repeat}"
 
 
-def regrading(reader: sqlite3.Connection, run: Run, experiment: Experiment) -> RunOptions:
+def regrade_options(reader: sqlite3.Connection, run: Run, experiment: Experiment) -> RunOptions:
     """Return the options with which the cells of a run are graded again."""
     options = options_of(run)
-    draws = count_draws(reader, run.id)
+    repeats = count_repeats(reader, run.id)
     known = {name for entry in experiment.models for name in (entry[0], entry[1].name)}
     models = tuple(name for name in options.selection.models if name in known)
-    selection = dataclasses.replace(options.selection, models=models, draws=draws)
+    selection = dataclasses.replace(options.selection, models=models, repeats=repeats)
     return dataclasses.replace(options, trigger="regrade", selection=selection, regrade=run.id)

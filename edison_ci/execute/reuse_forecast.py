@@ -1,8 +1,8 @@
-"""Calls of a planned run that are stored already.
+"""Forecast of reuse: the calls of a planned run whose answers are stored already.
 
-The plan is made without looking at results; here it is held against them. An answer counts if its
-address is the one the run would ask for; its judgments count if the judge would be asked the very
-same.
+A plan is made without reading results; here it is compared with them. An answer counts if its
+request hash is the one that the run would send; a judgment counts if the judge would be sent the
+same request.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import datetime as dt
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
-from edison_ci.execute.pairwise import couples
+from edison_ci.execute.pairwise import model_pairs
 from edison_ci.execute.runner import Task, request_for
-from edison_ci.judges.judging import Judging, comparing
+from edison_ci.judges.panel import ExperimentJudges, pairwise_judge
+from edison_ci.judges.pointwise import Pointwise
 from edison_ci.store.answers import newest_answer, newest_time
 from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -39,7 +40,7 @@ _Found = Counter[tuple[str, str]]
 
 
 def with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
-    """Return the plan with the calls taken off that a run would find in store."""
+    """Return the plan without the calls whose answers are stored."""
     path = project.root / project.file.results
     if not path.exists() or plan.iterations.high > 1:
         return plan
@@ -57,8 +58,8 @@ def _reason(reused: int, project: Project) -> str:
     days = project.file.settings.reuse_days
     if reused:
         calls = "1 call is" if reused == 1 else f"{reused:,} calls are"
-        return f"{calls} answered by what is stored and not older than {days} days"
-    return f"what is stored is of other prompts, models or cases, or older than {days} days"
+        return f"{calls} answered by stored answers of the last {days} days"
+    return f"no stored answer of the last {days} days fits these prompts, models and cases"
 
 
 def _less(load: Load, reused: int) -> Load:
@@ -75,27 +76,30 @@ def _less(load: Load, reused: int) -> Load:
 
 
 class _Lookup:
-    """Looks up what a run would ask for."""
+    """Counts the requests of a run that have a stored answer."""
 
     def __init__(
         self, project: Project, experiment: Experiment, reader: sqlite3.Connection
     ) -> None:
         self._project, self._experiment, self._reader = project, experiment, reader
         age = dt.timedelta(days=project.file.settings.reuse_days)
-        self._since = formatting.stamp(formatting.now() - age)
-        self._judging = Judging.of(project, experiment, _nobody)
-        self._pairwise = comparing(project, experiment)
+        self._since = utc.timestamp(utc.now() - age)
+        self._judging = ExperimentJudges.of(project, experiment, _no_calls)
+        self._pairwise = pairwise_judge(project, experiment)
 
     def reused(self, cases: int) -> _Found:
-        """Return how many calls are in store, by phase and model; of many cases a sample tells."""
+        """Return how many calls have a stored answer, by phase and model.
+
+        Of more than `EVERY_CASE_UP_TO` cases a sample is counted, and scaled up.
+        """
         found: _Found = Counter()
-        looked = 0
+        counted = 0
         for number, case in enumerate(self._cases()):
             if number < EVERY_CASE_UP_TO or number % _THEN_EVERY == 0:
-                looked += 1
-                self._look(case, found)
-        if looked and looked < cases:
-            return Counter({key: round(count * cases / looked) for key, count in found.items()})
+                counted += 1
+                self._count_case(case, found)
+        if counted and counted < cases:
+            return Counter({key: round(count * cases / counted) for key, count in found.items()})
         return found
 
     def _cases(self) -> Iterator[Case]:
@@ -104,63 +108,64 @@ class _Lookup:
         else:
             yield STATIC
 
-    def _look(self, case: Case, found: _Found) -> None:
+    def _count_case(self, case: Case, found: _Found) -> None:
         for prompt in self._experiment.prompts:
             listed = self._experiment.configurations(prompt)
-            for draw in range(self._experiment.file.draws):
+            for repeat in range(self._experiment.file.repeats):
                 texts = {}
                 for configuration in listed:
-                    text = self._answered(Task(prompt, configuration, case, draw), found)
+                    text = self._count_answer(Task(prompt, configuration, case, repeat), found)
                     if text is not None:
                         texts[configuration.name] = text
-                self._look_at_pairs(case, listed, texts, found)
+                self._count_pairs(case, listed, texts, found)
 
-    def _answered(self, task: Task, found: _Found) -> str | None:
-        """Return the stored answer to a cell, if there is one and it is not malformed."""
+    def _count_answer(self, task: Task, found: _Found) -> str | None:
+        """Count the stored answer to a cell; return its text unless it is malformed."""
         try:
             request = request_for(task)
         except (MissingValueError, RenderError):
             return None
-        stored = newest_answer(self._reader, request.address, since=self._since)
+        stored = newest_answer(self._reader, request.request_hash, since=self._since)
         if stored is None:
             return None
         found["generate", task.configuration.name] += 1
         output = parse_output(stored.completion.text, task.prompt.expect)
         if output.malformed:
             return None
-        self._look_at_judges(task.case, output.text, found)
+        self._count_judgments(task.case, output.text, found)
         return output.text
 
-    def _look_at_pairs(
+    def _count_pairs(
         self, case: Case, listed: Sequence[Configuration], texts: Mapping[str, str], found: _Found
     ) -> None:
         judge, pairwise = self._pairwise, self._experiment.file.judges.pairwise
         if judge is None or pairwise is None:
             return
-        for one, other in couples(listed, all_pairs=pairwise.all_pairs):
+        for one, other in model_pairs(listed, all_pairs=pairwise.all_pairs):
             a, b = texts.get(one.name), texts.get(other.name)
             if a is None or b is None:
                 continue
-            # Equal answers are a tie that nobody is asked about.
+            # Equal answers are a tie without a call.
             asked = [judge.request(case, a, b), judge.request(case, b, a)]
             count = sum(a == b or self._is_stored(request) for request in asked)
             found["pairwise", judge.judge.name] += count
 
-    def _look_at_judges(self, case: Case, text: str, found: _Found) -> None:
+    def _count_judgments(self, case: Case, text: str, found: _Found) -> None:
         if self._judging is None:
             return
         panel = self._judging.panel
         for judge in panel.judges if panel is not None else ():
-            found["judge", judge.judge.name] += self._is_stored(judge.request(case, text))
+            if isinstance(judge, Pointwise):  # judges of other packages make no calls
+                found["judge", judge.name] += self._is_stored(judge.request(case, text))
         for entry in self._judging.graders:
             with contextlib.suppress(MissingValueError, RenderError):
                 request = entry.grader.request(case, text)
                 found["grade", entry.grader.judge.name] += self._is_stored(request)
 
     def _is_stored(self, request: Request) -> bool:
-        time = newest_time(self._reader, request.address)
+        time = newest_time(self._reader, request.request_hash)
         return time is not None and time >= self._since
 
 
-async def _nobody(name: str, request: Request) -> Completion:
-    raise AssertionError(f"nobody asks {name} while planning")
+async def _no_calls(name: str, request: Request) -> Completion:
+    raise AssertionError(f"{name} was called while planning")

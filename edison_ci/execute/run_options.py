@@ -1,40 +1,46 @@
-"""Options of a run, what it is compared with, what it works with, and how it ended."""
+"""Options, target, context and outcome of a run."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.execute.work import HEAD
+from edison_ci.config import requirements
+from edison_ci.plan.baseline import Base, base_of, readable, with_eval_suite_of
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
-from edison_ci.results.snapshot import doubts_in, kept_snapshot
+from edison_ci.records import Side
+from edison_ci.results.snapshot import doubts_in, snapshot_of
 from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from edison_ci.config.decisions import Gate
+    from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.config.requirements import Phase
     from edison_ci.contracts import Provider
-    from edison_ci.errors import ExitCode
-    from edison_ci.execute.clients import Lanes
-    from edison_ci.execute.regrade import KeptAnswers
-    from edison_ci.execute.runner import Grading, Progress
-    from edison_ci.plan.baseline import Doubt
-    from edison_ci.plan.looks import Look
+    from edison_ci.errors import ExitCode, Location, Problem
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.progress import Progress
+    from edison_ci.execute.regrade import StoredAnswers
+    from edison_ci.execute.runner import Grading
+    from edison_ci.plan.baseline import BaselineDoubt
+    from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
-    from edison_ci.store.ledger import Cap
+    from edison_ci.records import RunStatus
+    from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line asks of a run."""
+    """Options of a run, as given on the command line."""
 
     trigger: str = "cli"
     selection: Selection = EVERYTHING
@@ -44,61 +50,61 @@ class RunOptions:
     wait: bool = False
     regrade: str | None = None
     """The run whose answers are graded again, instead of asking for answers."""
-    elsewhere: bool = False
-    """Whether the prompt is on a branch of ours, and not as it is in the working tree."""
+    on_branch: bool = False
+    """Whether the prompt is on a branch of edison's own, not in the working tree."""
     refines: bool = False
-    """Whether it is an iteration of a loop, which refines what it measured."""
-    doubts: tuple[Doubt, ...] = ()
-    """Why its answers prove nothing, so that it is inconclusive at best."""
+    """Whether it is an iteration of a loop, after which the prompt is refined."""
+    doubts: tuple[BaselineDoubt, ...] = ()
+    """Reasons for which the run is inconclusive at best."""
 
     @property
     def trial(self) -> bool:
-        """Whether a suggestion is tried that is in no file."""
+        """Whether a suggestion is tried, which is in no file."""
         return self.trigger == TRIAL
 
     @property
-    def nowhere(self) -> bool:
-        """Whether no commit that is checked out has what is measured."""
-        return self.trial or self.elsewhere
+    def uncommitted(self) -> bool:
+        """Whether the commit that is checked out does not have the prompt that is measured."""
+        return self.trial or self.on_branch
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunOutcome:
     """How a run ended."""
 
     run_id: str
-    status: str
+    status: RunStatus
     exit_code: ExitCode
     progress: Progress
-    kept: KeptAnswers | None = None
-    """Whose answers were graded again, where that was asked for."""
+    stored_answers: StoredAnswers | None = None
+    """The answers that were graded again; None unless it was a regrade."""
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
-    """What a run is compared with: other prompts and models on the same material."""
+class BaseReference:
+    """The base of a run: other prompts and models on the same eval suite."""
 
     ref: str
     commit: str
-    subject: Experiment | None
+    variant: Experiment | None
     """None when the base has no such experiment: then there is nothing to compare with."""
     gates: tuple[Gate, ...] | None = None
-    """The gates of the base, which count; None when it has none to offer."""
-    material: str = HEAD
-    """Whose material both sides are measured with."""
+    """The gates of the base, which decide; None when it has none."""
+    eval_suite: str = Side.HEAD
+    """The side whose eval suite both sides are measured with."""
     changed: tuple[str, ...] = ()
-    """What of the material is not as it was at the base."""
+    """Files of the eval suite that differ from the base."""
     replaced: tuple[str, ...] = ()
-    """What is compared with a former self of another name."""
-    doubts: tuple[Doubt, ...] = ()
-    """Why the run is inconclusive at best."""
+    """Prompts and models that are compared with their predecessors of another name."""
+    doubts: tuple[BaselineDoubt, ...] = ()
+    """Reasons for which the run is inconclusive at best."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what has to be known to go on with the run, and to tell of it."""
+        """Return the base as it is stored with the run, for resuming and reporting it."""
         return {
             "ref": self.ref,
             "commit": self.commit,
-            "material": self.material,
+            "eval_suite": self.eval_suite,
             "changed": [*self.changed],
             "replaced": [*self.replaced],
             "doubts": [[*doubt] for doubt in self.doubts],
@@ -106,55 +112,55 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What a session needs from outside: providers, graders, time, and somebody to tell."""
+class RunContext:
+    """Dependencies of a session: providers, graders, clock and callbacks."""
 
     provider_for: Callable[[Model], Provider]
-    grading: Callable[[Project, Experiment, Lanes], Grading]
+    grading: Callable[[Project, Experiment, ClientPool], Grading]
     gated: bool = True
-    """Whether the gates decide about the run; nobody asks them about a trial."""
+    """Whether the gates decide about the run; they do not for a trial."""
     on_plan: Callable[[Plan], None] = lambda _: None
-    """Sees the plan before anything is sent, and may refuse it by raising."""
+    """Called with the plan before any call is sent; may refuse it by raising."""
     on_start: Callable[[Progress], None] = lambda _: None
-    """Gets the progress before the first cell is filled; it changes while the run goes on."""
+    """Called before the first cell is filled; the progress changes while the run goes on."""
     on_progress: Callable[[Progress], None] = lambda _: None
     on_alert: Callable[[str, float], None] = lambda _budget, _used: None
-    """Hears once when a budget is nearly used up."""
-    on_look: Callable[[Look, bool], None] = lambda _look, _more: None
-    """Hears what was looked at, and whether the run goes on."""
+    """Called once for each budget that is nearly used up, with the share that is used."""
+    on_interim: Callable[[InterimAnalysis, bool], None] = lambda _interim, _more: None
+    """Called after an interim analysis, with whether the run goes on."""
     on_wait: Callable[[str], None] = lambda _run: None
-    """Hears which run is waited for before this one can start."""
+    """Called with the run that has to end before this one can start."""
     on_stop: Callable[[int], None] = lambda _in_flight: None
-    """Hears that the run is asked to stop, and how many calls are finished first."""
-    now: Callable[[], dt.datetime] = formatting.now
+    """Called when the run is asked to stop, with the number of calls that are finished first."""
+    now: Callable[[], dt.datetime] = utc.now
     clock: Clock = field(default_factory=Clock.real)
     advice: str = ""
-    """What whoever waits for a model that does not answer can do."""
-    loop: Cap | None = None
-    """The budget of the loop or search that all calls are made for, scope `loop:ID` or other."""
-    job: Cap | None = None
-    """The budget of the job that works on a proposal."""
+    """Advice to show while a model does not answer."""
+    loop: SpendingCap | None = None
+    """The budget of the loop or search that all calls belong to, scope `loop:ID` or other."""
+    job: SpendingCap | None = None
+    """The budget of the CI job for a proposal."""
 
     def scopes(self, run_id: str, experiment: Experiment | None) -> tuple[str, ...]:
-        """Return what the calls of a run are booked on."""
+        """Return the scopes that the calls of a run are booked in."""
         named = () if experiment is None else (f"experiment:{experiment.id}",)
         return (f"run:{run_id}", *named, "project", *(cap.scope for cap in self.caps))
 
     @property
     def loop_id(self) -> str | None:
-        """The loop that runs are made for; None if it is a search, or nothing."""
+        """The loop that the runs belong to; None without a loop, or for a search."""
         kind, _, name = ("" if self.loop is None else self.loop.scope).partition(":")
         return name if kind == "loop" else None
 
     @property
-    def caps(self) -> tuple[Cap, ...]:
-        """Limits beside those of the run, the experiment and the project."""
+    def caps(self) -> tuple[SpendingCap, ...]:
+        """Caps in addition to those of the run, the experiment and the project."""
         return tuple(cap for cap in (self.loop, self.job) if cap is not None)
 
 
 def options_of(run: Run) -> RunOptions:
-    """Return the options with which a run was started, for going on with it."""
-    kept = kept_snapshot(run).get("command line", {})
+    """Return the options with which a run was started, for resuming it."""
+    kept = snapshot_of(run).get("command line", {})
     chosen = Selection.from_json(kept.get("selection", {}))
     return RunOptions(
         selection=chosen,
@@ -166,7 +172,83 @@ def options_of(run: Run) -> RunOptions:
     )
 
 
-def allowing_code(project: Project) -> Project:
-    """Return the project as if its settings allowed checks to run code."""
+def allow_code(project: Project) -> Project:
+    """Return the project with settings that allow checks to run code."""
     settings = project.file.settings.model_copy(update={"allow_code": True})
     return replace(project, file=project.file.model_copy(update={"settings": settings}))
+
+
+@dataclass(frozen=True, slots=True)
+class RunTarget:
+    """A project, one of its experiments, and the base that it is compared with."""
+
+    project: Project
+    experiment: Experiment
+    against: BaseReference | None = None
+
+
+# One run on the eval suite of head. If that differs from the base's, a second one on the base's
+# eval suite: a change must not look good only because it changed what it is measured with.
+def run_targets(project: Project, experiment: Experiment, ref: str | None) -> list[RunTarget]:
+    """Return the runs to make: two where the eval suite differs from the base's."""
+    if ref is None:
+        return [RunTarget(project, experiment)]
+    base = base_of(project, experiment, ref)
+    found = [target_for(project, experiment, base, Side.HEAD)]  # last, so that it becomes `latest`
+    if base.changed_eval_suite and readable(base):
+        found.insert(0, target_for(project, experiment, base, Side.BASE))
+    return found
+
+
+def refuse_missing(
+    found: Sequence[RunTarget], selection: Selection, calls: Collection[Phase] = requirements.RUN
+) -> None:
+    """Raise for runs that need what is not installed here, before the first of them starts."""
+    problems: dict[tuple[Location, str], Problem] = {}
+    for target in reversed(found):  # what both sides lack is reported for the working tree
+        for problem, ref in _missing(target, selection, calls):
+            message = f"{problem.message} (at {ref})" if ref else problem.message
+            key = (problem.where, problem.message)
+            problems.setdefault(key, dataclasses.replace(problem, message=message))
+    requirements.refuse(problems.values())
+
+
+def _missing(
+    target: RunTarget, selection: Selection, calls: Collection[Phase]
+) -> Iterator[tuple[Problem, str]]:
+    """Yield what one run lacks, with the ref whose files need it; '' for the working tree."""
+    against = target.against
+    ref = against.ref if against is not None and against.eval_suite == Side.BASE else ""
+    chosen = selection.narrow(target.experiment)
+    yield from ((each, ref) for each in requirements.missing(target.project, chosen, calls=calls))
+    if against is not None and against.variant is not None and "generate" in calls:
+        models = (model for _, model, _ in selection.narrow(against.variant).models)
+        yield from ((each, against.ref) for each in requirements.missing_for_models(models))
+
+
+def target_for(project: Project, experiment: Experiment, base: Base, eval_suite: str) -> RunTarget:
+    """Return the run on the eval suite of head or base."""
+    gates = base.experiment.file.gates if base.experiment is not None else None
+    about = (base.changed_eval_suite, base.replaced, base.doubts)
+    if eval_suite == Side.BASE and base.project is not None:
+        sides = with_eval_suite_of(base, experiment)
+        if sides is not None:
+            # Results go to the file of today, even if the base names another one.
+            results = {"results": project.file.results}
+            file = base.project.file.model_copy(update=results)
+            old = dataclasses.replace(base.project, file=file, root=project.root)
+            against = BaseReference(base.ref, base.commit, sides[1], gates, Side.BASE, *about)
+            return RunTarget(old, sides[0], against)
+    variant = base.variant_on(experiment)
+    against = BaseReference(base.ref, base.commit, variant, gates, Side.HEAD, *about)
+    return RunTarget(project, experiment, against)
+
+
+def resumed_target(
+    project: Project, experiment: Experiment, kept: dict[str, Any] | None
+) -> RunTarget:
+    """Return the target of a run that is resumed; `kept` is its stored base, if it has one."""
+    if not kept:
+        return RunTarget(project, experiment)
+    base = base_of(project, experiment, kept["ref"], commit=kept["commit"])
+    return target_for(project, experiment, base, kept["eval_suite"])

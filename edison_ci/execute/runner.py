@@ -1,8 +1,10 @@
-"""The runner: from a plan to finished cells.
+"""The runner: the cells of a run, filled and stored.
 
-Each lane (one model) has its own stream of cells and its own workers, so that no model waits for
-another, and nothing is held that grows with the number of cases. A cell is asked, parsed, graded
-and stored before its worker takes the next one; what was stored is never asked again.
+A run has one experiment, or two variants on the same eval suite: head and base. Each client (one
+model) has its own stream of cells and its own workers, so that no model waits for another, and no
+memory is used that grows with the number of cases. In a stream a case comes with all its cells,
+both sides of a pair next to each other. A cell is asked, parsed, graded and stored before its
+worker takes the next one; an answer that is stored is never bought again.
 """
 
 from __future__ import annotations
@@ -15,62 +17,140 @@ from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.config.facets import content_hash, facts_of
+from edison_ci.config.cases import STATIC
+from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import CallError
-from edison_ci.execute.cell_buffer import Outbox
-from edison_ci.providers.budgeting import BudgetExhausted, Drained
-from edison_ci.providers.lane import Tally
-from edison_ci.providers.replay import Unrecorded
-from edison_ci.providers.resilience import LaneClosed
-from edison_ci.records import Request
+from edison_ci.providers.budget import BudgetExhausted, RunDraining
+from edison_ci.providers.client import AHEAD
+from edison_ci.providers.replay import MissingRecording
+from edison_ci.providers.resilience import ClientClosed
+from edison_ci.records import CellStatus, Request, Side
 from edison_ci.store.answers import newest_time
-from edison_ci.store.naming import cell_id
-from edison_ci.store.runs import CellRow, is_done
+from edison_ci.store.cells import CellRow, cell_id, finish_cells, is_done
+from edison_ci.store.judgments import ComparisonRow, store_comparisons
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.checks.output import Output
-    from edison_ci.config.models import Configuration
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Configuration, Model
     from edison_ci.config.prompt import Prompt
-    from edison_ci.execute.clients import PhaseCalls
     from edison_ci.execute.grading import CellGrade
-    from edison_ci.providers.budgeting import Paid
+    from edison_ci.execute.progress import Progress
+    from edison_ci.plan.selection import Selection
+    from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Case
-    from edison_ci.store.writer import Writer
+    from edison_ci.store.writer import Operation, Writer
 
-    Answer = Callable[["Task", Request], Awaitable[Paid]]
+    Answer = Callable[["Task", Request], Awaitable[StoredAnswer]]
+    Variants = list[tuple[Prompt, list[Configuration]]]
+
+
+# --- the buffer -----------------------------------------------------------------------------------
+
+_BATCH = 64
+_LONGEST_WAIT_S = 0.02
+_MOST_BATCHES = 8
+
+
+class CellBuffer:
+    """The buffer through which finished cells and comparisons reach the disk.
+
+    The answers they rest on are stored already: a cell that is lost is graded again, not bought
+    again. So rows are gathered and written many at a time, in the order in which they came.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._rows: list[CellRow | ComparisonRow] = []
+        self._unwritten: dict[str, CellRow | ComparisonRow] = {}
+        self._batches: dict[asyncio.Future[None], list[str]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: BaseException | None = None
+
+    async def put(self, row: CellRow | ComparisonRow) -> None:
+        """Add a row; waits while too many batches are unwritten, raises if one failed."""
+        if self._failure is not None:
+            raise self._failure
+        self._rows.append(row)
+        self._unwritten[row.id] = row
+        if len(self._rows) >= _BATCH:
+            self._send()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_LONGEST_WAIT_S, self._send)
+        while len(self._batches) >= _MOST_BATCHES:
+            await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
+
+    def find(self, row_id: str) -> CellRow | ComparisonRow | None:
+        """Return a row that is not on the disk yet."""
+        return self._unwritten.get(row_id)
+
+    async def close(self) -> None:
+        """Wait until everything is on the disk; raises if something could not be written."""
+        self._send(within_s=0.0)
+        if self._batches:
+            await asyncio.wait(self._batches)
+        if self._failure is not None:
+            raise self._failure
+
+    def _send(self, *, within_s: float = _LONGEST_WAIT_S) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        rows, self._rows = self._rows, []
+        # Cells first: a comparison names them.
+        if cells := [row for row in rows if isinstance(row, CellRow)]:
+            self._begin(finish_cells(cells), cells, within_s)
+        if compared := [row for row in rows if isinstance(row, ComparisonRow)]:
+            self._begin(store_comparisons(compared), compared, within_s)
+
+    def _begin(
+        self,
+        operation: Operation[None],
+        rows: Sequence[CellRow | ComparisonRow],
+        within_s: float,
+    ) -> None:
+        # No caller waits, so they go with the next answers; alone they would cost a commit.
+        batch = self._writer.begin(operation, within_s=within_s)
+        self._batches[batch] = [row.id for row in rows]
+        batch.add_done_callback(self._forget)
+
+    def _forget(self, batch: asyncio.Future[None]) -> None:
+        written = self._batches.pop(batch)
+        if not batch.cancelled() and batch.exception() is not None:
+            self._failure = batch.exception()
+            return
+        for row_id in written:
+            self._unwritten.pop(row_id, None)
 
 
 # A model that is changed behind its name would look like a change of the prompt. So when one side
 # of a pair has to be bought and the other is older than a day, both are bought.
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Times, as they are stored, by which the two sides of a pair are held together."""
+    """Times, as they are stored, by which the answers of the two sides of a pair are aligned."""
 
     reader: sqlite3.Connection
     begun: str
     """When the run began."""
     day_ago: str
     newer_than: str
-    """From when on stored answers count at all."""
+    """Time from which stored answers count at all."""
 
-    def held_together(self, request: Request, twin: Request) -> Request:
-        """Return the request, asking for a new answer if its twin gets a new one."""
-        if twin.address == request.address:
+    def align(self, request: Request, counterpart: Request) -> Request:
+        """Return the request, asking for a new answer if its counterpart gets a new one."""
+        if counterpart.request_hash == request.request_hash:
             return request
-        own = newest_time(self.reader, request.address)
+        own = newest_time(self.reader, request.request_hash)
         if own is None or own >= self.day_ago:
             return request
-        other = newest_time(self.reader, twin.address)
+        other = newest_time(self.reader, counterpart.request_hash)
         bought = other is None or other < self.newer_than or other >= self.begun
         return replace(request, not_before=self.begun) if bought else request
-
-
-THE_RUN = "the run"
-"""What stops when too many cells are in error, though no lane did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +160,15 @@ class Task:
     prompt: Prompt
     configuration: Configuration
     case: Case
-    draw: int
-    side: str = "head"
-    twin: tuple[Prompt, Configuration] | None = None
-    """What the other side asks with, where there is one."""
+    repeat: int
+    side: Side = Side.HEAD
+    counterpart: tuple[Prompt, Configuration] | None = None
+    """Prompt and configuration of the other side, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaneWork:
-    """A lane, its workers, and the cells it has to fill."""
+class ClientWork:
+    """A client, its workers, and the cells it has to fill."""
 
     name: str
     answer: Answer
@@ -97,61 +177,19 @@ class LaneWork:
     tasks: Callable[[], Iterator[Task]]
 
 
-@dataclass(slots=True)
-class Progress:
-    """What has happened so far, earlier sessions of the same run included."""
-
-    total: int
-    """Cells that are to be filled, as far as is known."""
-    most: int = 0
-    """Cells that it may come to, where that is known and more."""
-    cells: Counter[str] = field(default_factory=Counter)
-    by_lane: Counter[str] = field(default_factory=Counter)
-    """Finished cells of each lane."""
-    planned_by_lane: Counter[str] = field(default_factory=Counter)
-    """Cells that each lane is to fill, as far as is known."""
-    errors_by_lane: Counter[str] = field(default_factory=Counter)
-    """Cells of each lane in error, since the run was started or resumed."""
-    calls: dict[tuple[str, str], PhaseCalls] = field(default_factory=dict)
-    """Calls for anything but answers, by phase and model."""
-    tally: Tally = field(default_factory=Tally)
-    """Answers since the run was started or resumed, with what they cost."""
-    closed: dict[str, str] = field(default_factory=dict)
-    """Lanes that take no more calls, and why."""
-    waiting: dict[str, str] = field(default_factory=dict)
-    """Models that had not answered for a while when the session ended, and the last error."""
-    stopped_by: str | None = None
-    budget_microusd: int | None = None
-    """The most that the run may cost."""
-    budget_tokens: int | None = None
-    """The most tokens that the run may use."""
-    booked_tokens: int = 0
-    """Tokens that count against that limit, read now and then where there is one."""
-
-    @property
-    def silent(self) -> bool:
-        """Whether a model was given up, or waited for in the end."""
-        return bool(self.waiting or self.closed.keys() - {THE_RUN})
-
-    @property
-    def done(self) -> int:
-        """Cells that are finished."""
-        return self.cells.total()
-
-
 class Grading(Protocol):
-    """Something that grades answers; it may fail for one, but never raises."""
+    """Something that grades answers; a grader that fails is a status, never an exception."""
 
-    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
-        """Return status, composite, pass and parts of an answer."""
+    async def grade(self, case: Case, output: Output, answer: StoredAnswer) -> CellGrade:
+        """Return status, composite, pass and components of an answer."""
         ...
 
 
-class Compares(Protocol):
-    """Something that compares a finished cell with others; what fails is a value."""
+class CellComparer(Protocol):
+    """Something that compares a finished cell with others; a failure is stored, not raised."""
 
-    async def see(self, task: Task, outbox: Outbox) -> None:
-        """Compare the cell with every other that is finished and belongs to it."""
+    async def compare_cell(self, task: Task, buffer: CellBuffer) -> None:
+        """Compare the cell with every finished cell that it forms a pair with."""
         ...
 
 
@@ -161,13 +199,13 @@ class Runner:
     def __init__(self, run_id: str, writer: Writer, grader: Grading, progress: Progress) -> None:
         self._run_id, self._grader, self.progress = run_id, grader, progress
         self._stopping = asyncio.Event()
-        self._outbox = Outbox(writer)
+        self._buffer = CellBuffer(writer)
         self.on_progress: Callable[[Progress], None] = lambda _: None
         self.on_stop: Callable[[], None] = lambda: None
         self.pairing: Pairing | None = None
-        self.head_to_head: Compares | None = None
+        self.head_to_head: CellComparer | None = None
         self.done_before: sqlite3.Connection | None = None
-        """Where cells that an earlier session finished are looked up."""
+        """Connection on which cells of earlier sessions are found."""
 
     def stop(self, reason: str) -> None:
         """Take no more cells; those in flight are finished."""
@@ -176,19 +214,19 @@ class Runner:
         self._stopping.set()
         self.on_stop()
 
-    async def run(self, lanes: list[LaneWork]) -> None:
+    async def run(self, clients: list[ClientWork]) -> None:
         """Work until every cell is filled or the run is stopped."""
         async with asyncio.TaskGroup() as group:
-            for work in lanes:
+            for work in clients:
                 tasks = work.tasks()
                 for _ in range(work.workers):
                     group.create_task(self._worker(work, tasks))
 
     async def finish(self) -> None:
         """Wait until every finished cell is on the disk."""
-        await self._outbox.close()
+        await self._buffer.close()
 
-    async def _worker(self, work: LaneWork, tasks: Iterator[Task]) -> None:
+    async def _worker(self, work: ClientWork, tasks: Iterator[Task]) -> None:
         for task in tasks:
             if self._stopping.is_set() or work.name in self.progress.closed:
                 return
@@ -197,25 +235,25 @@ class Runner:
             except BudgetExhausted as exhausted:
                 self.stop(f"budget: {exhausted.refused.cap.name}")
                 return
-            except LaneClosed as closed:
+            except ClientClosed as closed:
                 self.progress.closed[work.name] = closed.reason
                 return
-            except Drained:
+            except RunDraining:
                 return
 
-    async def _finish(self, work: LaneWork, task: Task) -> None:
-        """Fill a cell unless it is done, and have it compared with what it is held against."""
+    async def _finish(self, work: ClientWork, task: Task) -> None:
+        """Fill a cell unless it is done, and have it compared with its counterparts."""
         cell_id = id_of_cell(self._run_id, task)
         if self.done_before is None or not is_done(self.done_before, cell_id):
             cell = await self._fill(work.answer, task, cell_id)
-            await self._outbox.put(cell)
+            await self._buffer.put(cell)
             self.progress.cells[cell.status] += 1
-            self.progress.by_lane[work.name] += 1
-            if cell.status == "error":
-                self.progress.errors_by_lane[work.name] += 1
+            self.progress.done_by_client[work.name] += 1
+            if cell.status is CellStatus.ERROR:
+                self.progress.errors_by_client[work.name] += 1
             self.on_progress(self.progress)
         if self.head_to_head is not None:
-            await self.head_to_head.see(task, self._outbox)
+            await self.head_to_head.compare_cell(task, self._buffer)
 
     async def _fill(self, answer: Answer, task: Task, cell_id: str) -> CellRow:
         row = partial(
@@ -227,49 +265,50 @@ class Runner:
             version=task.prompt.version,
             model=task.configuration.name,
             case_id=task.case.id,
-            draw=task.draw,
+            repeat=task.repeat,
             case_hash=content_hash(task.case),
             cluster=task.case.cluster,
             facts=facts_of(task.case),
         )
         try:
             request = request_for(task)
-            if self.pairing is not None and task.twin is not None:
-                prompt, configuration = task.twin
-                twin = request_for(replace(task, prompt=prompt, configuration=configuration))
-                request = self.pairing.held_together(request, twin)
+            if self.pairing is not None and task.counterpart is not None:
+                prompt, configuration = task.counterpart
+                counterpart = request_for(replace(task, prompt=prompt, configuration=configuration))
+                request = self.pairing.align(request, counterpart)
         except (MissingValueError, RenderError) as error:
-            return row(address="", take=None, status="skipped", reason=str(error))
+            skipped = CellStatus.SKIPPED
+            return row(request_hash="", answer_no=None, status=skipped, reason=str(error))
         try:
-            paid = await answer(task, request)
+            stored = await answer(task, request)
         except CallError as error:
-            status = "skipped" if isinstance(error, Unrecorded) else "error"
+            failed = not isinstance(error, MissingRecording)
             return row(
-                address=request.address,
-                take=None,
-                status=status,
-                error=str(error.kind) if status == "error" else None,
+                request_hash=request.request_hash,
+                answer_no=None,
+                status=CellStatus.ERROR if failed else CellStatus.SKIPPED,
+                error=str(error.kind) if failed else None,
                 reason=error.message,
             )
-        output = parse_output(paid.completion.text, task.prompt.expect)
-        grade = await self._grader.grade(task.case, output, paid)
+        output = parse_output(stored.completion.text, task.prompt.expect)
+        grade = await self._grader.grade(task.case, output, stored)
         return row(
-            address=request.address,
-            take=paid.take,
+            request_hash=request.request_hash,
+            answer_no=stored.answer_no,
             status=grade.status,
             composite=grade.composite,
             passed=grade.passed,
             reason=grade.reason or None,
-            parts=grade.parts,
+            components=grade.components,
             judgments=grade.judgments,
-            opinions=grade.opinions,
+            judge_scores=grade.judge_scores,
         )
 
 
 def id_of_cell(run_id: str, task: Task) -> str:
     """Return the id that a cell has in a run."""
     name = task.configuration.name
-    return cell_id(run_id, task.side, task.prompt.id, name, task.case.id, task.draw)
+    return cell_id(run_id, task.side, task.prompt.id, name, task.case.id, task.repeat)
 
 
 def request_for(task: Task) -> Request:
@@ -283,5 +322,153 @@ def request_for(task: Task) -> Request:
         params=dict(task.configuration.params),
         tools=task.prompt.tools,
         response_format=task.prompt.output,
-        draw=task.draw,
+        repeat=task.repeat,
     )
+
+
+# --- the cells ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkStage:
+    """Cells that are filled before the others."""
+
+    repeats: range
+    cases: tuple[Case, ...] | None = None
+    """None for all."""
+    variants: frozenset[tuple[str, str]] | None = None
+    """Prompts and models; None for all."""
+
+    def has(self, prompt: str, configuration: str) -> bool:
+        """Whether a prompt with a configuration of a model belongs to it."""
+        return self.variants is None or (prompt, configuration) in self.variants
+
+
+@dataclass(slots=True)
+class RunWork:
+    """The cells of a run."""
+
+    project: Project
+    sides: Mapping[Side, Experiment]
+    """Head, and perhaps base: both with the same eval suite."""
+    selection: Selection
+    clusters: dict[str, str] = field(default_factory=dict)
+    """Cluster of each case that has one, as far as cases were read."""
+    only: Callable[[Task], bool] | None = None
+    """Which cells are filled; None for all."""
+    stage: WorkStage | None = None
+    """Which of them are filled now; None for all at once."""
+
+    @property
+    def repeats(self) -> int:
+        """Repeats of each case, before `more_repeats` adds some."""
+        return self.selection.narrow(self.sides[Side.HEAD]).file.repeats
+
+    def cases(self) -> Iterable[Case]:
+        """Return the cases of the run, read again."""
+        experiment = self.selection.narrow(self.sides[Side.HEAD])
+        cases = self.project.cases(experiment) if experiment.file.data else [STATIC]
+        return self.selection.pick(cases)
+
+    def cells_by_client(self, cases: int, stage: WorkStage | None = None) -> Counter[str]:
+        """Return how many cells each client has to fill, in a run of that number of cases."""
+        stage = stage or WorkStage(range(self.repeats))
+        each = len(stage.repeats) * (cases if stage.cases is None else len(stage.cases))
+        found: Counter[str] = Counter()
+        for (side, name), client in self.client_names().items():
+            prompts = self.selection.narrow(self.sides[side]).prompts
+            found[client] += each * sum(stage.has(prompt.id, name) for prompt in prompts)
+        return found
+
+    def client_names(self) -> dict[tuple[Side, str], str]:
+        """Return the client of each side and configuration."""
+        models = self._models()
+        return {
+            (side, name): _client_name(model.key, model, models)
+            for side, experiment in self.sides.items()
+            for name, model, _ in self.selection.narrow(experiment).models
+        }
+
+    def clients(self, answer: Callable[[Model], Answer]) -> list[ClientWork]:
+        """Return the work of each model; `answer` returns the source of a model's answers."""
+        return [
+            ClientWork(
+                _client_name(key, model, models),
+                answer(model),
+                self._workers(model),
+                partial(self._open_tasks, key),
+            )
+            for models in [self._models()]
+            for key, model in models.items()
+        ]
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield every cell, including those that `only` leaves out."""
+        for key in self._models():
+            yield from self._tasks(key)
+
+    def _open_tasks(self, key: str) -> Iterator[Task]:
+        tasks = self._tasks(key)
+        return tasks if self.only is None else filter(self.only, tasks)
+
+    def _models(self) -> dict[str, Model]:
+        """Return the generating models by key; one that changed since the base is there twice."""
+        found: dict[str, Model] = {}
+        for experiment in self.sides.values():
+            for _, model, _ in self.selection.narrow(experiment).models:
+                found.setdefault(model.key, model)
+        return found
+
+    def _workers(self, model: Model) -> int:
+        """Return how many workers fill the cells of a model.
+
+        While some cells wait for the model, a few are booked or stored, and as many are judged.
+        """
+        file = self.sides[Side.HEAD].file
+        judges = file.judges
+        judged = file.rubric is not None or bool(judges.graders or judges.pairwise)
+        places = model.limits.concurrency
+        return (places + 2 * (places // AHEAD)) * (2 if judged else 1)
+
+    def _tasks(self, key: str) -> Iterator[Task]:
+        """Yield the cells of one model, reading the cases again for each."""
+        stage = self.stage or WorkStage(range(self.repeats))
+        variants = {side: self._variants(side, key) for side in self.sides}
+        counterparts = self._counterparts()
+        for case in self.cases() if stage.cases is None else stage.cases:
+            if case.cluster is not None:
+                self.clusters[case.id] = case.cluster
+            for repeat in stage.repeats:
+                for side, variant in variants.items():
+                    for prompt, configurations in variant:
+                        for configuration in configurations:
+                            if stage.has(prompt.id, configuration.name):
+                                counterpart = counterparts.get(
+                                    (side, prompt.id, configuration.name)
+                                )
+                                yield Task(prompt, configuration, case, repeat, side, counterpart)
+
+    def _counterparts(self) -> dict[tuple[Side, str, str], tuple[Prompt, Configuration]]:
+        """Return what the other side has, by side, prompt id and configuration."""
+        if Side.BASE not in self.sides:
+            return {}
+        found: dict[tuple[Side, str, str], tuple[Prompt, Configuration]] = {}
+        for side, other in ((Side.HEAD, Side.BASE), (Side.BASE, Side.HEAD)):
+            experiment = self.selection.narrow(self.sides[other])
+            for prompt in experiment.prompts:
+                for configuration in experiment.configurations(prompt):
+                    found[side, prompt.id, configuration.name] = (prompt, configuration)
+        return found
+
+    def _variants(self, side: Side, key: str) -> Variants:
+        experiment = self.selection.narrow(self.sides[side])
+        return [
+            (prompt, [c for c in experiment.configurations(prompt) if c.model.key == key])
+            for prompt in experiment.prompts
+        ]
+
+
+def _client_name(key: str, model: Model, models: Mapping[str, Model]) -> str:
+    """Return the name of a client: the model's, marked if the base has another of that name."""
+    same = [other for other, one in models.items() if one.name == model.name]
+    return model.name if same.index(key) == 0 else f"{model.name} at the base"

@@ -1,7 +1,7 @@
-"""Single calls outside of a run.
+"""Calls outside of a run: `try`, `rerun`, probes of models.
 
-`try`, `rerun` and the like buy through the same layer as a run: booked before it is sent, stored
-with its price, counted against every budget of the project.
+They go through the same clients as the calls of a run: booked before they are sent, stored with
+their price, counted against every budget of the project.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.config.needs import missing_for_models
+from edison_ci.config.requirements import missing_for_models
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of
-from edison_ci.execute.clients import Lanes, LaneSettings
+from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.runner import request_for
-from edison_ci.providers.budgeting import BudgetExhausted, Purse
-from edison_ci.providers.resilience import LaneClosed
+from edison_ci.providers.budget import BudgetExhausted, RunBudget
+from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import Message, Request
-from edison_ci.safety.redaction import redaction
+from edison_ci.safety.redaction import redactor
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
-from edison_ci.store.owners import Owner
+from edison_ci.store.liveness import ProcessLock
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.execute.grading import CellGrade
-    from edison_ci.execute.run_options import Tools
+    from edison_ci.execute.run_options import RunContext
     from edison_ci.execute.runner import Task
-    from edison_ci.providers.budgeting import Paid
+    from edison_ci.providers.budget import StoredAnswer
 
 
 _QUESTION = "Reply with the single word: ready"
@@ -46,8 +46,8 @@ _MOST_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """How one short call to a model went."""
+class ProbeResult:
+    """Result of one short call to a model."""
 
     model: Model
     error: str = ""
@@ -58,21 +58,23 @@ class Trial:
     cost_microusd: int = 0
 
 
-def probe(project: Project, models: Sequence[Model], tools: Tools) -> list[Trial]:
-    """Send each model one short call, side by side, and return how it went."""
+def probe(project: Project, models: Sequence[Model], context: RunContext) -> list[ProbeResult]:
+    """Send each model one short call, all at the same time, and return the results."""
 
-    async def ask() -> list[Trial]:
-        now = formatting.stamp(tools.now())
-        async with desk(project, None, tools, purpose="test", newer_than=now) as lanes:
-            return list(await asyncio.gather(*(_tried(lanes, model) for model in models)))
+    async def ask() -> list[ProbeResult]:
+        now = utc.timestamp(context.now())
+        async with standalone_client(
+            project, None, context, purpose="test", newer_than=now
+        ) as clients:
+            return list(await asyncio.gather(*(_probe_model(clients, model) for model in models)))
 
     return asyncio.run(ask())
 
 
-async def _tried(lanes: Lanes, model: Model) -> Trial:
+async def _probe_model(clients: ClientPool, model: Model) -> ProbeResult:
     for problem in missing_for_models([model]):
         kind = "NOT_INSTALLED" if problem.code == "not-installed" else "NOT_THERE"
-        return Trial(model, kind, f"{problem.message} ({problem.hint})")
+        return ProbeResult(model, kind, f"{problem.message} ({problem.hint})")
     request = Request(
         provider=model.provider,
         endpoint=model.endpoint,
@@ -81,96 +83,105 @@ async def _tried(lanes: Lanes, model: Model) -> Trial:
         params={**model.params, "max_tokens": _MOST_TOKENS},
     )
     try:
-        paid = await lanes.of(model, "test").answer(request)
+        answer = await clients.of(model, "test").answer(request)
     except UsageError as error:
         kind = "NO_KEY" if model.keys or model.base_url_env else "NOT_THERE"
-        return Trial(model, kind, error.message)
+        return ProbeResult(model, kind, error.message)
     except CallError as error:
-        return Trial(model, str(error.kind), error.message)
-    except LaneClosed as closed:
+        return ProbeResult(model, str(error.kind), error.message)
+    except ClientClosed as closed:
         kind, _, message = closed.reason.partition(": ")
-        return Trial(model, kind, message)
+        return ProbeResult(model, kind, message)
     except BudgetExhausted as exhausted:
-        return Trial(model, "BUDGET", f"{exhausted.refused.cap.name} has no room for it")
-    completion = paid.completion
-    return Trial(
+        return ProbeResult(model, "BUDGET", f"{exhausted.refused.cap.name} has no room for it")
+    completion = answer.completion
+    return ProbeResult(
         model,
         served_model=completion.served_model,
         latency_ms=completion.latency_ms,
-        cost_microusd=paid.cost_microusd,
+        cost_microusd=answer.cost_microusd,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """One answer, what it was asked with, and what it is worth."""
+class TrialAnswer:
+    """One answer with its request and its grade."""
 
     request: Request
-    paid: Paid
+    answer: StoredAnswer
     output: Output
     grade: CellGrade
 
 
 class NotAnswered(Exception):
-    """The call could not be made, for a reason that is no fault of the call."""
+    """The call was not made: a budget is used up, or the model's client is closed."""
 
 
 @asynccontextmanager
-async def desk(
-    project: Project, experiment: Experiment | None, tools: Tools, *, purpose: str, newer_than: str
-) -> AsyncIterator[Lanes]:
-    """Yield lanes to every model, for calls that belong to no run."""
+async def standalone_client(
+    project: Project,
+    experiment: Experiment | None,
+    context: RunContext,
+    *,
+    purpose: str,
+    newer_than: str,
+) -> AsyncIterator[ClientPool]:
+    """Yield clients to every model, for calls that belong to no run."""
     run_id = f"{purpose}-{uuid.uuid4().hex[:12]}"
     path = project.root / project.file.results
 
     def now() -> str:
-        return formatting.stamp(tools.now())
+        return utc.timestamp(context.now())
 
-    owner = Owner(project.root / ".edison" / "locks")
+    owner = ProcessLock(project.root / ".edison" / "locks")
     try:
         with Writer(path) as writer:
             reader = open_reader(path)
-            purse = Purse(
+            budget = RunBudget(
                 writer=writer,
                 run_id=run_id,
                 owner=owner.id,
-                scopes=tools.scopes(run_id, experiment),
-                caps=(*caps_of(project, experiment, run_id, None), *tools.caps),
+                scopes=context.scopes(run_id, experiment),
+                caps=(*caps_of(project, experiment, run_id, None), *context.caps),
                 now=now,
                 is_alive=owner.is_alive,
-                redact=redaction(project.file.settings),
+                redact=redactor(project.file.settings),
             )
-            settings = LaneSettings(
-                project, tools.provider_for, tools.clock, newer_than, advice=tools.advice
+            settings = ClientSettings(
+                project, context.provider_for, context.clock, newer_than, advice=context.advice
             )
-            lanes = Lanes(settings, purse, reader)
+            clients = ClientPool(settings, budget, reader)
             try:
                 await writer.write(reclaim(owner.is_alive, now=now()))
-                yield lanes
+                yield clients
             finally:
-                await lanes.close()
+                await clients.close()
                 reader.close()
     finally:
         owner.close()
 
 
 def try_once(
-    project: Project, task: Task, experiment: Experiment, tools: Tools, *, newer_than: str
-) -> Tried:
+    project: Project, task: Task, experiment: Experiment, context: RunContext, *, newer_than: str
+) -> TrialAnswer:
     """Send one case once and grade the answer; raises CallError or NotAnswered."""
 
-    async def ask() -> Tried:
-        opened = desk(project, experiment, tools, purpose="try", newer_than=newer_than)
-        async with opened as lanes:
+    async def ask() -> TrialAnswer:
+        opened = standalone_client(
+            project, experiment, context, purpose="try", newer_than=newer_than
+        )
+        async with opened as clients:
             request = request_for(task)
             try:
-                paid = await lanes.of(task.configuration.model, "generate").answer(request)
+                answer = await clients.of(task.configuration.model, "generate").answer(request)
             except BudgetExhausted as error:
                 raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
-            except LaneClosed as error:
+            except ClientClosed as error:
                 raise NotAnswered(error.reason) from None
-            output = parse_output(paid.completion.text, task.prompt.expect)
-            grade = await tools.grading(project, experiment, lanes).grade(task.case, output, paid)
-            return Tried(request, paid, output, grade)
+            output = parse_output(answer.completion.text, task.prompt.expect)
+            grade = await context.grading(project, experiment, clients).grade(
+                task.case, output, answer
+            )
+            return TrialAnswer(request, answer, output, grade)
 
     return asyncio.run(ask())

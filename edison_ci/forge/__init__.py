@@ -1,1 +1,1 @@
-"""Git and GitHub: where results are shown, and changes offered."""
+"""GitHub and plain Git: comments on pull requests, events of a job, and proposed changes."""

@@ -1,9 +1,9 @@
-"""GitHub's REST interface, asked patiently, page by page, one write at a time.
+"""The client of GitHub's REST API: retries, rate limits, pagination, and errors in plain words.
 
-Reads are repeated after failures. So are writes that can be: a limited request was not carried out,
-and asking twice for the same text of a comment or the same blob changes nothing. What would make a
-second thing (a comment, a pull request) is not repeated after a failure that leaves open whether it
-happened: the caller looks first.
+Reads are retried after failures. So are writes that are idempotent: a rate-limited request was not
+carried out, and sending the same text of a comment or the same blob twice changes nothing. A
+request that would create a second comment or pull request is not retried when it is unknown
+whether the first was carried out: the caller checks first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from edison_ci import __version__, formatting
+from edison_ci import __version__, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden_in
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.providers.failures import Scrubber
-from edison_ci.providers.retry_after import retry_after_s
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
+from edison_ci.providers.failures import Scrubber, retry_after_s
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -31,74 +30,78 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from edison_ci.forge.address import Address
+    from edison_ci.forge.host import RepositoryAddress
 
 
-# The one home of httpx, which is imported with the first request. Redirects are not followed, so
-# the token goes to the host it is meant for and to no other. The environment's proxies are
-# honoured.
+# httpx is imported with the first request, as it is slow to load. Redirects are not followed, so
+# the token is sent to the configured host only. Proxies of the environment are used.
 CONNECT_S = 10.0
 READ_S = 30.0
 MAX_REPLY_BYTES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A request as it leaves."""
+class HttpRequest:
+    """An HTTP request."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    """The token is among them."""
+    """They contain the token, so they are not shown."""
     content: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What came back; names of headers are in lower case."""
+class HttpReply:
+    """An HTTP reply; names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
 
 
-class LostError(ForgeError):
-    """There was no reply; whether the request arrived is not known."""
+class NoReplyError(ForgeError):
+    """There was no reply to a request, which may have been carried out all the same."""
 
     def __init__(self, message: str, *, arrived: bool) -> None:
         super().__init__(
             message,
             fault=ForgeFault.UNAVAILABLE,
-            hint="check the network and GITHUB_API_URL, then run the command again",
+            hint="check the network, the proxy and GITHUB_API_URL, then run the command again",
         )
         self.arrived = arrived
-        """False only when it is known that nothing was sent."""
+        """Whether the request may have reached GitHub; False when nothing was sent."""
 
 
-class Wire:
-    """Sends requests, over connections that are kept open."""
+class HttpClient:
+    """Sends requests over connections that stay open."""
 
     def __init__(self) -> None:
         self._client: httpx.AsyncClient | None = None
 
-    async def send(self, request: Sent) -> Reply:
-        """Return the reply, whatever its status; raises LostError."""
+    async def send(self, request: HttpRequest) -> HttpReply:
+        """Return the reply, with any status; raises NoReplyError."""
         import httpx
 
         client = self._client or self._open()
-        lost: LostError
+        lost: NoReplyError
         try:
             async with client.stream(
                 request.method, request.url, headers=request.headers, content=request.content
             ) as reply:
-                return Reply(reply.status_code, _lower(reply.headers), await _read(reply))
+                return HttpReply(reply.status_code, _lower(reply.headers), await _read(reply))
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            lost = LostError(f"GitHub cannot be reached: {_said(error)}", arrived=False)
+            lost = NoReplyError(f"cannot connect to GitHub: {_reason(error)}", arrived=False)
         except httpx.TimeoutException:
-            lost = LostError(f"GitHub did not reply within {fixed(READ_S)} seconds", arrived=True)
+            lost = NoReplyError(
+                f"GitHub did not reply within {fixed(READ_S)} seconds", arrived=True
+            )
         except httpx.HTTPError as error:
-            lost = LostError(f"the connection to GitHub broke: {_said(error)}", arrived=True)
-        # Raised here and not above: an exception of httpx in the chain would carry the headers.
+            lost = NoReplyError(
+                f"the connection to GitHub was interrupted: {_reason(error)}", arrived=True
+            )
+        # Raised outside of `except`: a chained httpx exception would carry the token in its
+        # headers.
         raise lost
 
     async def aclose(self) -> None:
@@ -128,20 +131,19 @@ async def _read(reply: httpx.Response) -> bytes:
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
             raise ForgeError(
-                f"a reply of GitHub has more than {MAX_REPLY_BYTES:,} bytes",
+                f"GitHub sent a reply of more than {MAX_REPLY_BYTES:,} bytes",
                 fault=ForgeFault.UNREADABLE,
             )
     return bytes(body)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# A limit is a 403 or a 429: `retry-after` says how long, or `x-ratelimit-remaining: 0` until when,
-# or the message speaks of a secondary limit, after which GitHub wants a minute, doubling. A
-# limited request was not carried out. Behind a proxy, or when GitHub is down, the body may be an
-# HTML page.
+# A rate limit is a 403 or a 429 with `retry-after`, with `x-ratelimit-remaining: 0` (and the time
+# of its reset), or with a message about a secondary limit, for which GitHub asks to wait a minute
+# and to double the wait each time. Behind a proxy, or when GitHub is down, the body may be HTML.
 SECONDARY_WAIT_S = 60.0
 PERMISSIONS_HEADER = "x-accepted-github-permissions"
 
@@ -161,25 +163,25 @@ _FAULTS = {
     451: ForgeFault.FORBIDDEN,
 }
 _HINTS = {
-    ForgeFault.UNAUTHORIZED: "the token is wrong or has expired",
-    ForgeFault.NOT_FOUND: "it is not there, or the token may not see it",
+    ForgeFault.UNAUTHORIZED: "the token is wrong or has expired: set a new GITHUB_TOKEN",
+    ForgeFault.NOT_FOUND: "it does not exist, or the token has no access to it",
     ForgeFault.UNAVAILABLE: "GitHub may be down; run the command again later",
-    ForgeFault.LIMITED: "wait, then run the command again",
+    ForgeFault.LIMITED: "wait until the rate limit is reset, then run the command again",
 }
 
 
-def is_limited(reply: Reply) -> bool:
-    """Tell whether a limit refused the request."""
+def is_limited(reply: HttpReply) -> bool:
+    """Whether the request was refused by a rate limit."""
     if reply.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
     if reply.status != HTTPStatus.FORBIDDEN:
         return False
     spent = reply.headers.get("x-ratelimit-remaining", "").strip() == "0"
-    return spent or "retry-after" in reply.headers or bool(_SECONDARY.search(said(reply)))
+    return spent or "retry-after" in reply.headers or bool(_SECONDARY.search(error_text(reply)))
 
 
-def limit_wait_s(reply: Reply, *, times: int, now: dt.datetime) -> float:
-    """Return how long a limit wants us to wait; `times` counts the refusals before this one."""
+def limit_wait_s(reply: HttpReply, *, times: int, now: dt.datetime) -> float:
+    """Return the seconds to wait for a rate limit; `times` counts the refusals before this one."""
     headers = {
         name: value
         for name, value in reply.headers.items()
@@ -187,42 +189,42 @@ def limit_wait_s(reply: Reply, *, times: int, now: dt.datetime) -> float:
     }
     told = retry_after_s(headers, now)
     if told is not None:
-        # The reset is told in whole seconds: one more, so as not to be early.
+        # The time of the reset is rounded to a second: wait one more, so as not to be early.
         return told if "retry-after" in headers else told + 1
     return SECONDARY_WAIT_S * 2.0**times
 
 
-def outage_wait_s(reply: Reply | None, *, times: int, now: dt.datetime) -> float:
-    """Return how long to wait before asking again after a failure that is nobody's limit."""
+def outage_wait_s(reply: HttpReply | None, *, times: int, now: dt.datetime) -> float:
+    """Return the seconds to wait before a retry after an outage."""
     told = reply.headers.get("retry-after") if reply is not None else None
     asked_s = retry_after_s({"retry-after": told}, now) if told else None
     return max(2.0**times, asked_s or 0.0)
 
 
-def refusal(what: str, reply: Reply, scrub: Callable[[str], str]) -> ForgeError:
-    """Return the error for a reply that is no success; `what` says what was asked for."""
-    words = scrub(said(reply)) or _phrase(reply.status)
+def error_for(what: str, reply: HttpReply, scrub: Callable[[str], str]) -> ForgeError:
+    """Return the error for a reply with a status of failure; `what` names the action."""
+    words = scrub(error_text(reply)) or _phrase(reply.status)
     if 300 <= reply.status < 400:
         where = scrub(reply.headers.get("location", "nowhere"))
         return ForgeError(
-            f"GitHub sent us on to {where} when asked to {what}, which is not followed",
+            f"GitHub redirected the request to {what} to {where}; redirects are not followed",
             fault=ForgeFault.MOVED,
             status=reply.status,
-            hint="the repository may have a new name: use it in GITHUB_REPOSITORY",
+            hint="if the repository was renamed, set GITHUB_REPOSITORY to its new name",
         )
     fault = _fault(reply)
     hint = _HINTS.get(fault, "")
     accepted = reply.headers.get(PERMISSIONS_HEADER)
     if fault is ForgeFault.FORBIDDEN and accepted:
-        hint = f"the token needs: {scrub(accepted)}"
-    message = f"GitHub refused to {what}: {words} (status {reply.status})"
+        hint = f"the token needs these permissions: {scrub(accepted)}"
+    message = f"GitHub refused to {what}: {words} (HTTP {reply.status})"
     if fault is ForgeFault.UNAVAILABLE:
-        message = f"GitHub failed to {what}: {words} (status {reply.status})"
+        message = f"GitHub failed to {what}: {words} (HTTP {reply.status})"
     return ForgeError(message, fault=fault, status=reply.status, hint=hint)
 
 
-def said(reply: Reply) -> str:
-    """Return what the body of a refusal says, in words."""
+def error_text(reply: HttpReply) -> str:
+    """Return the message in the body of an error reply, JSON or HTML."""
     body = reply.body[:_READ_BYTES]
     try:
         value = json.loads(body)
@@ -244,7 +246,7 @@ def _details(errors: Any) -> Iterator[str]:
             yield str(error.get("message") or where)
 
 
-def _fault(reply: Reply) -> ForgeFault:
+def _fault(reply: HttpReply) -> ForgeFault:
     if is_limited(reply):
         return ForgeFault.LIMITED
     if reply.status >= 500:
@@ -266,24 +268,24 @@ PER_PAGE = 100
 MAX_PAGES = 100
 WRITE_GAP_S = 1.0
 """GitHub asks for a second between requests that create or change something."""
-PATIENCE_S = 300.0
-"""How long we wait in all before giving up; a job that waits costs money too."""
+MAX_WAIT_S = 300.0
+"""Total seconds of waiting before giving up: minutes of a waiting job cost money."""
 FAILURES = 4
-_KEPT_REPLIES = 100
+_MAX_CACHED = 100
 _NEXT = re.compile(r'<([^<>]*)>\s*;[^,<]*\brel="?next"?')
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where time comes from."""
+    """The clock, the sleep and the longest total wait."""
 
-    clock: Callable[[], dt.datetime] = formatting.now
+    clock: Callable[[], dt.datetime] = utc.now
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    patience_s: float = PATIENCE_S
+    max_wait_s: float = MAX_WAIT_S
 
 
-class Ask(NamedTuple):
-    """One request: what for, in words, and how."""
+class ApiRequest(NamedTuple):
+    """One request; `what` names the action in error messages."""
 
     what: str
     method: str
@@ -295,11 +297,11 @@ class Ask(NamedTuple):
 class Api:
     """The REST interface of one repository; a context manager."""
 
-    def __init__(self, address: Address, timing: Timing | None = None) -> None:
+    def __init__(self, address: RepositoryAddress, timing: Timing | None = None) -> None:
         self._address, self._timing = address, timing or Timing()
-        self._wire = Wire()
+        self._http = HttpClient()
         self._scrub = Scrubber((address.token,))
-        self._kept: dict[str, Reply] = {}
+        self._cached: dict[str, HttpReply] = {}
         self._waited_s = 0.0
         self._last_write: dt.datetime | None = None
 
@@ -307,13 +309,13 @@ class Api:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._wire.aclose()
+        await self._http.aclose()
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     async def get(self, what: str, *path: str | int, **params: str | int) -> Any:
         """Return the value at a path below the repository."""
-        return self._value(what, await self._ask(Ask(what, "GET", self._url(path, params))))
+        return self._value(what, await self._send(ApiRequest(what, "GET", self._url(path, params))))
 
     async def pages(self, what: str, *path: str | int, **params: str | int) -> list[Any]:
         """Return the items of every page."""
@@ -321,7 +323,7 @@ class Api:
         items: list[Any] = []
         for _ in range(MAX_PAGES):
             assert url is not None
-            reply = await self._ask(Ask(what, "GET", url))
+            reply = await self._send(ApiRequest(what, "GET", url))
             page = self._value(what, reply)
             if not isinstance(page, list):
                 raise unreadable(what, "a list")
@@ -330,7 +332,7 @@ class Api:
             if url is None:
                 return items
         raise ForgeError(
-            f"there are more than {MAX_PAGES * PER_PAGE:,} items when asked to {what}",
+            f"GitHub returned more than {MAX_PAGES * PER_PAGE:,} items when asked to {what}",
             fault=ForgeFault.UNREADABLE,
         )
 
@@ -342,24 +344,24 @@ class Api:
         body: Mapping[str, Any] | None = None,
         repeatable: bool = True,
     ) -> Any:
-        """Create, change or delete something and return what GitHub says of it."""
+        """Send a request that changes something and return the value of the reply."""
         return self._value(
-            what, await self._ask(Ask(what, method, self._url(path, {}), body, repeatable))
+            what, await self._send(ApiRequest(what, method, self._url(path, {}), body, repeatable))
         )
 
-    # --- waiting ----------------------------------------------------------------------------------
+    # --- retries ----------------------------------------------------------------------------------
 
-    async def _ask(self, ask: Ask) -> Reply:
+    async def _send(self, request: ApiRequest) -> HttpReply:
         limits = failures = 0
         while True:
-            reply, failure = await self._once(ask)
+            reply, failure = await self._send_once(request)
             if failure is None:
                 assert reply is not None
                 return reply
             if reply is not None and is_limited(reply):
                 wait_s = limit_wait_s(reply, times=limits, now=self._timing.clock())
                 limits += 1
-            elif failure.fault is ForgeFault.UNAVAILABLE and _may_repeat(ask, failure):
+            elif failure.fault is ForgeFault.UNAVAILABLE and _may_repeat(request, failure):
                 if failures + 1 >= FAILURES:
                     raise failure
                 wait_s = outage_wait_s(reply, times=failures, now=self._timing.clock())
@@ -368,32 +370,35 @@ class Api:
                 raise failure
             await self._wait(wait_s, failure)
 
-    async def _once(self, ask: Ask) -> tuple[Reply | None, ForgeError | None]:
-        kept = self._kept.get(ask.url) if ask.method == "GET" else None
-        if ask.method != "GET":
-            await self._space()
+    async def _send_once(self, request: ApiRequest) -> tuple[HttpReply | None, ForgeError | None]:
+        cached = self._cached.get(request.url) if request.method == "GET" else None
+        if request.method != "GET":
+            await self._space_writes()
         try:
-            reply = await self._wire.send(self._request(ask, kept))
-        except LostError as lost:
+            reply = await self._http.send(self._request(request, cached))
+        except NoReplyError as lost:
             return None, lost
-        logger.debug("github", extra={"method": ask.method, "status": reply.status})
-        if reply.status == 304 and kept is not None:
-            return kept, None
+        logger.debug("github", extra={"method": request.method, "status": reply.status})
+        if reply.status == 304 and cached is not None:
+            return cached, None
         if not 200 <= reply.status < 300:
-            return reply, refusal(ask.what, reply, self._scrub)
-        if ask.method == "GET" and "etag" in reply.headers and len(self._kept) < _KEPT_REPLIES:
-            self._kept[ask.url] = reply
+            return reply, error_for(request.what, reply, self._scrub)
+        if request.method == "GET" and "etag" in reply.headers and len(self._cached) < _MAX_CACHED:
+            self._cached[request.url] = reply
         return reply, None
 
     async def _wait(self, wait_s: float, failure: ForgeError) -> None:
-        if self._waited_s + wait_s > self._timing.patience_s:
-            failure.hint = f"GitHub asks to wait {fixed(wait_s)} seconds more, which is too long"
+        if self._waited_s + wait_s > self._timing.max_wait_s:
+            failure.hint = (
+                f"GitHub asks to wait {fixed(wait_s)} seconds more, which exceeds the limit of "
+                f"{fixed(self._timing.max_wait_s)} seconds: run the command again later"
+            )
             raise failure
         self._waited_s += wait_s
         logger.warning("waiting for github", extra={"wait_s": wait_s, "status": failure.status})
         await self._timing.sleep(wait_s)
 
-    async def _space(self) -> None:
+    async def _space_writes(self) -> None:
         now = self._timing.clock()
         if self._last_write is not None:
             left_s = WRITE_GAP_S - (now - self._last_write).total_seconds()
@@ -401,21 +406,23 @@ class Api:
                 await self._timing.sleep(left_s)
         self._last_write = self._timing.clock()
 
-    # --- requests and replies ---------------------------------------------------------------------
+    # --- HTTP -------------------------------------------------------------------------------------
 
-    def _request(self, ask: Ask, kept: Reply | None) -> Sent:
+    def _request(self, request: ApiRequest, cached: HttpReply | None) -> HttpRequest:
         headers = {
             "Accept": "application/vnd.github+json",
             "Authorization": f"Bearer {self._address.token}",
             "User-Agent": f"edison-ci/{__version__}",
             "X-GitHub-Api-Version": API_VERSION,
         }
-        if kept is not None:
-            headers["If-None-Match"] = kept.headers["etag"]
-        if ask.body is None:
-            return Sent(ask.method, ask.url, headers)
+        if cached is not None:
+            headers["If-None-Match"] = cached.headers["etag"]
+        if request.body is None:
+            return HttpRequest(request.method, request.url, headers)
         headers["Content-Type"] = "application/json"
-        return Sent(ask.method, ask.url, headers, json.dumps(hidden_in(ask.body)).encode())
+        return HttpRequest(
+            request.method, request.url, headers, json.dumps(hidden_in(request.body)).encode()
+        )
 
     def _url(self, path: tuple[str | int, ...], params: Mapping[str, str | int]) -> str:
         parts = [part for piece in path for part in str(piece).split("/")]
@@ -426,19 +433,19 @@ class Api:
         url = "/".join((self._address.repository_url, *(quote(part, safe="") for part in parts)))
         return f"{url}?{urlencode(params)}" if params else url
 
-    def _next(self, reply: Reply) -> str | None:
+    def _next(self, reply: HttpReply) -> str | None:
         found = _NEXT.search(reply.headers.get("link", ""))
         if found is None:
             return None
         if not _same_host(found[1], self._address.api_url):
             raise ForgeError(
-                f"the next page is said to be at {self._scrub(found[1])}, which is another host",
+                f"GitHub's link to the next page points to another host: {self._scrub(found[1])}",
                 fault=ForgeFault.MOVED,
                 hint="check GITHUB_API_URL",
             )
         return found[1]
 
-    def _value(self, what: str, reply: Reply) -> Any:
+    def _value(self, what: str, reply: HttpReply) -> Any:
         if not reply.body:
             return None
         try:
@@ -448,16 +455,16 @@ class Api:
 
 
 def unreadable(what: str, expected: str) -> ForgeError:
-    """Return the error for a reply that is not what it should be."""
+    """Return the error for a reply that has another form than expected."""
     return ForgeError(
-        f"GitHub's reply when asked to {what} is not {expected}",
+        f"GitHub's reply to the request to {what} is not {expected}",
         fault=ForgeFault.UNREADABLE,
-        hint="a proxy may be in the way: check GITHUB_API_URL",
+        hint="a proxy may have answered instead of GitHub: check GITHUB_API_URL and the proxy",
     )
 
 
-def _may_repeat(ask: Ask, failure: ForgeError) -> bool:
-    return ask.repeatable or (isinstance(failure, LostError) and not failure.arrived)
+def _may_repeat(request: ApiRequest, failure: ForgeError) -> bool:
+    return request.repeatable or (isinstance(failure, NoReplyError) and not failure.arrived)
 
 
 def _same_host(url: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is kept where a repository is hosted: comments, pull requests and reviews."""
+"""Records of a forge: comments, pull requests, reviews and proposed changes, and its protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who wrote something."""
+    """An account on a forge."""
 
     login: str
     is_bot: bool = False
@@ -30,7 +30,7 @@ class Comment:
     url: str
     created_at: str = ""
     association: str = ""
-    """What the author is to the repository, as the forge says: OWNER, MEMBER, COLLABORATOR, ..."""
+    """The relation of the author to the repository: OWNER, MEMBER, COLLABORATOR, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ChangedFile:
     previous: str | None = None
     """The former name of a renamed file."""
     patch: str = ""
-    """Its hunks, of which the forge may leave out those of large files."""
+    """The hunks; a forge may leave out those of large files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class PullRequest:
     base_sha: str
     author: Account
     merge_commit: str | None = None
-    """The commit that merged it; None before, and where the forge does not say."""
+    """The commit that merged it; None before the merge, or if it is not known."""
     merged_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a person decided about a pull request."""
+    """A review of a pull request."""
 
     id: int
     author: Account
@@ -81,7 +81,7 @@ class Review:
     url: str
     commit: str | None = None
     submitted_at: str | None = None
-    """None while the review is not submitted."""
+    """None for a pending review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +92,25 @@ class LineComment:
     author: Account
     path: str
     line: int | None
-    """None when the line is no longer part of the diff."""
+    """None if the line is no longer part of the diff."""
     body: str
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class SuggestedLines:
-    """Lines of a file in a pull request, and what to put in their place."""
+    """Lines of a file in a pull request, and their replacement."""
 
     path: str
     first_line: int
     last_line: int
     replacement: str
-    """Without a newline at its end; empty takes the lines away."""
+    """Without a newline at its end; empty deletes the lines."""
     note: str = ""
 
 
-class Decision(StrEnum):
-    """What a review says as a whole."""
+class ReviewDecision(StrEnum):
+    """The verdict of a review."""
 
     COMMENT = "COMMENT"
     APPROVE = "APPROVE"
@@ -119,27 +119,27 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Files to put on a branch of their own, and the pull request that offers them."""
+    """Files to commit to a branch of their own, and the text of its pull request."""
 
     branch: str
     base: str
-    """The branch it is meant for."""
+    """The branch to merge into."""
     base_commit: str
-    """What it was made on; the branch starts here."""
+    """The commit that the branch starts from."""
     files: Mapping[str, bytes]
     key: str
-    """Stands in the commit as a trailer, by which the same change is found again."""
+    """Written to a trailer of the commit, by which the same change is found again."""
     title: str
     body: str = ""
     message: str = ""
-    """What the commit says below its title."""
+    """The commit message below its title."""
     draft: bool = False
     fresh: bool = False
-    """Whether the branch has to be new: one that has another change is then left alone."""
+    """Whether the branch must be new; one with another change is an error then."""
 
 
-class Deed(StrEnum):
-    """What became of something that was put on a forge."""
+class ProposalAction(StrEnum):
+    """The result of writing a branch or a pull request."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -147,34 +147,34 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
-    """Where a change can be looked at."""
+class ProposalResult:
+    """A proposed change: its branch, commit and pull request."""
 
     branch: str
     commit: str
-    deed: Deed
+    action: ProposalAction
     pull_request: PullRequest | None = None
     compare_url: str | None = None
-    """Where a person can open the pull request."""
+    """The page on which a person can open the pull request."""
     patch: bytes = field(default=b"", repr=False)
-    """The commit as a patch, where there is no forge to show it."""
+    """The commit as a patch, if there is no forge."""
     why: str = ""
-    """Why there is no open pull request."""
+    """The reason why there is no open pull request."""
 
 
 class Proposer(Protocol):
-    """Somewhere a change can be put so that people can look at it."""
+    """Proposes changes to people."""
 
-    async def propose(self, change: Change) -> Proposed:
-        """Put a change on its branch and offer it; the same change is never offered twice."""
+    async def propose(self, change: Change) -> ProposalResult:
+        """Put a change on its branch and propose it; the same change is never proposed twice."""
         ...
 
 
 class Forge(Proposer, Protocol):
-    """Where a repository is hosted. Each call raises ForgeError when it is refused."""
+    """The host of a repository. Each method raises ForgeError if a request fails."""
 
     def is_ours(self, comment: Comment) -> bool:
-        """Whether we wrote a comment; decided by what was configured, without asking."""
+        """Whether the account of this tool, as configured, wrote a comment."""
         ...
 
     async def comments(self, number: int) -> Sequence[Comment]:
@@ -190,7 +190,7 @@ class Forge(Proposer, Protocol):
         ...
 
     async def delete_comment(self, comment_id: int) -> None:
-        """Take a comment away; one that is gone already is no error."""
+        """Delete a comment; one that does not exist is no error."""
         ...
 
     async def pull_request(self, number: int) -> PullRequest:
@@ -208,5 +208,5 @@ class Forge(Proposer, Protocol):
         ...
 
     async def read_file(self, path: str, *, ref: str) -> bytes | None:
-        """Return what a file says in a commit or branch; None if it is not there."""
+        """Return the content of a file in a commit or branch; None if it is missing."""
         ...

@@ -1,1 +1,1 @@
-"""Git, run so that the repository it looks at can run nothing: commands, objects, history."""
+"""Git, run so that a hostile repository can start nothing: commands, objects, history."""

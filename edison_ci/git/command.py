@@ -1,26 +1,27 @@
-"""Git commands, run so that the repository they look at can run nothing.
+"""Git commands, run so that a hostile repository can start nothing, and fetching history.
 
-No shell, and nothing that the repository's own configuration names is started: no hook,
-file-system monitor, content filter, external diff or signature check. Only `fetch` and `push` need
-what that configuration says about reaching the remote (`core.sshCommand`, `credential.helper`).
+There is no shell, and nothing that the configuration of the repository names is started: no hook,
+file-system monitor, content filter, external diff or signature check. Only `fetch` and `push` use
+its settings for access to the remote (`core.sshCommand`, `credential.helper`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import UsageError
 from edison_ci.extras import find_program, search_path
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _REMOTE = frozenset({"fetch", "push"})
 LOCAL_TIMEOUT_S = 120.0
@@ -46,8 +47,8 @@ _FORCED = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-# What Git needs to find its user and its remote. All else stays behind: GIT_DIR and its kin would
-# point it elsewhere, and the keys of model providers are none of its business.
+# What Git needs to find its user and its remote. Nothing else is passed on: GIT_DIR and similar
+# variables would point it elsewhere, and it must not see the keys of model providers.
 _INHERITED = {
     *("HOME", "LOGNAME", "TMPDIR", "USER", "XDG_CONFIG_HOME"),
     *("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
@@ -64,8 +65,8 @@ _INHERITED = {
 }
 
 
-class Answer(NamedTuple):
-    """What one Git command said."""
+class GitOutput(NamedTuple):
+    """The exit code and the output of a Git command."""
 
     code: int
     out: bytes
@@ -73,25 +74,25 @@ class Answer(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The output without the newline at its end."""
-        return text(self.out.removesuffix(b"\n"))
+        """The output without its final newline."""
+        return decode(self.out.removesuffix(b"\n"))
 
     @property
     def reason(self) -> str:
-        """The last line of complaint, without the credentials that an address may contain."""
-        lines = text(self.err).strip().splitlines() or ["no reason given"]
+        """The last line of the error output, without credentials in URLs."""
+        lines = decode(self.err).strip().splitlines() or ["no reason given"]
         return re.sub(r"//[^/@\s]*@", "//***@", lines[-1])
 
 
-def text(raw: bytes) -> str:
-    """Return what Git wrote as text, with surrogate escapes for what is not UTF-8."""
+def decode(raw: bytes) -> str:
+    """Return output of Git as text, with surrogate escapes for bytes that are not UTF-8."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def run_git(
     *args: str, cwd: Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
-) -> Answer:
-    """Run one Git command in `cwd` and return what it said, whatever that is."""
+) -> GitOutput:
+    """Run a Git command in `cwd` and return its output, with any exit code."""
     timeout_s = REMOTE_TIMEOUT_S if args[0] in _REMOTE else LOCAL_TIMEOUT_S
     process = start_git(*args, cwd=cwd, environment=environment, errors=True)
     try:
@@ -99,14 +100,14 @@ def run_git(
     except subprocess.TimeoutExpired as late:
         raise UsageError(
             f"git {args[0]} did not finish within {fixed(timeout_s)} seconds",
-            hint="try the same command by hand; the disk or the remote may be slow",
+            hint="run the same command by hand: the disk or the remote may be slow",
         ) from late
 
 
 def start_git(
     *args: str, cwd: Path, environment: Mapping[str, str] | None = None, errors: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start one Git command in `cwd`; whoever starts it ends it, and reads what it complains of."""
+    """Start a Git command in `cwd`; the caller ends it, and reads its error output if `errors`."""
     remote = args[0] in _REMOTE
     program = find_program("git")
     if program is None:
@@ -124,23 +125,23 @@ def start_git(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if errors else subprocess.DEVNULL,
-        start_new_session=True,  # away from the terminal: ssh fails rather than asks
+        start_new_session=True,  # no terminal, so that ssh fails instead of asking for a password
     )
 
 
-def ended(process: subprocess.Popen[bytes]) -> None:
-    """End a Git that was kept, and its helpers, and let go of what connects us."""
+def stop_git(process: subprocess.Popen[bytes]) -> None:
+    """Kill a running Git and its helpers, and close the pipes to it."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            with contextlib.suppress(OSError):  # what it no longer read
+            with contextlib.suppress(OSError):  # unread input cannot be flushed
                 stream.close()
 
 
-def _finish(process: subprocess.Popen[bytes], stdin: bytes, *, timeout_s: float) -> Answer:
+def _finish(process: subprocess.Popen[bytes], stdin: bytes, *, timeout_s: float) -> GitOutput:
     with process:
         try:
             out, err = process.communicate(stdin, timeout=timeout_s)
@@ -148,8 +149,54 @@ def _finish(process: subprocess.Popen[bytes], stdin: bytes, *, timeout_s: float)
             if process.poll() is None:
                 # Git's helpers (ssh, filters) are in its session and must not outlive it.
                 os.killpg(process.pid, signal.SIGKILL)
-    return Answer(process.returncode, out, err)
+    return GitOutput(process.returncode, out, err)
 
 
 def _inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.upper() in _INHERITED}
+
+
+logger = logging.getLogger(__name__)
+
+DEEPENINGS = ("--deepen=8", "--deepen=16", "--deepen=32", "--deepen=64", "--deepen=128")
+"""Steps by which a shallow clone is deepened before all of it is fetched."""
+
+
+def remote_of(root: Path, ref: str = "") -> str | None:
+    """Return the remote that a ref names, else `origin`, else the first one."""
+    remotes = run_git("remote", cwd=root).line.splitlines()
+    named = next((remote for remote in remotes if ref.startswith(f"{remote}/")), None)
+    return named or ("origin" if "origin" in remotes else next(iter(remotes), None))
+
+
+def fetch_branch(root: Path, branch: str) -> str:
+    """Return the remote-tracking ref of a branch, fetched first if it is missing."""
+    remote = remote_of(root)
+    if remote is None:
+        return f"refs/heads/{branch}"
+    ref = f"refs/remotes/{remote}/{branch}"
+    if run_git("rev-parse", "--verify", "--quiet", ref, cwd=root).code:
+        fetch(root, remote, "--depth=1", wanted=f"+refs/heads/{branch}:{ref}")
+    return ref
+
+
+def deepen(root: Path, remote: str, more: str) -> bool:
+    """Fetch more history of a shallow clone; return whether that worked."""
+    # Fetching the commits where history is cut off deepens just those lines. From a remote that no
+    # longer has one of them, or serves branches only, the configured refs are fetched.
+    boundary = Path(root, run_git("rev-parse", "--git-path", "shallow", cwd=root).line)
+    return fetch(root, remote, more, wanted=boundary.read_text()) or fetch(root, remote, more)
+
+
+def fetch(root: Path, remote: str, depth: str, *, wanted: str = "") -> bool:
+    """Fetch refspecs or commits, one a line; return whether that worked."""
+    answer = run_git(
+        *("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance"),
+        *("--no-write-fetch-head", "--upload-pack=git-upload-pack", depth, "--stdin"),
+        *("--end-of-options", remote),
+        cwd=root,
+        stdin=wanted.encode(),
+    )
+    if answer.code:
+        logger.warning("could not fetch", extra={"remote": remote, "reason": answer.reason})
+    return answer.code == 0

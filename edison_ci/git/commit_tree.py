@@ -1,4 +1,4 @@
-"""Files of a project as a commit has them."""
+"""Files of a project in a commit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from edison_ci.git.repository import Repository
 
 _MAX_BYTES = 100_000_000
-"""A file of a commit is held in memory; one that is larger counts as unreadable."""
+"""Files of a commit are held in memory; larger ones are an error."""
 
 
 class CommitTree:
-    """The files of a project as they are in one commit; links are not followed there."""
+    """The files of a project in one commit; symbolic links are not followed."""
 
     def __init__(self, repository: Repository, commit: str, prefix: str = "") -> None:
         self._repository, self._commit = repository, commit
@@ -40,7 +40,7 @@ class CommitTree:
             raise Fault("size", error.message, error.hint) from None
         if data is None:
             message = f"{path} does not exist in {self._commit[:8]}"
-            raise Fault("not-found", message, "commit it, or mend the path")
+            raise Fault("not-found", message, "commit it, or correct the path")
         return io.BytesIO(data)
 
     def names(self, folder: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Many objects of a repository, read with one Git.
+"""Objects of a repository, read through one long-running Git.
 
-`git cat-file --batch` is started when the first object is asked for and kept until nobody can ask
-any more. Names of files never reach it: a path is followed from tree to tree, by ids.
+`git cat-file --batch` is started for the first object and runs as long as the reader exists. Names
+of files are never sent to it: a path is followed from tree to tree, by ids.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.git.command import LOCAL_TIMEOUT_S, ended, start_git
+from edison_ci.git.command import LOCAL_TIMEOUT_S, start_git, stop_git
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
 MAX_SKIPPED_BYTES = 64_000_000
-"""What is larger is not read past: Git is ended instead, and started anew."""
+"""A larger object is not skipped by reading it: Git is restarted instead."""
 _MAX_TREE_BYTES = 100_000_000
 _CHUNK = 1 << 16
 _HEADER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (blob|tree|commit|tag) ([0-9]+)")
 
 
-class Unsure(Exception):
-    """Nothing can be said of an object this way: it is not here, or Git is in trouble."""
+class ObjectUnavailable(Exception):
+    """An object cannot be read: it is missing, or Git failed."""
 
 
 class TooLargeError(Exception):
-    """An object has more bytes than were asked for."""
+    """An object has more bytes than allowed."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self.size = size
 
 
-class Found(NamedTuple):
-    """An object."""
+class GitObject(NamedTuple):
+    """The kind and the content of an object."""
 
     kind: str
     data: bytes
@@ -55,7 +55,7 @@ class Objects:
         self._buffer = b""
 
     def file(self, commit: str, path: str, *, max_bytes: int) -> bytes | None:
-        """Return a regular file of a commit; None if there is none of exactly this name."""
+        """Return the content of a regular file of a commit; None if there is none at this path."""
         with self._lock:
             mode, name = stat.S_IFDIR, f"{commit}^{{tree}}"
             for part in path.encode("utf-8", "surrogateescape").split(b"/"):
@@ -70,31 +70,31 @@ class Objects:
         with self._lock:
             return self._get(name, max_bytes=max_bytes).data
 
-    def _get(self, name: str, *, max_bytes: int) -> Found:
+    def _get(self, name: str, *, max_bytes: int) -> GitObject:
         try:
-            header = self._asked(name)
+            header = self._request(name)
         except OSError:
             self._stop()
-            raise Unsure from None
+            raise ObjectUnavailable from None
         about = _HEADER.fullmatch(header)
         if about is None:
-            raise Unsure  # missing, or ambiguous; Git goes on
+            raise ObjectUnavailable  # missing or ambiguous; Git keeps running
         size = int(about[3])
         if size <= max_bytes:
-            return Found(about[2].decode(), self._taken(size + 1)[:-1])
+            return GitObject(about[2].decode(), self._take(size + 1)[:-1])
         if size <= MAX_SKIPPED_BYTES:
-            self._taken(size + 1, keep=False)
+            self._take(size + 1, keep=False)
         else:
             self._stop()
         raise TooLargeError(size)
 
-    def _asked(self, name: str) -> bytes:
+    def _request(self, name: str) -> bytes:
         process = self._process
         if process is None or process.poll() is not None:
             self._stop()
             process = start_git("cat-file", "--batch", cwd=self._root)
             self._process = process
-            weakref.finalize(self, ended, process)
+            weakref.finalize(self, stop_git, process)
         assert process.stdin is not None
         process.stdin.write(name.encode() + b"\n")
         process.stdin.flush()
@@ -103,8 +103,8 @@ class Objects:
         header, _, self._buffer = self._buffer.partition(b"\n")
         return header
 
-    def _taken(self, size: int, *, keep: bool = True) -> bytes:
-        """Return the next bytes, or pass over them."""
+    def _take(self, size: int, *, keep: bool = True) -> bytes:
+        """Return the next bytes, or skip them."""
         pieces, left = [], size
         while left:
             piece, self._buffer = self._buffer[:left], self._buffer[left:]
@@ -116,7 +116,7 @@ class Objects:
                     self._buffer = self._read()
                 except OSError:
                     self._stop()
-                    raise Unsure from None
+                    raise ObjectUnavailable from None
         return b"".join(pieces)
 
     def _read(self) -> bytes:
@@ -127,17 +127,17 @@ class Objects:
         ready.register(descriptor, select.POLLIN)
         found = os.read(descriptor, _CHUNK) if ready.poll(1_000 * LOCAL_TIMEOUT_S) else b""
         if not found:
-            raise BrokenPipeError  # it ended, or takes for ever
+            raise BrokenPipeError  # Git ended, or did not answer in time
         return found
 
     def _stop(self) -> None:
         process, self._process, self._buffer = self._process, None, b""
         if process is not None:
-            ended(process)
+            stop_git(process)
 
 
-def _entry(tree: Found, wanted: bytes, id_bytes: int) -> tuple[int, str]:
-    """Return mode and id of what has a name in a tree; mode 0 if nothing has."""
+def _entry(tree: GitObject, wanted: bytes, id_bytes: int) -> tuple[int, str]:
+    """Return mode and id of an entry of a tree by its name; mode 0 if there is none."""
     data, at = tree.data, 0
     while at < len(data):
         space, end = data.index(b" ", at), data.index(b"\0", at)

@@ -1,7 +1,7 @@
-"""What Git knows about a tree: what to compare with, what changed, what files used to say.
+"""A Git repository: commits to compare with, changed files, and former contents of files.
 
-Everything is answered from the local clone. Only `base_for` and `obtain` may use the network, and
-only in a shallow clone, which they then deepen.
+Everything is read from the local clone. Only `base_for` and `obtain` may use the network, and only
+in a shallow clone, which they then deepen.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.git.command import Answer, run_git, text
-from edison_ci.git.fetch import DEEPENINGS, deepen, fetch, remote_of
-from edison_ci.git.objects import Objects, TooLargeError, Unsure
+from edison_ci.git.command import DEEPENINGS, GitOutput, decode, deepen, fetch, remote_of, run_git
+from edison_ci.git.objects import Objects, ObjectUnavailable, TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,8 +34,8 @@ _OLDER_THAN_HEAD = re.compile(r"(HEAD|@)[~^]")
 _REGULAR_MODES = frozenset({"100644", "100755"})
 
 
-class PastText(NamedTuple):
-    """What a file said, and the commit that first said it."""
+class FileVersion(NamedTuple):
+    """A former content of a file, and the first commit that has it."""
 
     commit: str
     data: bytes
@@ -46,22 +45,22 @@ class PastText(NamedTuple):
 class Repository:
     """A Git repository with a working tree; paths in it are POSIX and relative to `root`.
 
-    Names that are not UTF-8 travel as surrogate escapes, as elsewhere in Python.
+    Names that are not UTF-8 have surrogate escapes, as elsewhere in Python.
     """
 
     root: Path
     objects: Objects = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Read every object of this repository through one Git."""
+        """Open the reader of objects, one for the repository."""
         object.__setattr__(self, "objects", Objects(self.root))
 
     @classmethod
     def find(cls, path: Path) -> Repository | None:
         """Return the repository whose working tree contains `path`, if there is one."""
         start = path.resolve()
-        # Looked for here because Git would also take any folder that looks like a bare repository,
-        # and such a folder, with a configuration of its own, can come with a pull request.
+        # Searched here because Git would also accept any folder that looks like a bare repository,
+        # and a pull request can contain such a folder, with a configuration of its own.
         top = next((up for up in (start, *start.parents) if (up / ".git").exists()), None)
         if top is None:
             return None
@@ -83,35 +82,37 @@ class Repository:
         return self._commit("HEAD")
 
     def is_shallow(self) -> bool:
-        """Tell whether this clone lacks the older part of its history."""
+        """Whether this clone lacks the older part of its history."""
         return self._ask("rev-parse", "--is-shallow-repository").line == "true"
 
     def default_branch(self) -> str | None:
-        """Return the branch that others build on, as a name that `resolve` takes."""
+        """Return the default branch, as a name for `resolve`; None if there is none."""
         ref = self._default_ref()
         return ref and ref.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
     def resolve(self, ref: str) -> str:
-        """Return the full id of the commit that `ref` names."""
+        """Return the full id of the commit that `ref` names; raises UsageError if there is none."""
         commit = self._commit(ref)
         if commit is None:
             raise self._unknown(ref)
         return commit
 
     def base_for(self, ref: str, *, fetch: bool = True) -> str:
-        """Return the commit to compare the working tree with when asked to compare with `ref`.
+        """Return the commit to compare the working tree with, for a comparison with `ref`.
 
-        It is the last commit that HEAD and `ref` share, so what `ref` has gained since is not held
-        against HEAD. When HEAD is the merge commit that a forge made for a pull request and `ref`
-        is a branch, it is HEAD^1: the branch as it was merged, however old the local `ref` is.
-        Without `fetch` it is answered from what is here, in a shallow clone too.
+        It is the merge base of HEAD and `ref`, so that later commits of `ref` do not count as
+        changes. If HEAD is the merge commit that a forge made for a pull request and `ref` is a
+        branch, it is HEAD^1: the branch that was merged into, even if the local `ref` is older.
+        Without `fetch` a shallow clone is not deepened.
         """
         head = self.head()
         if head is None:
-            raise UsageError("there is no commit to compare yet", hint="commit something first")
-        base = self._shared(ref, head)
+            raise UsageError(
+                "the repository has no commit to compare", hint="commit something first"
+            )
+        base = self._merge_base(ref, head)
         if base is None and fetch and self.is_shallow():
-            base = self._shared_after_fetching(ref, head)
+            base = self._fetched_merge_base(ref, head)
         if base is None:
             raise self._unrelated(ref)
         merged_into = self._pull_request_base(head)
@@ -120,7 +121,7 @@ class Repository:
         return base
 
     def obtain(self, commit: str) -> bool:
-        """Tell whether a commit is here, fetching it into a shallow clone if it is not."""
+        """Return whether a commit is available, fetching it into a shallow clone if needed."""
         if self._commit(_full_id(commit)) == commit:
             return True
         remote = remote_of(self.root) if self.is_shallow() else None
@@ -128,8 +129,8 @@ class Repository:
         return fetched and self._commit(commit) == commit
 
     def parents(self, commit: str) -> tuple[str, ...]:
-        """Return the parents that a commit names, also those that a shallow clone lacks."""
-        lines = text(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[0]
+        """Return the parents of a commit, also those that a shallow clone lacks."""
+        lines = decode(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[0]
         return tuple(re.findall(r"(?m)^parent ([0-9a-f]+)$", lines))
 
     # --- files ------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ class Repository:
         Untracked files count, ignored ones do not; of a renamed file both names are returned.
         """
         with tempfile.TemporaryDirectory() as folder:
-            # `git diff` refreshes the index, so it is given a copy. The copy keeps its time, by
+            # `git diff` refreshes the index, so it works on a copy. The copy keeps its time, by
             # which Git recognises files that were written just before or after it.
             index = Path(folder, "index")
             original = Path(self.root, self._ask("rev-parse", "--git-path", "index").line)
@@ -161,31 +162,32 @@ class Repository:
         return tuple(sorted(self._blobs(commit, under.rstrip("/"))))
 
     def modes(self, commit: str) -> dict[str, str]:
-        """Return the mode of all that a commit has, links and submodules included, by name."""
+        """Return the modes of all entries of a commit, also links and submodules, by path."""
         return {name: mode for name, (mode, _) in self._entries(commit, "").items()}
 
     def read(self, commit: str, path: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
-        """Return what a file says in a commit; None unless it is a regular file there."""
+        """Return the content of a file in a commit; None unless it is a regular file."""
         if path and not _is_inside(path):
             return None
         try:
             return self.objects.file(_full_id(commit), path, max_bytes=max_bytes)
         except TooLargeError as large:
             raise UsageError(
-                f"{path!r} has {large.size} bytes in commit {commit[:8]}, more than {max_bytes}",
+                f"{path!r} has {large.size:,} bytes in commit {commit[:8]}, more than "
+                f"{max_bytes:,}",
                 hint="compare with a commit in which the file is smaller",
             ) from None
-        except Unsure:  # a command of its own says what is wrong
+        except ObjectUnavailable:  # a separate command gives the reason
             blob = self._blobs(commit, path).get(path)
             return None if blob is None else self._git("cat-file", "blob", blob)
 
     def first_parent_texts(
         self, path: str, *, ref: str | None = None, max_bytes: int = MAX_TEXT_BYTES
-    ) -> list[PastText]:
-        """Return the distinct texts of a file on the default branch (or `ref`), oldest first.
+    ) -> list[FileVersion]:
+        """Return the distinct contents of a file on the default branch (or `ref`), oldest first.
 
-        Renames are not followed, texts above `max_bytes` are left out, and a shallow clone knows
-        only its own part of the story.
+        Renames are not followed, contents above `max_bytes` are left out, and a shallow clone
+        has only a part of them.
         """
         start = self.resolve(ref) if ref else self._commit(self._default_ref() or "HEAD")
         if start is None or not _is_inside(path):
@@ -199,7 +201,7 @@ class Repository:
         for commit, blob in reversed(list(_history(log, path))):
             first_seen.setdefault(blob, commit)
         texts = self._contents(list(first_seen), max_bytes=max_bytes)
-        return [PastText(first_seen[blob], data) for blob, data in texts.items()]
+        return [FileVersion(first_seen[blob], data) for blob, data in texts.items()]
 
     # --- which commit -----------------------------------------------------------------------
 
@@ -229,18 +231,18 @@ class Repository:
         return self._ask("merge-base", "--is-ancestor", older, newer).code == 0
 
     def _pull_request_base(self, head: str) -> str | None:
-        """Return HEAD^1 when HEAD is what `actions/checkout` fetches for a pull request."""
+        """Return HEAD^1 if HEAD is the merge that `actions/checkout` fetches for a pull request."""
         refs = self._git(
             *("for-each-ref", "--format=%(refname)", f"--points-at={head}"),
             *("refs/remotes/pull/*/merge", "refs/pull/*/merge"),
         )
         return self._commit("HEAD^1") if refs and self._commit("HEAD^2") else None
 
-    def _shared(self, ref: str, head: str) -> str | None:
+    def _merge_base(self, ref: str, head: str) -> str | None:
         commit = self._commit(ref)
         return (self._ask("merge-base", commit, head).line or None) if commit else None
 
-    def _shared_after_fetching(self, ref: str, head: str) -> str | None:
+    def _fetched_merge_base(self, ref: str, head: str) -> str | None:
         remote = remote_of(self.root, ref)
         if remote is None:
             return None
@@ -252,32 +254,32 @@ class Repository:
             if not wanted or not fetch(self.root, remote, "--depth=1", wanted=wanted):
                 return None
         for more in (*DEEPENINGS, "--unshallow"):
-            base = self._shared(ref, head)
+            base = self._merge_base(ref, head)
             if base or not self.is_shallow() or not deepen(self.root, remote, more):
                 return base
-        return self._shared(ref, head)
+        return self._merge_base(ref, head)
 
     def _unknown(self, ref: str) -> UsageError:
         near: list[str] = []
         if re.fullmatch("0{40}|0{64}", ref):
-            message = f"{ref!r} stands for no commit: the branch is new"
+            message = f"{ref!r} means no commit: the branch is new"
         elif _FULL_ID.fullmatch(ref):
-            message = f"commit {ref!r} is not here: a force push may have removed it"
+            message = f"commit {ref!r} is not in this clone: a force push may have removed it"
         else:
-            message = f"{ref!r} names no commit here"
+            message = f"unknown commit, branch or tag {ref!r}"
             near = self._similar(ref)
         default = self.default_branch()
         hints = [f"did you mean {' or '.join(map(repr, near))}?"] if near else []
         if default and not near:
             hints.append(f"compare with the default branch, {default!r}")
-        hints += self._ways_to_more_history()
+        hints += self._history_hints()
         return UsageError(message, hint="; or ".join(hints))
 
-    def _ways_to_more_history(self) -> list[str]:
+    def _history_hints(self) -> list[str]:
         if not self.is_shallow():
             return []
         if self._pull_request_base(self.resolve("HEAD")):
-            return ["compare with 'HEAD^1', which this pull request is merged into"]
+            return ["compare with 'HEAD^1', the base that this pull request is merged into"]
         return ["check out with `fetch-depth: 2` for a pull request, else with `fetch-depth: 0`"]
 
     def _similar(self, ref: str) -> list[str]:
@@ -292,49 +294,49 @@ class Repository:
     def _unrelated(self, ref: str) -> UsageError:
         if self._commit(ref) is None:
             return self._unknown(ref)
-        if ways := self._ways_to_more_history():
-            message = f"this shallow clone does not reach back to what {ref!r} and HEAD share"
+        if ways := self._history_hints():
+            message = f"this shallow clone does not contain the merge base of {ref!r} and HEAD"
             return UsageError(message, hint="; or ".join(ways))
-        message = f"{ref!r} and HEAD share no history"
-        return UsageError(message, hint="compare with a branch that this one grew from")
+        message = f"{ref!r} and HEAD have no common history"
+        return UsageError(message, hint="compare with the branch that this one started from")
 
     # --- which content ----------------------------------------------------------------------
 
     def _blobs(self, commit: str, under: str) -> dict[str, str]:
-        """Return the ids of the regular files of a commit by name."""
+        """Return the ids of the regular files of a commit, by path."""
         if under and not _is_inside(under):
             return {}
         entries = self._entries(commit, under).items()
         return {name: blob for name, (mode, blob) in entries if mode in _REGULAR_MODES}
 
     def _entries(self, commit: str, under: str) -> dict[str, tuple[str, str]]:
-        """Return mode and id of all that a commit has, or has in a folder, by name."""
+        """Return mode and id of the entries of a commit, or of a folder in it, by path."""
         places = (under,) if under else ()
         tree = self._git("ls-tree", "-r", "-z", "--full-tree", _full_id(commit), "--", *places)
         parts = [entry.partition("\t") for entry in _split(tree)]
         return {name: (about.split(" ")[0], about.split(" ")[2]) for about, _, name in parts}
 
     def _contents(self, blobs: list[str], *, max_bytes: int) -> dict[str, bytes]:
-        """Return the content of each blob that is here and not too large."""
+        """Return the content of each blob that is available and not too large."""
         contents: dict[str, bytes] = {}
         left = MAX_HISTORY_BYTES
         for blob in blobs:
-            with contextlib.suppress(Unsure, TooLargeError):
+            with contextlib.suppress(ObjectUnavailable, TooLargeError):
                 contents[blob] = self.objects.blob(blob, max_bytes=max_bytes)
                 left -= len(contents[blob])
             if left < 0:
                 raise UsageError(
-                    f"the texts in the history of one file have more than {MAX_HISTORY_BYTES} "
+                    f"the versions of one file in the history have more than {MAX_HISTORY_BYTES:,} "
                     "bytes",
-                    hint="give the file a new name: its history then starts anew",
+                    hint="rename the file: its history then starts again",
                 )
         return contents
 
     def _filters_off(self) -> dict[str, str]:
-        """Return an environment without the content filters this repository configures.
+        """Return an environment that disables the content filters of this repository.
 
-        Comparing a file starts its filter. Those of the user's own configuration may; a filter
-        switched off can at worst make an untouched file look changed.
+        Comparing a file starts its filter. Filters of the user's own configuration stay on; a
+        disabled filter can at worst make an unchanged file look changed.
         """
         fields = _split(
             self._ask(
@@ -357,7 +359,7 @@ class Repository:
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
-    def _ask(self, *args: str, stdin: bytes = b"") -> Answer:
+    def _ask(self, *args: str, stdin: bytes = b"") -> GitOutput:
         return run_git(*args, cwd=self.root, stdin=stdin)
 
     def _git(
@@ -367,23 +369,23 @@ class Repository:
         if answer.code:
             raise UsageError(
                 f"git {args[0]} failed: {answer.reason!r}",
-                hint=f"see what `git status` says in {str(self.root)!r}",
+                hint=f"run `git status` in {str(self.root)!r}",
             )
         return answer.out
 
 
 def _split(listing: bytes) -> list[str]:
-    return [text(name) for name in listing.split(b"\0")[:-1]]
+    return [decode(name) for name in listing.split(b"\0")[:-1]]
 
 
 def _history(log: bytes, path: str) -> Iterator[tuple[str, str]]:
     """Yield commit and blob for each change of one regular file in `git log --raw -z`."""
     commit, fields = "", iter(_split(log))
-    for told in fields:
-        if ":" not in told[:2]:  # the first change of a commit begins on a new line
-            commit = told
+    for line in fields:
+        if ":" not in line[:2]:  # the first change of a commit begins on a new line
+            commit = line
             continue
-        _, mode, _, blob, _ = told.split(" ")
+        _, mode, _, blob, _ = line.split(" ")
         if next(fields) == path and mode in _REGULAR_MODES:
             yield commit, blob
 
@@ -397,3 +399,9 @@ def _full_id(commit: str) -> str:
     if not _FULL_ID.fullmatch(commit):
         raise UsageError(f"{commit!r} is not the full id of a commit", hint="resolve it first")
     return commit
+
+
+def commit_names(ref: str, commit: str) -> tuple[str, ...]:
+    """Return the ref and the short id of a commit, or only the id if the ref is the id."""
+    short = commit[:8]
+    return (short,) if commit.startswith(ref) else (ref, short)

@@ -1,1 +1,1 @@
-"""Configurations of other tools in, files of a project out, and what became of each key."""
+"""Importers: configurations of other tools as files of a project, with a report on each key."""

@@ -1,35 +1,40 @@
-"""Assertions of a test as components of our grade."""
+"""Assertions of promptfoo tests as checks, graders and other components of a grade."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.schemas_of_users import schema_faults
+from edison_ci.checks.patterns import analyse_pattern
+from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.marks import Fault
-from edison_ci.importing.drafts import GraderText, Part, Told, Wanted
-from edison_ci.importing.fidelity import Status
-from edison_ci.importing.grader_texts import HOLE, KINDS, NEEDS, grader_messages, has_hole
-from edison_ci.importing.parts import (
-    Given,
-    check,
-    combined,
-    finished,
-    hole,
-    key_of,
-    nearly,
-    python_pattern,
-    settings_of,
-    wanted_list,
-    wanted_of,
-    with_threshold,
+from edison_ci.importing.drafts import (
+    Argument,
+    ConversionResult,
+    GradeComponent,
+    GraderText,
+    file_name,
 )
-from edison_ci.importing.prompts import Refusal, messages_of, read_messages
-from edison_ci.importing.source import CODE_NOTE, Refused
+from edison_ci.importing.fidelity import Status
+from edison_ci.importing.prompts import (
+    HOLE,
+    KINDS,
+    NEEDS,
+    ConversionError,
+    chat_messages,
+    grader_messages,
+    has_hole,
+    read_messages,
+)
+from edison_ci.importing.source import CODE_NOTE, UnusableReference
+from edison_ci.importing.templates import convert
+from edison_ci.records import canonical_json
+from edison_ci.templating.templates import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
     from edison_ci.importing.fidelity import Fidelity, Node
     from edison_ci.importing.providers import Providers
     from edison_ci.importing.source import Source
-
 
 _NAMES = {
     "equals": "equals",
@@ -61,7 +65,7 @@ _NAMES = {
 class _Measure(NamedTuple):
     name: str
     threshold: float
-    """What passes there if nothing is said."""
+    """The default threshold in promptfoo."""
     note: str
 
 
@@ -69,54 +73,54 @@ _MEASURES = {
     "similar": _Measure(
         "similar", 0.75, "compared with local embeddings (extra embeddings): scores differ"
     ),
-    "rouge-n": _Measure("rouge_n", 0.75, "words are cut differently: scores differ a little"),
+    "rouge-n": _Measure("rouge_n", 0.75, "words are split differently: scores differ a little"),
     "bleu": _Measure("bleu", 0.5, "computed by sacrebleu (extra metrics): scores differ a little"),
 }
 
 
-def _text(given: Given) -> Told:
+def _text(given: AssertionNode) -> ConversionResult:
     value = given.value()
     if isinstance(value, dict | list):
         if given.kind != "equals":
-            raise Refusal("its value is not a text")
-        wanted = Wanted(json.dumps(value, ensure_ascii=False))
-        return check("json_path", {"path": "$", "value": hole()}, wanted)
-    wanted, note = wanted_of(value), ""
+            raise ConversionError("its value is not a string")
+        wanted = Argument(json.dumps(value, ensure_ascii=False))
+        return check_component("json_path", {"path": "$", "value": hole()}, wanted)
+    wanted, note = text_argument(value), ""
     if given.kind == "regex" and wanted.template is None:
         pattern, note = python_pattern(str(wanted.value))
-        wanted = Wanted(pattern)
-    told = check(_NAMES[given.kind], {"value": hole()}, wanted)
-    return nearly(told, note) if note else told
+        wanted = Argument(pattern)
+    result = check_component(_NAMES[given.kind], {"value": hole()}, wanted)
+    return approximate(result, note) if note else result
 
 
-def _list(given: Given) -> Told:
+def _list(given: AssertionNode) -> ConversionResult:
     options: dict[str, Json] = {"value": hole()}
     if given.kind.startswith("i"):
         options["ignore_case"] = True
-    return check(_NAMES[given.kind], options, wanted_list(given.value(), given.kind))
+    return check_component(_NAMES[given.kind], options, list_argument(given.value(), given.kind))
 
 
-def _whole(given: Given) -> Told:
-    told = check(_NAMES[given.kind], {})
+def _whole(given: AssertionNode) -> ConversionResult:
+    result = check_component(_NAMES[given.kind], {})
     if not given.has("value"):
-        return told
-    return nearly(told, "its value (required elements, tables, dialect) is not checked")
+        return result
+    return approximate(result, "its value (required elements, tables, dialect) is not checked")
 
 
-def _is_json(given: Given) -> Told:
+def _is_json(given: AssertionNode) -> ConversionResult:
     if not given.has("value"):
-        return check("is_json", {})
+        return check_component("is_json", {})
     schema = given.value()
     if isinstance(schema, str):  # a schema may be written as a text of JSON
-        schema = _parsed(schema)
+        schema = _parse_json(schema)
     if not isinstance(schema, dict):
-        raise Refusal("its schema is not a map")
+        raise ConversionError("its schema is not a map")
     for fault in schema_faults(schema, "the schema"):
-        raise Refusal(fault.message)
-    return check("json_schema", {"value": schema})
+        raise ConversionError(fault.message)
+    return check_component("json_schema", {"value": schema})
 
 
-def _parsed(text: str) -> Json:
+def _parse_json(text: str) -> Json:
     try:
         value: Json = json.loads(text)
     except ValueError:
@@ -124,87 +128,88 @@ def _parsed(text: str) -> Json:
     return value
 
 
-def _contains_json(given: Given) -> Told:
+def _contains_json(given: AssertionNode) -> ConversionResult:
     if given.has("value"):
-        note = "json_schema wants the whole answer, or one code fence, to be JSON"
-        return nearly(_is_json(given), note)
-    told = check("regex", {"value": r"\{[\s\S]*\}|\[[\s\S]*\]"})
-    return nearly(told, "it looks for brackets, not for JSON that parses")
+        note = "json_schema requires the whole answer, or one code fence, to be JSON"
+        return approximate(_is_json(given), note)
+    result = check_component("regex", {"value": r"\{[\s\S]*\}|\[[\s\S]*\]"})
+    return approximate(result, "it matches brackets, not only valid JSON")
 
 
-def _contains_markup(_: Given) -> Told:
+def _contains_markup(_: AssertionNode) -> ConversionResult:
     pattern = r"<([A-Za-z][A-Za-z0-9:-]*)[^<>]*>[\s\S]*</\1\s*>|<[A-Za-z][^<>]*/>"
-    return nearly(
-        check("regex", {"value": pattern}), "it looks for tags, not for markup that parses"
+    return approximate(
+        check_component("regex", {"value": pattern}),
+        "it matches tags, not only valid markup",
     )
 
 
-def _limit(given: Given) -> Told:
+def _limit(given: AssertionNode) -> ConversionResult:
     threshold = given.number()
     if threshold is None:
-        raise Refusal("without a threshold it only measures; every run does that anyway")
+        raise ConversionError("without a threshold it only measures, which every run does")
     if given.kind == "latency":
-        return check("latency", {"max_ms": min(max(1, math.floor(threshold)), 3_600_000)})
-    return check("cost", {"max_usd": threshold})
+        return check_component("latency", {"max_ms": min(max(1, math.floor(threshold)), 3_600_000)})
+    return check_component("cost", {"max_usd": threshold})
 
 
-def _words(given: Given) -> Told:
+def _words(given: AssertionNode) -> ConversionResult:
     value = given.value()
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return check("words", {"min": value, "max": value})
+        return check_component("words", {"min": value, "max": value})
     limits = (
         {k: v for k, v in value.items() if k in ("min", "max")} if isinstance(value, dict) else {}
     )
     if not limits or not all(type(each) is int for each in limits.values()):
-        raise Refusal("its value is neither a number nor {min, max}")
-    return check("words", dict(limits))
+        raise ConversionError("its value is neither a number nor {min, max}")
+    return check_component("words", dict(limits))
 
 
-def _finish_reason(given: Given) -> Told:
+def _finish_reason(given: AssertionNode) -> ConversionResult:
     value = given.value()
     if value not in ("stop", "length", "content_filter", "tool_calls"):
-        raise Refusal("the reasons are stop, length, content_filter and tool_calls")
-    return check("finish_reason", {"value": value})
+        raise ConversionError("allowed: stop, length, content_filter, tool_calls")
+    return check_component("finish_reason", {"value": value})
 
 
-def _measure(given: Given) -> Told:
+def _measure(given: AssertionNode) -> ConversionResult:
     measure = _MEASURES[given.kind.partition(":")[0]]
     value = given.value()
     if isinstance(value, list):
         if len(value) != 1:
-            raise Refusal("several references: write any_of with one check for each")
+            raise ConversionError("it has several references: write any_of with one check for each")
         value = value[0]
-    told = check(measure.name, {"value": hole()}, wanted_of(value))
-    return nearly(with_threshold(told, measure.threshold), measure.note)
+    result = check_component(measure.name, {"value": hole()}, text_argument(value))
+    return approximate(with_threshold(result, measure.threshold), measure.note)
 
 
-def _levenshtein(given: Given) -> Told:
+def _levenshtein(given: AssertionNode) -> ConversionResult:
     """Return a distance in edits as a share of the characters of the reference."""
-    wanted, most = wanted_of(given.value()), given.number()
+    wanted, most = text_argument(given.value()), given.number()
     most = 5.0 if most is None else most
     length = max(len(str(wanted.value)), 1)
     share = max(0.0, round(1 - most / length, 2)) if wanted.template is None else 0.8
-    told = with_threshold(check("levenshtein", {"value": hole()}, wanted), share)
-    return nearly(told, f"at most {most:g} edits became {share:g} of the characters unchanged")
+    result = with_threshold(check_component("levenshtein", {"value": hole()}, wanted), share)
+    return approximate(result, f"at most {most:g} edits became a similarity of at least {share:g}")
 
 
-def _tools_f1(given: Given) -> Told:
+def _tools_f1(given: AssertionNode) -> ConversionResult:
     value = given.value()
     names = value if isinstance(value, list) else [v.strip() for v in str(value).split(",")]
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise Refusal("its value is not a list of tools")
+        raise ConversionError("its value is not a list of tools")
     tools: list[Json] = [{"tool": name} for name in names]
-    return with_threshold(check("tool_call_f1", {"value": tools}), 1.0)
+    return with_threshold(check_component("tool_call_f1", {"value": tools}), 1.0)
 
 
-def _tools_valid(_: Given) -> Told:
-    note = "that a tool was called is checked, not whether its arguments fit the schema"
-    return nearly(check("finish_reason", {"value": "tool_calls"}), note)
+def _tools_valid(_: AssertionNode) -> ConversionResult:
+    note = "it checks that a tool was called, not that the arguments fit the schema"
+    return approximate(check_component("finish_reason", {"value": "tool_calls"}), note)
 
 
-CHECKS: dict[str, Callable[[Given], Told]] = {
+CHECKS: dict[str, Callable[[AssertionNode], ConversionResult]] = {
     **dict.fromkeys(("equals", "contains", "icontains", "starts-with", "regex"), _text),
     **dict.fromkeys(("contains-any", "contains-all", "icontains-any", "icontains-all"), _list),
     **dict.fromkeys(("is-xml", "is-html", "is-sql", "is-refusal"), _whole),
@@ -231,23 +236,23 @@ CHECKS: dict[str, Callable[[Given], Told]] = {
         _tools_valid,
     ),
 }
-"""How each type of assertion becomes a check."""
+"""Converters of the types of assertions that become checks."""
 
-NONE_LIKE_IT = {
-    "perplexity": "providers here return no token probabilities",
-    "perplexity-score": "providers here return no token probabilities",
-    "classifier": "there is no check by a classifier; a grader can ask a model",
-    "contains-sql": "is_sql reads a whole answer, or one in a code fence, only",
-    "webhook": "no check calls a service; command runs a program with settings.allow_code",
-    "pi": "there is no scorer of Pi Labs; a grader can ask a model",
-    "max-score": "outputs are not chosen from; edison recommend compares models",
-    "meteor": "there is no METEOR; chrf or token_f1 are near to it",
-    "gleu": "there is no GLEU; bleu or chrf are near to it",
-    "guardrails": "what guardrails say is not kept; safety screens answers here",
-    "conversation-relevance": "a case is one exchange here",
+UNSUPPORTED_TYPES = {
+    "perplexity": "providers return no token probabilities",
+    "perplexity-score": "providers return no token probabilities",
+    "classifier": "there is no classifier check; use a grader",
+    "contains-sql": "is_sql parses the whole answer, or one code fence",
+    "webhook": "no check calls a service; `command` runs a program with settings.allow_code",
+    "pi": "the scorer of Pi Labs is not supported; use a grader",
+    "max-score": "no output is selected; `edison recommend` compares models",
+    "meteor": "METEOR is not supported; chrf and token_f1 are similar",
+    "gleu": "GLEU is not supported; bleu and chrf are similar",
+    "guardrails": "results of guardrails are not stored; use `safety` to screen answers",
+    "conversation-relevance": "a case is a single exchange",
     "search-rubric": "graders have no search",
 }
-"""What to say of types that nothing here is like."""
+"""Types of assertions without a counterpart, and why."""
 
 
 _KNOWN = frozenset(
@@ -262,18 +267,18 @@ _STAND_IN = "the_output_to_grade"
 
 
 class Scope(NamedTuple):
-    """What stands around an assertion."""
+    """The test around an assertion."""
 
     variables: Collection[str]
-    """Names of the case's variables."""
+    """Names of the variables of the case."""
     provider: Node | None = None
-    """Model that grades, from options."""
+    """The grading model, from the options."""
     rubric_prompt: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Asserts:
-    """Turns assertions into parts of the grade."""
+class AssertionReader:
+    """Turns assertions into components of the grade."""
 
     source: Source
     providers: Providers
@@ -282,93 +287,109 @@ class Asserts:
     def _fidelity(self) -> Fidelity:
         return self.source.fidelity
 
-    def read(self, node: Node, scope: Scope) -> list[Part]:
-        """Return the parts of a list of assertions, and report each of them."""
+    def read(self, node: Node, scope: Scope) -> list[GradeComponent]:
+        """Return the components of a list of assertions, and report each of them."""
         found = self.source.follow(node)
         if found is None:
             return []
         if isinstance(found.value, list):
-            self._fidelity.seen(found)
-            return [part for child in found.children() for part in self.read(child, scope)]
+            self._fidelity.mark_visited(found)
+            return [
+                component for child in found.children() for component in self.read(child, scope)
+            ]
         kind = found.value.get("type") if isinstance(found.value, dict) else None
         if not isinstance(kind, str):
-            self._fidelity.unsupported(found, "an assertion is a map with a type")
+            self._fidelity.add_unsupported(found, "an assertion must be a map with a type")
             return []
         if kind == "assert-set":
             return self._set(found, scope)
-        told = self._one(Given(found, self.source), scope)
-        note = told.note if told.part is not None else f"{kind}: {told.note}"
-        self._fidelity.say(told.status, found, told.about, note)
-        return [replace(told.part, node=found)] if told.part is not None else []
+        result = self._one(AssertionNode(found, self.source), scope)
+        note = result.note if result.component is not None else f"{kind}: {result.note}"
+        self._fidelity.add(result.status, found, result.about, note)
+        return [replace(result.component, node=found)] if result.component is not None else []
 
-    def _one(self, given: Given, scope: Scope) -> Told:
+    def _one(self, given: AssertionNode, scope: Scope) -> ConversionResult:
         for child in given.node.children():
             if child.name in _TRANSFORMS:
-                return Told(None, Status.UNSUPPORTED, f"{child.name}: {CODE_NOTE}")
+                return ConversionResult(None, Status.UNSUPPORTED, f"{child.name}: {CODE_NOTE}")
             if child.name not in _KNOWN:
-                self._fidelity.unsupported(child, "no such option of an assertion is known")
+                self._fidelity.add_unsupported(child, "unknown option of an assertion")
         try:
-            return finished(self._of_kind(given, scope), given)
-        except Refusal as refusal:
-            return Told(None, Status.UNSUPPORTED, refusal.note)
-        except Refused as refused:
-            return Told(None, Status.UNSUPPORTED, str(refused))
+            return with_settings(self._of_kind(given, scope), given)
+        except ConversionError as refusal:
+            return ConversionResult(None, Status.UNSUPPORTED, refusal.note)
+        except UnusableReference as refused:
+            return ConversionResult(None, Status.UNSUPPORTED, str(refused))
         except Fault as fault:
-            return Told(None, Status.UNSUPPORTED, f"{fault.message} ({fault.hint})")
+            return ConversionResult(None, Status.UNSUPPORTED, f"{fault.message} ({fault.hint})")
 
-    def _of_kind(self, given: Given, scope: Scope) -> Told:
+    def _of_kind(self, given: AssertionNode, scope: Scope) -> ConversionResult:
         kind = given.kind
         if kind in _CODE:
-            return Told(None, Status.UNSUPPORTED, CODE_NOTE)
+            return ConversionResult(None, Status.UNSUPPORTED, CODE_NOTE)
         if kind in CHECKS:
             if (provider := given.node.get("provider")) is not None:
-                self._fidelity.unsupported(provider, "no model takes part in this check")
+                self._fidelity.add_unsupported(provider, "this check uses no model")
             if (config := given.node.get("config")) is not None:
-                self._fidelity.unsupported(config, "this check has no such options")
+                self._fidelity.add_unsupported(config, "this check has no such options")
             return CHECKS[kind](given)
         if kind in KINDS:
             return self._grader(given, scope)
         if kind == "moderation":
-            note = "any hit blocks the answer; the judge of the project screens for all categories"
-            part = Part("screen", key_of("moderation"))
-            return Told(part, Status.APPROXIMATED, note, "@experiments safety.moderation")
+            note = (
+                "any finding blocks the answer; the judge of the project screens for all categories"
+            )
+            component = GradeComponent("screen", component_key("moderation"))
+            return ConversionResult(
+                component, Status.APPROXIMATED, note, "@experiments safety.moderation"
+            )
         if kind == "select-best":
-            note = "each model is compared with the first, pair by pair; the criterion is not used"
-            part = Part("pairwise", key_of("pairwise"))
-            return Told(part, Status.APPROXIMATED, note, "@experiments judges.pairwise")
-        why = NONE_LIKE_IT.get(kind, f"no check does what {kind} does")
-        return Told(None, Status.UNSUPPORTED, why)
+            note = "each model is compared with the first in pairs; the criterion is not used"
+            component = GradeComponent("pairwise", component_key("pairwise"))
+            return ConversionResult(
+                component, Status.APPROXIMATED, note, "@experiments judges.pairwise"
+            )
+        why = UNSUPPORTED_TYPES.get(kind, f"there is no check like {kind}")
+        return ConversionResult(None, Status.UNSUPPORTED, why)
 
     # --- by a model -------------------------------------------------------------------------------
 
-    def _grader(self, given: Given, scope: Scope) -> Told:
+    def _grader(self, given: AssertionNode, scope: Scope) -> ConversionResult:
         kind = given.kind
         lacking = [name for name in NEEDS.get(kind, ()) if name not in scope.variables]
         if lacking:
-            raise Refusal(f"its grader needs a variable {lacking[0]!r}; the test has none")
+            raise ConversionError(
+                f"its grader needs a variable {lacking[0]!r}, which the test does not have"
+            )
         messages = grader_messages(kind, negate=given.negated)
         own = None
         if has_hole(messages) and not given.negated:
             own = self._own_words(given, scope)
         messages = own or messages
-        arguments: tuple[Wanted, ...] = ()
+        arguments: tuple[Argument, ...] = ()
         if has_hole(messages):
             value = given.value()
             if isinstance(value, list):
                 value = "\n".join(f"- {each}" for each in value)
-            arguments = (wanted_of(value),)
+            arguments = (text_argument(value),)
             if len(str(arguments[0].value)) > _LONGEST:
-                raise Refusal(f"its value is longer than {_LONGEST:,} characters")
+                raise ConversionError(f"its value is longer than {_LONGEST:,} characters")
         by = self._judge(given, scope)
         grader = GraderText(f"not-{kind}" if given.negated else kind, messages, by)
         settings: tuple[tuple[str, Json], ...] = (("threshold", 0.7 if kind == "g-eval" else 0.5),)
-        key = key_of([grader.kind, by, [list(message) for message in messages]])
-        part = Part("grader", key, None, arguments, grader, settings, kind == "factuality")
-        note = "its own words; the reply must be a score" if own else "a grader in our own words"
-        return Told(part, Status.APPROXIMATED, note, f"@experiments judges.graders {grader.kind}")
+        key = component_key([grader.kind, by, [list(message) for message in messages]])
+        component = GradeComponent(
+            "grader", key, None, arguments, grader, settings, kind == "factuality"
+        )
+        note = (
+            "its own prompt; the reply must be a score" if own else "a grader prompt of this tool"
+        )
+        return ConversionResult(
+            component, Status.APPROXIMATED, note, f"@experiments judges.graders {grader.kind}"
+        )
 
-    def _own_words(self, given: Given, scope: Scope) -> tuple[Message, ...] | None:
-        """Return the grader prompt that the configuration brings along."""
+    def _own_words(self, given: AssertionNode, scope: Scope) -> tuple[Message, ...] | None:
+        """Return the grader prompt of the configuration; None if it has none."""
         node = given.node.get("rubricPrompt") or scope.rubric_prompt
         if node is None:
             return None
@@ -380,57 +401,283 @@ class Asserts:
                 text = _OUTPUT.sub(f"{{{{ {_STAND_IN} }}}}", value)
                 messages = read_messages(text, structured=value.lstrip().startswith("- role"))
             else:
-                messages = messages_of(value, keep=frozenset({"output"}))
-        except (Refusal, Refused, Fault) as error:
-            self._fidelity.unsupported(node, f"{error}; our own words are used")
+                messages = chat_messages(value, keep=frozenset({"output"}))
+        except (ConversionError, UnusableReference, Fault) as error:
+            self._fidelity.add_unsupported(node, f"{error}; the default grader prompt is used")
             return None
-        self._fidelity.approximated(node, "prompts", "its reply must be a score, or yes or no")
+        self._fidelity.add_approximated(node, "prompts", "its reply must be a score, or yes or no")
         return tuple(
             message._replace(text=_RUBRIC.sub(HOLE, message.text).replace(_STAND_IN, "output"))
             for message in messages
         )
 
-    def _judge(self, given: Given, scope: Scope) -> str | None:
+    def _judge(self, given: AssertionNode, scope: Scope) -> str | None:
         node = given.node.get("provider") or scope.provider
         if node is None:
             return None
         inner = node.get("text")
         if inner is not None and isinstance(node.value, dict) and "id" not in node.value:
-            self._fidelity.seen(node)
+            self._fidelity.mark_visited(node)
             node = inner
         found = self.source.follow(node)
-        model = self.providers.one(found) if found is not None else None
+        model = self.providers.read_one(found) if found is not None else None
         return model.name if model is not None else None
 
     # --- sets -------------------------------------------------------------------------------------
 
-    def _set(self, node: Node, scope: Scope) -> list[Part]:
-        self._fidelity.seen(node)
-        kind, inner, given = node.get("type"), node.get("assert"), Given(node, self.source)
+    def _set(self, node: Node, scope: Scope) -> list[GradeComponent]:
+        self._fidelity.mark_visited(node)
+        kind, inner, given = node.get("type"), node.get("assert"), AssertionNode(node, self.source)
         assert kind is not None
-        parts = self.read(inner, scope) if inner is not None else []
-        checks = [part for part in parts if part.kind == "check"]
-        others = [part for part in parts if part.kind != "check"]
+        components = self.read(inner, scope) if inner is not None else []
+        checks = [component for component in components if component.kind == "check"]
+        others = [component for component in components if component.kind != "check"]
         for name in ("threshold", "weight", "metric"):
-            self._fidelity.seen(node.get(name))
+            self._fidelity.mark_visited(node.get(name))
         if not checks:
-            note = "its members stand on their own" if others else "nothing of it is left"
-            self._fidelity.approximated(kind, "@experiments judges.graders" if others else "", note)
+            note = (
+                "its members are separate components"
+                if others
+                else "none of its members is supported"
+            )
+            self._fidelity.add_approximated(
+                kind, "@experiments judges.graders" if others else "", note
+            )
             return others
         try:
-            settings, threshold = settings_of(given), given.number()
-        except Refusal as refusal:
-            self._fidelity.unsupported(kind, refusal.note)
-            return parts
+            settings, threshold = read_settings(given), given.number()
+        except ConversionError as refusal:
+            self._fidelity.add_unsupported(kind, refusal.note)
+            return components
         settings.pop("threshold", None)
-        entry, exact = combined(checks, threshold)
+        entry, exact = combine_checks(checks, threshold)
         note = "its score is that of the worst or best member, not their mean"
         if not exact:
-            note = f"that {threshold:g} of it pass cannot be said; every member must pass"
+            note = f"a threshold of {threshold:g} is not supported here; every member must pass"
         if others:
-            note += "; members that a model grades stand on their own"
-        self._fidelity.approximated(kind, f"@experiments checks {next(iter(entry))}", note)
-        arguments = tuple(wanted for part in checks for wanted in part.arguments)
+            note += "; members graded by a model are separate components"
+        self._fidelity.add_approximated(kind, f"@experiments checks {next(iter(entry))}", note)
+        arguments = tuple(wanted for component in checks for wanted in component.arguments)
         ordered = tuple(sorted(settings.items()))
-        key = key_of(["set", entry, ordered])
-        return [Part("check", key, entry, arguments, settings=ordered), *others]
+        key = component_key(["set", entry, ordered])
+        return [GradeComponent("check", key, entry, arguments, settings=ordered), *others]
+
+
+HOLE_KEY = "<hole>"
+REFERENCES = frozenset(
+    ["equals", "contains", "icontains", "starts_with", "similar", "levenshtein", "rouge_n", "bleu"]
+)
+"""Checks whose argument can be the expected output of a case."""
+_LONGEST_SET = 6
+_GRADED = frozenset(["similar", "levenshtein", "rouge_n", "bleu", "tool_call_f1"])
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionNode:
+    """An assertion, and the reader of the files that it names."""
+
+    node: Node
+    source: Source
+
+    @property
+    def kind(self) -> str:
+        """Its type without not-."""
+        assert isinstance(self.node.value, dict)
+        return str(self.node.value["type"]).removeprefix("not-")
+
+    @property
+    def negated(self) -> bool:
+        """Whether its type starts with not-."""
+        assert isinstance(self.node.value, dict)
+        return str(self.node.value["type"]).startswith("not-")
+
+    def has(self, name: str) -> bool:
+        """Whether it has this key."""
+        return self.node.get(name) is not None
+
+    def value(self) -> Json:
+        """Return its value, from a file if it names one.
+
+        Raises ConversionError and UnusableReference.
+        """
+        child = self.node.get("value")
+        if child is None:
+            raise ConversionError("it has no value")
+        if isinstance(child.value, str) and child.value.startswith("file://"):
+            path = self.source.path(child.value)
+            if path.endswith((".json", ".yaml", ".yml")):
+                document = self.source.document(path)
+                self.source.fidelity.cover(document)
+                return document.value
+            return self.source.text(path).rstrip("\n")
+        found = self.source.follow(child)
+        return found.value if found is not None else None
+
+    def number(self, name: str = "threshold") -> float | None:
+        """Return the number of a key; None if it is missing."""
+        child = self.node.get(name)
+        if child is None or isinstance(child.value, bool):
+            return None
+        try:
+            return float(child.value)  # type: ignore[arg-type]  # other values raise
+        except (TypeError, ValueError):
+            raise ConversionError(f"its {name} is not a number") from None
+
+
+def hole(index: int = 0) -> Json:
+    """Return the placeholder of an argument that each case may fill in."""
+    return {HOLE_KEY: index}
+
+
+def component_key(value: Any) -> str:
+    """Return a string that is equal for equal components."""
+    return canonical_json(value)
+
+
+def check_component(name: str, options: dict[str, Json], *arguments: Argument) -> ConversionResult:
+    """Return a check that means the same as the assertion."""
+    entry: dict[str, Json] = {name: options}
+    reference = name in REFERENCES and bool(arguments)
+    component = GradeComponent("check", "", entry, arguments, reference=reference)
+    return ConversionResult(component, Status.MAPPED, "", f"@experiments checks {name}")
+
+
+def approximate(result: ConversionResult, note: str) -> ConversionResult:
+    """Return a result marked as approximated."""
+    return result._replace(status=Status.APPROXIMATED, note=note)
+
+
+def with_threshold(result: ConversionResult, threshold: float) -> ConversionResult:
+    """Return a result with a threshold."""
+    assert result.component is not None
+    return result._replace(
+        component=replace(result.component, settings=(("threshold", threshold),))
+    )
+
+
+def text_argument(value: Json) -> Argument:
+    """Return a value as an argument; Nunjucks templates are converted."""
+    text = as_text(value)
+    converted = convert(text)
+    if converted.faults:
+        fault = converted.faults[0]
+        raise ConversionError(f"{fault.message}; {fault.hint}")
+    return Argument(converted.text, converted if converted.text_is_template else None)
+
+
+def list_argument(value: Json, kind: str) -> Argument:
+    """Return a list of strings as an argument; a single string is split at commas."""
+    if isinstance(value, str):
+        only = convert(value)
+        if only.is_variable:
+            return Argument(only.text, only)
+        value = [piece for piece in _comma_separated(value) if piece]
+    if not isinstance(value, list) or not value:
+        raise ConversionError(f"the value of {kind} is not a list of strings")
+    items = [text_argument(each) for each in value]
+    if any(item.template is not None for item in items):
+        templates = tuple(item.template or convert(str(item.value)) for item in items)
+        return Argument([item.value for item in items], None, templates)
+    return Argument([item.value for item in items])
+
+
+def _comma_separated(text: str) -> list[str]:
+    """Return the pieces between commas; quotes keep a comma inside a piece."""
+    pieces = re.findall(r'\s*(?:"((?:[^"]|"")*)"|([^,]*))\s*(?:,|\Z)', text)
+    return [(quoted or plain).strip().replace('""', '"') for quoted, plain in pieces]
+
+
+def python_pattern(pattern: str) -> tuple[str, str]:
+    """Return a JavaScript pattern as Python's, and a note if its meaning may differ."""
+    converted = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).replace(r"\/", "/")
+    converted = re.sub(r"\\k<(\w+)>", r"(?P=\1)", converted)
+    try:
+        analyse_pattern(converted)
+    except Exception as error:
+        raise ConversionError(f"the pattern is not valid in Python: {error}") from None
+    odd = re.search(r"\\[pPu]\{|\[\^?\]|\$(?!$|\))", converted)
+    note = "the pattern may mean something else in Python than in JavaScript" if odd else ""
+    return converted, note
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def read_settings(given: AssertionNode) -> dict[str, Json]:
+    """Return the name, weight and threshold of an assertion, if given."""
+    settings: dict[str, Json] = {}
+    metric = given.node.get("metric")
+    if metric is not None and isinstance(metric.value, str) and "{{" not in metric.value:
+        settings["name"] = file_name(metric.value, "metric")
+    weight, threshold = given.number("weight"), given.number("threshold")
+    if weight is not None:
+        settings["weight"] = min(max(weight, 0.0), 100.0)
+    if threshold is not None:
+        settings["threshold"] = threshold
+    return settings
+
+
+def with_settings(result: ConversionResult, given: AssertionNode) -> ConversionResult:
+    """Return a component with the settings of its assertion, negated if that is."""
+    if result.component is None:
+        return result
+    component, settings = result.component, read_settings(given)
+    own = dict(component.settings)
+    if given.kind in ("latency", "cost", "levenshtein"):
+        settings.pop("threshold", None)  # the limit itself, not a score
+    settings = {**own, **settings}
+    entry = component.check
+    if entry is not None and given.negated:
+        name = next(iter(entry))
+        if name in _GRADED and isinstance(threshold := settings.get("threshold"), int | float):
+            settings["threshold"] = round(1 - threshold, 6)
+        entry = {"not": {"value": entry}}
+    threshold = settings.get("threshold")
+    if isinstance(threshold, int | float):
+        settings["threshold"] = min(max(threshold, 0.0), 1.0)
+    if settings.get("weight") == 0:
+        settings["threshold"] = 0.0  # without weight it never fails a test
+    ordered = tuple(sorted(settings.items()))
+    key = component_key([component.kind, component.key, entry, ordered])
+    return result._replace(component=replace(component, check=entry, settings=ordered, key=key))
+
+
+# --- sets -----------------------------------------------------------------------------------------
+
+
+def combine_checks(
+    components: list[GradeComponent], threshold: float | None
+) -> tuple[dict[str, Json], bool]:
+    """Return one check for a set of checks, and whether it requires exactly `threshold`."""
+    entries: list[dict[str, Json]] = []
+    start = 0
+    for component in components:
+        assert component.check is not None
+        entries.append(_shift_holes(component.check, start))
+        start += len(component.arguments)
+    needed = len(entries) if threshold is None else max(1, _needed(threshold, len(entries)))
+    weights = {dict(component.settings).get("weight", 1) for component in components}
+    exact = threshold is None or (len(entries) <= _LONGEST_SET and len(weights) == 1)
+    if len(entries) == 1:
+        return entries[0], exact
+    if not exact or needed >= len(entries):
+        return {"all_of": {"value": list(entries)}}, exact
+    if needed == 1:
+        return {"any_of": {"value": list(entries)}}, exact
+    groups: list[Json] = [
+        {"all_of": {"value": list(group)}} for group in itertools.combinations(entries, needed)
+    ]
+    return {"any_of": {"value": groups}}, exact
+
+
+def _needed(threshold: float, members: int) -> int:
+    return next(n for n in range(members + 1) if n == members or n / members >= threshold - 1e-9)
+
+
+def _shift_holes(value: Any, start: int) -> Any:
+    """Return an entry whose placeholders are numbered from `start`."""
+    if isinstance(value, dict):
+        if HOLE_KEY in value:
+            return {HOLE_KEY: value[HOLE_KEY] + start}
+        return {key: _shift_holes(item, start) for key, item in value.items()}
+    return [_shift_holes(item, start) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The values that travel between reading a foreign configuration and writing our files."""
+"""Drafts: the values between reading a foreign configuration and writing files of a project."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.project import slug
-from edison_ci.importing.templates import filled_text
+from edison_ci.importing.templates import render_or_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from edison_ci.documents.marks import Json
     from edison_ci.importing.fidelity import Node, Status
-    from edison_ci.importing.templates import Converted
+    from edison_ci.importing.templates import ConvertedTemplate
 
 
 _LOOP = re.compile(r"\{%-?\s*for\s+\w+\s+in\s+(\w+)")
 
 
 class Message(NamedTuple):
-    """One message of a prompt, its text a template of ours."""
+    """One message of a prompt; its text is a template of this tool."""
 
     role: str
     text: str
@@ -30,11 +30,11 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class PromptDraft:
-    """A prompt to be written."""
+    """A prompt to write."""
 
     id: str
     labels: tuple[str, ...]
-    """Names by which providers and tests may choose it."""
+    """Names by which providers and tests can select it."""
     messages: list[Message]
     header: dict[str, Json] = field(default_factory=dict)
     """Front matter besides the id."""
@@ -42,25 +42,25 @@ class PromptDraft:
 
     @property
     def lists(self) -> frozenset[str]:
-        """Variables that a loop goes over."""
+        """Variables that a loop iterates over."""
         return frozenset(name for m in self.messages for name in _LOOP.findall(m.text))
 
 
 @dataclass(slots=True)
 class ModelDraft:
-    """A model to be written."""
+    """A model to write."""
 
     name: str
     entry: dict[str, Json]
     ids: tuple[str, ...]
-    """Names by which tests may choose it: its id and its label."""
+    """Names by which tests can select it: its id and its label."""
     prompts: tuple[str, ...] | None = None
-    """Labels of the prompts it takes; all if None."""
+    """Labels of the prompts that it gets; all if None."""
     shared: dict[str, Json] = field(default_factory=dict)
-    """`output` and `tools`, which belong to prompts here."""
+    """`output` and `tools`, which belong to prompts in a project."""
     node: Node | None = None
     mark: str = ""
-    """What stands for it in the report until it has a name."""
+    """Placeholder in the report until the model has a name."""
 
     @property
     def offline(self) -> bool:
@@ -69,40 +69,40 @@ class ModelDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Argument:
     """An argument: data, or a template over the case."""
 
     value: Json
-    template: Converted | None = None
-    items: tuple[Converted, ...] = ()
-    """Of a list, the template that each of its texts is."""
+    template: ConvertedTemplate | None = None
+    items: tuple[ConvertedTemplate, ...] = ()
+    """For a list, the template of each of its texts."""
 
     @property
     def is_data(self) -> bool:
-        """Whether it is the same whatever the case says."""
+        """Whether it is the same for all cases."""
         return self.template is None and not self.items
 
     @property
     def variables(self) -> frozenset[str]:
-        """Variables that it needs."""
+        """Variables that it requires."""
         templates = (*self.items, *((self.template,) if self.template is not None else ()))
         return frozenset(name for each in templates for name in each.required)
 
-    def filled(self, values: Mapping[str, Json]) -> Json:
+    def fill(self, values: Mapping[str, Json]) -> Json:
         """Return the argument for a case."""
         if self.items:
-            return [filled_text(item, values) for item in self.items]
+            return [render_or_empty(item, values) for item in self.items]
         if self.template is None:
             return self.value
         if self.template.is_variable:
             (name,) = self.template.variables
             return values.get(name, "")
-        return filled_text(self.template, values)
+        return render_or_empty(self.template, values)
 
 
 @dataclass(frozen=True, slots=True)
 class GraderText:
-    """A prompt that grades; HOLE in its text is where its argument goes."""
+    """A grader prompt; HOLE in its text is replaced by the argument."""
 
     kind: str
     messages: tuple[Message, ...]
@@ -111,62 +111,62 @@ class GraderText:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part of the grade of one case."""
+class GradeComponent:
+    """One component of the grade of one case."""
 
     kind: str
     """check, grader, screen or pairwise."""
     key: str
-    """Equal for parts that differ in nothing but their arguments."""
+    """Equal for components that differ in their arguments only."""
     check: dict[str, Json] | None = None
-    """Entry of a check, with {"<hole>": N} where an argument goes."""
-    arguments: tuple[Wanted, ...] = ()
+    """Entry of a check, with {"<hole>": N} in place of argument N."""
+    arguments: tuple[Argument, ...] = ()
     grader: GraderText | None = None
     settings: tuple[tuple[str, Json], ...] = ()
-    """name, weight and threshold, as far as they are given."""
+    """name, weight and threshold, if given."""
     reference: bool = False
-    """Whether its argument is what one would call the expected output."""
+    """Whether its argument can be the expected output of a case."""
     node: Node | None = None
-    """Where it comes from."""
+    """The assertion that it comes from."""
 
 
 @dataclass(slots=True)
-class Draft:
+class CaseDraft:
     """One test after expansion: one case."""
 
     node: Node
     variables: dict[str, Json]
     description: str = ""
     metadata: dict[str, Json] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
+    components: list[GradeComponent] = field(default_factory=list)
     models: tuple[str, ...] = ()
     """Names of the models that answer it."""
     prompts: tuple[str, ...] | None = None
-    """Ids of the prompts it is for; all if None."""
+    """Ids of the prompts to run it with; all if None."""
     threshold: float | None = None
     expected: Json = None
     number: int = 1
-    """Which test it comes from."""
+    """Number of the test that it comes from."""
 
 
-class Told(NamedTuple):
-    """What became of something: a part of the grade perhaps, and what to say of it."""
+class ConversionResult(NamedTuple):
+    """The result of converting one assertion: a component if there is one, and a note."""
 
-    part: Part | None
+    component: GradeComponent | None
     status: Status
     note: str = ""
     about: str = ""
-    """What it went to, in one word: check contains, grader."""
+    """The place in the project that it was converted to."""
 
 
 class Names:
-    """Gives out names that are free."""
+    """Allocates unique names."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
     def free(self, wanted: str, *, separator: str = "-") -> str:
-        """Return the name, or the name with a number."""
+        """Return the name, with a number if it is used already."""
         name, number = wanted, 2
         while name in self._taken:
             name, number = f"{wanted}{separator}{number}", number + 1
@@ -175,11 +175,11 @@ class Names:
 
 
 def file_name(text: str, otherwise: str) -> str:
-    """Return a text as a name of a file or model: letters, digits, dots and dashes."""
+    """Return a text as a name of a file: letters, digits and dashes; `otherwise` if empty."""
     return slug(text) or otherwise
 
 
 def model_name(text: str) -> str:
-    """Return a text as the name of a model; dots and underscores stay."""
+    """Return a text as the name of a model; dots and underscores are kept."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
     return plain[:60] or "model"

@@ -1,4 +1,4 @@
-"""Experiments, datasets and graders of imported groups of cases."""
+"""Experiments, datasets and graders made from imported cases, in groups that fit together."""
 
 from __future__ import annotations
 
@@ -8,43 +8,48 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.importing.asserts import HOLE_KEY
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.grader_texts import HOLE
-from edison_ci.importing.parts import HOLE_KEY
+from edison_ci.importing.prompts import HOLE
 from edison_ci.importing.templates import convert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.documents.marks import Json
-    from edison_ci.importing.drafts import Draft, GraderText, Part, Wanted
+    from edison_ci.importing.drafts import (
+        Argument,
+        CaseDraft,
+        GradeComponent,
+        GraderText,
+        ModelDraft,
+    )
     from edison_ci.importing.fidelity import Fidelity
-    from edison_ci.importing.grouping import Group
 
 MOST_GRADERS, MOST_CHECKS, MOST_ROWS, MOST_BYTES = 10, 100, 1_000, 10_000_000
 _MAX_ID = 60
 
 Slot = tuple[str, int]
-"""Key of a part and how often a case had it before."""
+"""Key of a component, and how many of this key precede it in the case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What all experiments of an import have in common."""
+class ImportSettings:
+    """Settings that all experiments of an import share."""
 
     name: str
     about: dict[str, Json]
     """title, description, objective and tags."""
     judge: str
-    """Model that judges where no other is named."""
-    draws: int = 1
+    """The judge if a grader names no model."""
+    repeats: int = 1
     datasets: str = "datasets"
     prompts: str = "prompts"
 
 
 @dataclass(slots=True)
-class Laid:
+class ExperimentDraft:
     """An experiment with its rows."""
 
     name: str
@@ -55,14 +60,14 @@ class Laid:
 
 @dataclass(slots=True)
 class Graders:
-    """Grader prompts, each text once."""
+    """Grader prompts without duplicates."""
 
     base: str
     drafts: dict[str, PromptDraft] = field(default_factory=dict)
     _names: Names = field(default_factory=Names)
 
     def path(self, grader: GraderText, argument: str, folder: str) -> str:
-        """Return the path of a grader prompt whose argument is this text."""
+        """Return the path of the grader prompt with this argument, adding it if it is new."""
         messages = [Message(m.role, m.text.replace(HOLE, argument)) for m in grader.messages]
         key = repr(messages)
         if key not in self.drafts:
@@ -79,9 +84,9 @@ _SEEN = frozenset({"output", "expected"})
 
 @dataclass(slots=True)
 class Builder:
-    """Writes the experiment of one group."""
+    """Builds the experiment of one group."""
 
-    frame: Frame
+    frame: ImportSettings
     graders: Graders
     fidelity: Fidelity
     prompts: Mapping[str, PromptDraft]
@@ -90,44 +95,44 @@ class Builder:
     _checks: Names = field(default_factory=Names)
     _graders: Names = field(default_factory=Names)
 
-    def lay(self, group: Group, name: str) -> Laid:
+    def build(self, group: CaseGroup, name: str) -> ExperimentDraft:
         """Return the experiment and its rows."""
         rows = [self._row(draft, group) for draft in group.drafts]
         self._names = Names({key for row in rows for key in _inputs(row)})
-        laid = Laid(name, {}, rows)
+        result = ExperimentDraft(name, {}, rows)
         checks: list[Json] = []
         graders: list[Json] = []
         other: set[str] = set()
         slots = _slots(group.drafts)
         favourite = _favourite(slots, len(rows))
         for draft in group.drafts:
-            self.fidelity.went(draft.node, name)
-        for slot, parts in slots.items():
-            part = next(iter(parts.values()))
-            for each in parts.values():
+            self.fidelity.record_target(draft.node, name)
+        for slot, components in slots.items():
+            component = next(iter(components.values()))
+            for each in components.values():
                 if each.node is not None:
-                    self.fidelity.went(each.node, name)
-            if part.kind == "check" and len(checks) < MOST_CHECKS:
-                checks.append(self._check(slot, parts, laid, favourite))
-            elif part.kind == "grader" and len(graders) < MOST_GRADERS:
-                graders.append(self._grader(slot, parts, laid, favourite))
-            elif part.kind in ("screen", "pairwise"):
-                other |= self._other(part, group)
+                    self.fidelity.record_target(each.node, name)
+            if component.kind == "check" and len(checks) < MOST_CHECKS:
+                checks.append(self._check(slot, components, result, favourite))
+            elif component.kind == "grader" and len(graders) < MOST_GRADERS:
+                graders.append(self._grader(slot, components, result, favourite))
+            elif component.kind in ("screen", "pairwise"):
+                other |= self._other(component, group)
             else:
-                self._too_many(parts)
-        laid.needs_judge = bool(other) or any(
+                self._too_many(components)
+        result.needs_judge = bool(other) or any(
             isinstance(g, dict) and g.get("by") == self.frame.judge for g in graders
         )
-        laid.experiment = self._file(laid, group, (checks, graders, other))
-        return laid
+        result.experiment = self._file(result, group, (checks, graders, other))
+        return result
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def _row(self, draft: Draft, group: Group) -> dict[str, Json]:
+    def _row(self, draft: CaseDraft, group: CaseGroup) -> dict[str, Json]:
         inputs: dict[str, Json] = dict(draft.variables)
         for id in group.prompts:
             prompt = self.prompts[id]
-            for name in sorted(prompt.variables):  # what is missing there is empty
+            for name in sorted(prompt.variables):  # promptfoo renders a missing variable as empty
                 inputs.setdefault(name, [] if name in prompt.lists else "")
         slug = file_name(draft.description, f"test-{draft.number}")[:_MAX_ID].strip("-")
         row: dict[str, Json] = {"id": self._ids.free(slug), "input": inputs}
@@ -143,104 +148,124 @@ class Builder:
     # --- checks and graders -----------------------------------------------------------------------
 
     def _check(
-        self, slot: Slot, parts: dict[int, Part], laid: Laid, favourite: Slot | None
+        self,
+        slot: Slot,
+        components: dict[int, GradeComponent],
+        result: ExperimentDraft,
+        favourite: Slot | None,
     ) -> dict[str, Json]:
-        part = next(iter(parts.values()))
-        assert part.check is not None
+        component = next(iter(components.values()))
+        assert component.check is not None
         texts = [
-            self._argument(index, parts, laid, expected=slot == favourite)
-            for index in range(len(part.arguments))
+            self._argument(index, components, result, expected=slot == favourite)
+            for index in range(len(component.arguments))
         ]
-        ((name, options),) = _with(part.check, texts).items()
+        ((name, options),) = _with(component.check, texts).items()
         assert isinstance(options, dict)
-        settings = {name: _tidy(value) for name, value in part.settings}
+        settings = {name: _tidy(value) for name, value in component.settings}
         if isinstance(written := settings.get("name"), str):
             settings["name"] = self._checks.free(written)
         return {name: {**options, **settings}}
 
     def _grader(
-        self, slot: Slot, parts: dict[int, Part], laid: Laid, favourite: Slot | None
+        self,
+        slot: Slot,
+        components: dict[int, GradeComponent],
+        result: ExperimentDraft,
+        favourite: Slot | None,
     ) -> dict[str, Json]:
-        part = next(iter(parts.values()))
-        assert part.grader is not None
+        component = next(iter(components.values()))
+        assert component.grader is not None
         argument = ""
-        if part.arguments:
-            argument = str(self._argument(0, parts, laid, expected=slot == favourite))
-        path = self.graders.path(part.grader, argument, self.frame.prompts)
-        texts = [message.text.replace(HOLE, "") for message in part.grader.messages]
-        self._fill({n for text in texts for n in convert(text, keep=_SEEN).required}, laid)
-        entry: dict[str, Json] = {"prompt": path, "by": part.grader.by or self.frame.judge}
-        settings = {name: _tidy(value) for name, value in part.settings}
+        if component.arguments:
+            argument = str(self._argument(0, components, result, expected=slot == favourite))
+        path = self.graders.path(component.grader, argument, self.frame.prompts)
+        texts = [message.text.replace(HOLE, "") for message in component.grader.messages]
+        self._fill({n for text in texts for n in convert(text, keep=_SEEN).required}, result)
+        entry: dict[str, Json] = {"prompt": path, "by": component.grader.by or self.frame.judge}
+        settings = {name: _tidy(value) for name, value in component.settings}
         wanted = settings.get("name") or path.rpartition("/")[2].removesuffix(".md")
         name = self._graders.free(str(wanted))
         if name != wanted or "name" in settings:
             settings["name"] = name
         return {**entry, **settings}
 
-    def _argument(self, index: int, parts: dict[int, Part], laid: Laid, *, expected: bool) -> Json:
-        """Return the text of an argument; each case gets its own where they differ."""
-        wanted = {number: part.arguments[index] for number, part in parts.items()}
+    def _argument(
+        self,
+        index: int,
+        components: dict[int, GradeComponent],
+        result: ExperimentDraft,
+        *,
+        expected: bool,
+    ) -> Json:
+        """Return the text of an argument, or a variable that holds it if cases differ."""
+        wanted = {number: component.arguments[index] for number, component in components.items()}
         first = next(iter(wanted.values()))
-        if len(wanted) == len(laid.rows) and all(_same(each, first) for each in wanted.values()):
-            self._fill(first.variables, laid)
+        if len(wanted) == len(result.rows) and all(_same(each, first) for each in wanted.values()):
+            self._fill(first.variables, result)
             return first.value
-        part = next(iter(parts.values()))
-        wished = f"assert_{_about(part)}"
-        name = "expected" if expected else self._names.free(wished, separator="_")
+        component = next(iter(components.values()))
+        wanted_name = f"assert_{_about(component)}"
+        name = "expected" if expected else self._names.free(wanted_name, separator="_")
         for number, each in wanted.items():
-            row = laid.rows[number]
-            value = each.filled(_inputs(row))
+            row = result.rows[number]
+            value = each.fill(_inputs(row))
             if expected:
                 row["expected"] = value
             else:
                 _inputs(row)[name] = value
         return f"{{{{ {name} }}}}"
 
-    def _fill(self, names: Iterable[str], laid: Laid) -> None:
-        """Give the cases what no case has, empty as it is there; a check without it is skipped."""
+    def _fill(self, names: Iterable[str], result: ExperimentDraft) -> None:
+        """Add variables that no case has, as empty: a check without its variable is skipped."""
         for name in sorted(set(names) - _SEEN):
-            if not any(name in _inputs(row) for row in laid.rows):
-                for row in laid.rows:
+            if not any(name in _inputs(row) for row in result.rows):
+                for row in result.rows:
                     _inputs(row)[name] = ""
 
-    def _other(self, part: Part, group: Group) -> set[str]:
-        if part.kind == "pairwise" and len(group.models) < 2:
-            if part.node is not None:
-                note = "models are compared pair by pair, and there is only one"
-                self.fidelity.again(Status.UNSUPPORTED, part.node, "", note)
+    def _other(self, component: GradeComponent, group: CaseGroup) -> set[str]:
+        if component.kind == "pairwise" and len(group.models) < 2:
+            if component.node is not None:
+                note = "models are compared in pairs, and there is only one"
+                self.fidelity.replace(Status.UNSUPPORTED, component.node, "", note)
             return set()
-        return {part.kind}
+        return {component.kind}
 
-    def _too_many(self, parts: dict[int, Part]) -> None:
-        for part in parts.values():
-            if part.node is not None:
+    def _too_many(self, components: dict[int, GradeComponent]) -> None:
+        for component in components.values():
+            if component.node is not None:
                 most = f"{MOST_GRADERS} graders and {MOST_CHECKS} checks"
                 note = f"an experiment has at most {most}"
-                self.fidelity.again(Status.UNSUPPORTED, part.node, "", note)
+                self.fidelity.replace(Status.UNSUPPORTED, component.node, "", note)
 
     # --- the file ---------------------------------------------------------------------------------
 
     def _file(
-        self, laid: Laid, group: Group, graded: tuple[list[Json], list[Json], set[str]]
+        self,
+        result: ExperimentDraft,
+        group: CaseGroup,
+        graded: tuple[list[Json], list[Json], set[str]],
     ) -> dict[str, Json]:
         checks, graders, other = graded
-        file: dict[str, Json] = {"experiment": laid.name, **self.frame.about}
+        file: dict[str, Json] = {"experiment": result.name, **self.frame.about}
         file["prompts"] = [f"{self.frame.prompts}/{id}.md" for id in group.prompts]
         file["models"] = list(group.models)
-        path = f"{self.frame.datasets}/{laid.name}.jsonl"
-        limits = _limits(laid.rows)
+        path = f"{self.frame.datasets}/{result.name}.jsonl"
+        limits = _limits(result.rows)
         if limits:
             file["datasets"] = [{"path": path, "limits": limits}]
         else:
             file["dataset"] = path
-        if self.frame.draws > 1:
-            file["draws"] = self.frame.draws
+        if self.frame.repeats > 1:
+            file["repeats"] = self.frame.repeats
         if not checks and not graders and "pairwise" not in other:
             checks = [{"chars": {"min": 1, "name": "not-empty"}}]
         if checks and not graders and all(_weight(check) == 0 for check in checks):
-            checks = [_without_weight(check) for check in checks]  # or there were no composite
+            checks = [
+                _without_weight(check) for check in checks
+            ]  # otherwise there would be no composite score
         if checks:
-            file["checks"] = [written(check, weight=bool(graders)) for check in checks]
+            file["checks"] = [compact_check(check, weight=bool(graders)) for check in checks]
         judges: dict[str, Json] = {"graders": graders} if graders else {}
         if "pairwise" in other:
             judges["pairwise"] = {"by": self.frame.judge}
@@ -256,7 +281,7 @@ class Builder:
 
 
 def _limits(rows: list[dict[str, Json]]) -> dict[str, Json]:
-    """Return the limits that a dataset needs beyond the usual ones."""
+    """Return the limits of a dataset that exceed the defaults."""
     size = sum(len(json.dumps(row, ensure_ascii=False).encode()) + 1 for row in rows)
     limits: dict[str, Json] = {}
     if len(rows) > MOST_ROWS:
@@ -276,11 +301,11 @@ def _without_weight(check: Any) -> Json:
     return {name: {key: value for key, value in options.items() if key != "weight"}}
 
 
-def _about(part: Part) -> str:
-    """Return what a part does, as a name."""
-    if part.grader is not None:
-        return part.grader.kind.replace("-", "_")
-    ((name, options),) = (part.check or {"check": {}}).items()
+def _about(component: GradeComponent) -> str:
+    """Return a name for what a component checks."""
+    if component.grader is not None:
+        return component.grader.kind.replace("-", "_")
+    ((name, options),) = (component.check or {"check": {}}).items()
     inner = options.get("value") if name == "not" and isinstance(options, dict) else None
     return f"not_{next(iter(inner))}" if isinstance(inner, dict) and inner else name
 
@@ -295,37 +320,37 @@ def _inputs(row: dict[str, Json]) -> dict[str, Json]:
     return inputs
 
 
-def _slots(drafts: list[Draft]) -> dict[Slot, dict[int, Part]]:
-    """Return the parts of all cases: those that differ in arguments only together."""
-    found: dict[Slot, dict[int, Part]] = {}
+def _slots(drafts: list[CaseDraft]) -> dict[Slot, dict[int, GradeComponent]]:
+    """Return the components of all cases, those that differ in arguments only together."""
+    found: dict[Slot, dict[int, GradeComponent]] = {}
     for number, draft in enumerate(drafts):
         before: Counter[str] = Counter()
-        for part in draft.parts:
-            found.setdefault((part.key, before[part.key]), {})[number] = part
-            before[part.key] += 1
+        for component in draft.components:
+            found.setdefault((component.key, before[component.key]), {})[number] = component
+            before[component.key] += 1
     return found
 
 
-def _favourite(slots: dict[Slot, dict[int, Part]], cases: int) -> Slot | None:
-    """Return the check whose argument becomes the expected output of the cases."""
+def _favourite(slots: dict[Slot, dict[int, GradeComponent]], cases: int) -> Slot | None:
+    """Return the slot whose argument becomes the expected output of the cases."""
     best: Slot | None = None
-    for slot, parts in slots.items():
-        part = next(iter(parts.values()))
-        values = [each.arguments[0] for each in parts.values() if each.arguments]
-        constant = len(parts) == cases and all(_same(each, values[0]) for each in values)
-        if not part.reference or constant or len(part.arguments) != 1:
+    for slot, components in slots.items():
+        component = next(iter(components.values()))
+        values = [each.arguments[0] for each in components.values() if each.arguments]
+        constant = len(components) == cases and all(_same(each, values[0]) for each in values)
+        if not component.reference or constant or len(component.arguments) != 1:
             continue
-        if best is None or len(parts) > len(slots[best]):
+        if best is None or len(components) > len(slots[best]):
             best = slot
     return best
 
 
-def _same(one: Wanted, other: Wanted) -> bool:
+def _same(one: Argument, other: Argument) -> bool:
     return one.value == other.value and one.is_data == other.is_data
 
 
 def _with(value: Any, texts: list[Json]) -> Any:
-    """Return an entry with its holes filled."""
+    """Return an entry with its placeholders filled in."""
     if isinstance(value, dict):
         if HOLE_KEY in value:
             return texts[value[HOLE_KEY]]
@@ -333,8 +358,8 @@ def _with(value: Any, texts: list[Json]) -> Any:
     return [_with(item, texts) for item in value] if isinstance(value, list) else value
 
 
-def written(entry: Any, *, weight: bool = False, outer: bool = True) -> Any:
-    """Return a check as people write it: the bare argument if there is nothing else."""
+def compact_check(entry: Any, *, weight: bool = False, outer: bool = True) -> Any:
+    """Return a check in its shortest form: the bare argument if there is nothing else."""
     ((name, options),) = entry.items()
     options = dict(options)
     if weight and outer:
@@ -343,10 +368,127 @@ def written(entry: Any, *, weight: bool = False, outer: bool = True) -> Any:
     if name in ("not", "any_of", "all_of"):
         listed = isinstance(inner, list)
         options["value"] = (
-            [written(each, outer=False) for each in inner]
+            [compact_check(each, outer=False) for each in inner]
             if listed
-            else written(inner, outer=False)
+            else compact_check(inner, outer=False)
         )
     if options.keys() == {"value"} and name != "json_schema":
         return {name: options["value"]}
     return {name: options}
+
+
+MOST_GROUPS = 20
+_AT_ONCE = 10
+"""The most prompts, and the most models, of an experiment."""
+
+Choice = tuple[tuple[str, ...], tuple[str, ...]]
+"""Prompts, and the models that they are sent to."""
+Selection = tuple[tuple[str, ...] | None, tuple[str, ...]]
+"""Prompts (all if None) and models that a case selects."""
+
+
+@dataclass(slots=True)
+class CaseGroup:
+    """Cases with the same prompts, models and assertions without a value."""
+
+    prompts: tuple[str, ...]
+    models: tuple[str, ...]
+    drafts: list[CaseDraft] = field(default_factory=list)
+
+
+def group_cases(
+    drafts: Sequence[CaseDraft],
+    prompts: Sequence[PromptDraft],
+    models: Sequence[ModelDraft],
+    fidelity: Fidelity,
+) -> list[CaseGroup]:
+    """Return the groups of cases that become experiments, in the order of their first cases."""
+    kept = _common_signatures(drafts)
+    chosen: dict[Selection, list[Choice]] = {}
+    groups: dict[tuple[Choice, tuple[str, ...]], CaseGroup] = {}
+    for draft in drafts:
+        signature = _signature(draft)
+        if signature not in kept:
+            draft.components = [
+                component
+                for component in draft.components
+                if not _reject_component(component, fidelity)
+            ]
+            signature = ()
+        key = (draft.prompts, draft.models)
+        if key not in chosen:
+            chosen[key] = _choices(draft, prompts, models, fidelity)
+        for choice in chosen[key]:
+            group = groups.setdefault((choice, signature), CaseGroup(*choice))
+            group.drafts.append(draft)
+    return [component for group in groups.values() for component in _split_group(group)]
+
+
+def _signature(draft: CaseDraft) -> tuple[str, ...]:
+    return tuple(component.key for component in draft.components if not component.arguments)
+
+
+def _common_signatures(drafts: Sequence[CaseDraft]) -> set[tuple[str, ...]]:
+    """Return the most frequent combinations of assertions without a value."""
+    counted = Counter(_signature(draft) for draft in drafts)
+    return {signature for signature, _ in counted.most_common(MOST_GROUPS)} | {()}
+
+
+def _reject_component(component: GradeComponent, fidelity: Fidelity) -> bool:
+    if component.arguments:
+        return False
+    if component.node is not None:
+        note = f"there are more than {MOST_GROUPS} combinations of assertions without a value"
+        fidelity.replace(Status.UNSUPPORTED, component.node, "", note)
+    return True
+
+
+def _choices(
+    draft: CaseDraft,
+    prompts: Sequence[PromptDraft],
+    models: Sequence[ModelDraft],
+    fidelity: Fidelity,
+) -> list[Choice]:
+    """Return prompts with their models; models with the same prompts are together."""
+    mine = [p for p in prompts if draft.prompts is None or p.id in draft.prompts]
+    found: dict[tuple[str, ...], list[ModelDraft]] = {}
+    for model in models:
+        if model.name not in draft.models:
+            continue
+        taken = tuple(p.id for p in mine if model.prompts is None or _takes(model, p))
+        if taken:
+            found.setdefault(taken, []).append(model)
+    return [(taken, _distinct(same, fidelity)) for taken, same in found.items()]
+
+
+def _distinct(models: list[ModelDraft], fidelity: Fidelity) -> tuple[str, ...]:
+    """Return the names of models without those whose entry equals an earlier one."""
+    found: list[ModelDraft] = []
+    for model in models:
+        counterpart = next((each for each in found if each.entry == model.entry), None)
+        if counterpart is None:
+            found.append(model)
+        elif model.node is not None:
+            note = (
+                f"the same model as {counterpart.name}, called once; set repeats for more answers"
+            )
+            fidelity.replace(Status.APPROXIMATED, model.node, model.mark, note)
+    return tuple(model.name for model in found)
+
+
+def _takes(model: ModelDraft, prompt: PromptDraft) -> bool:
+    wanted = model.prompts or ()
+    return any(
+        label == want or label.startswith(f"{want}:") or want in (f"file://{label}", label)
+        for label in prompt.labels
+        for want in (each.removesuffix("*").removesuffix(":") for each in wanted)
+    )
+
+
+def _split_group(group: CaseGroup) -> list[CaseGroup]:
+    """Return groups that are small enough for an experiment."""
+    return [
+        CaseGroup(group.prompts[p : p + _AT_ONCE], group.models[m : m + _AT_ONCE], group.drafts)
+        for p in range(0, len(group.prompts), _AT_ONCE)
+        for m in range(0, len(group.models), _AT_ONCE)
+    ]

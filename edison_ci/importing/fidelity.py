@@ -1,7 +1,7 @@
-"""The report of an import: what became of each key.
+"""The fidelity report of an import: the status and the target of each key of the source.
 
-Nothing is dropped in silence: whatever no rule has looked at when the walk is over is reported as
-unsupported, with its line.
+Nothing is dropped silently: a key that no rule has visited in the end is reported as unsupported,
+with its line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LISTED = 3
 
 
 class Status(StrEnum):
-    """How well a key could be taken over."""
+    """How exactly a key was converted."""
 
     MAPPED = "mapped"
     APPROXIMATED = "approximated"
@@ -31,19 +31,19 @@ class Status(StrEnum):
 
 
 class Entry(NamedTuple):
-    """One key of the source, where it stands, and where it went."""
+    """One key of the source, its location and its target."""
 
     status: Status
     where: Location
     key: str
     target: str = ""
-    """File, and place in it, that holds it now; empty for what was left out."""
+    """File of the project, and the place in it; empty if it was left out."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of a document and the way back to its line."""
+    """A value of a document with its path, from which its line is found."""
 
     document: Document
     path: Path
@@ -51,12 +51,12 @@ class Node:
 
     @property
     def where(self) -> Location:
-        """Where its key stands, or the value itself in a list."""
+        """The location of its key, or of the value itself in a list."""
         return self.document.locate(self.path, key=bool(self.path))
 
     @property
     def key(self) -> str:
-        """Its path, as one would write it: tests[0].assert[1].value."""
+        """Its path as text: tests[0].assert[1].value."""
         parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path]
         return "".join(parts).removeprefix(".") or "(file)"
 
@@ -67,7 +67,7 @@ class Node:
         return Node(self.document, (*self.path, key), self.value[key])
 
     def children(self) -> Iterator[Node]:
-        """Yield what a map or a list contains."""
+        """Yield the items of a map or a list."""
         if isinstance(self.value, dict):
             for key, value in self.value.items():
                 yield Node(self.document, (*self.path, key), value)
@@ -83,45 +83,45 @@ class Node:
 
 @dataclass(slots=True)
 class Fidelity:
-    """The report, and which parts of the source it covers."""
+    """The report, and the values of the source that it covers."""
 
     entries: list[Entry] = field(default_factory=list)
-    _told: set[Entry] = field(default_factory=set)
+    _recorded: set[Entry] = field(default_factory=set)
     _covered: set[tuple[str, Path]] = field(default_factory=set)
-    """Whole values that an entry speaks of."""
-    _reached: set[tuple[str, Path]] = field(default_factory=set)
-    """Maps that references lead into."""
-    _went: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
-    _seen: set[tuple[str, Path]] = field(default_factory=set)
-    """Maps and lists whose parts have entries of their own."""
+    """Values that an entry covers as a whole."""
+    _referenced: set[tuple[str, Path]] = field(default_factory=set)
+    """Maps that contain the target of a reference."""
+    _targets: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    _visited: set[tuple[str, Path]] = field(default_factory=set)
+    """Maps and lists whose items have entries of their own."""
 
-    def mapped(self, node: Node, target: str, note: str = "") -> None:
-        """Say that a key means the same in its new place."""
+    def add_mapped(self, node: Node, target: str, note: str = "") -> None:
+        """Record that a key means the same in its new place."""
         self._add(Status.MAPPED, node, target, note)
 
-    def approximated(self, node: Node, target: str, note: str) -> None:
-        """Say that a key went somewhere where it means nearly the same."""
+    def add_approximated(self, node: Node, target: str, note: str) -> None:
+        """Record that a key was converted to something that means nearly the same."""
         self._add(Status.APPROXIMATED, node, target, note)
 
-    def unsupported(self, node: Node, note: str) -> None:
-        """Say that a key was left out, and why."""
+    def add_unsupported(self, node: Node, note: str) -> None:
+        """Record that a key was left out, and why."""
         self._add(Status.UNSUPPORTED, node, "", note)
 
-    def say(self, status: Status, node: Node, target: str = "", note: str = "") -> None:
-        """Say what became of a key."""
+    def add(self, status: Status, node: Node, target: str = "", note: str = "") -> None:
+        """Record the status of a key."""
         self._add(status, node, target, note)
 
-    def at(self, status: Status, where: Location, key: str, note: str) -> None:
-        """Say something of a place that is no key: a line of a text."""
+    def add_at(self, status: Status, where: Location, key: str, note: str) -> None:
+        """Record an entry for a place that is not a key, such as a line of a text."""
         self._keep(Entry(status, where, key, "", shortened(note)))
 
-    def went(self, node: Node, name: str) -> None:
-        """Note which experiment has taken a test or an assertion."""
-        self._went.setdefault((node.document.file, node.key), {})[name] = None
+    def record_target(self, node: Node, name: str) -> None:
+        """Record the experiment that a test or an assertion is part of."""
+        self._targets.setdefault((node.document.file, node.key), {})[name] = None
 
     def resolve(self, places: Mapping[str, str]) -> None:
-        """Put the names of files where targets have marks for them; * is the experiment's name."""
-        everywhere = dict.fromkeys(name for names in self._went.values() for name in names)
+        """Replace placeholders in targets by names of files; * is the name of the experiment."""
+        everywhere = dict.fromkeys(name for names in self._targets.values() for name in names)
         for index, entry in enumerate(self.entries):
             mark, _, rest = entry.target.partition(" ")
             if mark in places:
@@ -132,74 +132,74 @@ class Fidelity:
                 self.entries[index] = entry._replace(target=f"{first}{more} {rest}".rstrip())
 
     def _takers(self, entry: Entry) -> dict[str, None]:
-        """Return the experiments that took a key, or the nearest one it lies in."""
+        """Return the experiments of a key, or of the nearest key around it."""
         key = entry.key
         while key:
-            if names := self._went.get((entry.where.file, key)):
+            if names := self._targets.get((entry.where.file, key)):
                 return names
             key = key[: max(key.rfind("."), key.rfind("["), 0)]
         return {}
 
-    def again(self, status: Status, node: Node, target: str, note: str) -> None:
-        """Say something else of a key than before."""
+    def replace(self, status: Status, node: Node, target: str, note: str) -> None:
+        """Replace what was recorded for a key."""
         place = (node.where, node.key)
         self.entries = [entry for entry in self.entries if (entry.where, entry.key) != place]
-        self._told -= {entry for entry in self._told if (entry.where, entry.key) == place}
+        self._recorded -= {entry for entry in self._recorded if (entry.where, entry.key) == place}
         self._add(status, node, target, note)
 
     def cover(self, node: Node) -> None:
-        """Note that a value is part of another one, of which something is said."""
+        """Mark a value as covered by the entry of another one."""
         self._covered.add((node.document.file, node.path))
 
-    def is_told(self, node: Node) -> bool:
-        """Whether something was said of a value or of its parts."""
+    def is_reported(self, node: Node) -> bool:
+        """Whether a value or its items have an entry."""
         place = (node.document.file, node.path)
-        return place in self._covered or place in self._seen
+        return place in self._covered or place in self._visited
 
-    def seen(self, *nodes: Node | None) -> None:
-        """Note that the parts of a value are told one by one."""
+    def mark_visited(self, *nodes: Node | None) -> None:
+        """Mark values whose items get entries of their own."""
         for node in nodes:
             if node is not None:
-                self._seen.add((node.document.file, node.path))
+                self._visited.add((node.document.file, node.path))
 
-    def reached(self, node: Node) -> None:
-        """Note that a value is used from elsewhere: what it lies in is no mystery."""
+    def mark_referenced(self, node: Node) -> None:
+        """Mark the maps around a value that a reference leads to."""
         for length in range(len(node.path)):
-            self._seen.add((node.document.file, node.path[:length]))
-            self._reached.add((node.document.file, node.path[:length]))
+            self._visited.add((node.document.file, node.path[:length]))
+            self._referenced.add((node.document.file, node.path[:length]))
 
-    def leftovers(self, document: Document, why: str) -> None:
-        """Report what nobody has looked at."""
+    def report_unvisited(self, document: Document, why: str) -> None:
+        """Record the values that no rule has visited as unsupported."""
         root = Node(document, (), document.value)
         if (document.file, ()) not in self._covered:
-            self.seen(root)
-            self._leftovers(root, why)
+            self.mark_visited(root)
+            self._report_unvisited(root, why)
 
     def count(self, status: Status) -> int:
         """Return how many keys have this status."""
         return sum(entry.status is status for entry in self.entries)
 
-    def ordered(self) -> list[Entry]:
-        """Return the entries as they stand in the files."""
+    def sorted_entries(self) -> list[Entry]:
+        """Return the entries in the order of the files."""
         return sorted(self.entries, key=lambda entry: (*entry.where.order, entry.key))
 
-    def _leftovers(self, node: Node, why: str) -> None:
+    def _report_unvisited(self, node: Node, why: str) -> None:
         for child in node.children():
             place = (child.document.file, child.path)
             if place in self._covered:
                 continue
-            if place in self._seen:
-                self._leftovers(child, why)
-            elif (node.document.file, node.path) in self._reached and node.path:
-                self.unsupported(child, "no $ref leads to it")
+            if place in self._visited:
+                self._report_unvisited(child, why)
+            elif (node.document.file, node.path) in self._referenced and node.path:
+                self.add_unsupported(child, "no $ref refers to it")
             else:
-                self.unsupported(child, why)
+                self.add_unsupported(child, why)
 
     def _add(self, status: Status, node: Node, target: str, note: str) -> None:
         self._covered.add((node.document.file, node.path))
         self._keep(Entry(status, node.where, node.key, target, shortened(note)))
 
     def _keep(self, entry: Entry) -> None:
-        if entry not in self._told:  # a value that is used twice is told once
-            self._told.add(entry)
+        if entry not in self._recorded:  # a value that is used twice has one entry
+            self._recorded.add(entry)
             self.entries.append(entry)

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.importing.asserts import Asserts
-from edison_ci.importing.drafts import Draft, Message, ModelDraft, Names, file_name
-from edison_ci.importing.experiments import Builder, Frame, Graders
+from edison_ci.importing.asserts import AssertionReader
+from edison_ci.importing.drafts import CaseDraft, Message, ModelDraft, Names, file_name
+from edison_ci.importing.experiments import Builder, Graders, ImportSettings, group_cases
 from edison_ci.importing.fidelity import Fidelity, Status
-from edison_ci.importing.grouping import grouped
-from edison_ci.importing.imported import (
+from edison_ci.importing.output import (
     REAL_JUDGE,
     SIMULATED_JUDGE,
-    Imported,
-    Setting,
-    files_of,
-    share,
+    ImportResult,
+    TargetProject,
+    apply_shared_options,
+    render_files,
 )
 from edison_ci.importing.prompts import Prompts
 from edison_ci.importing.providers import Providers
@@ -31,53 +30,55 @@ if TYPE_CHECKING:
 
     from edison_ci.documents.marks import Json
     from edison_ci.importing.drafts import PromptDraft
-    from edison_ci.importing.experiments import Laid
+    from edison_ci.importing.experiments import ExperimentDraft
     from edison_ci.importing.fidelity import Node
 
 _NOT_OURS = {
     "env": "values of variables are not copied; set them in the environment",
-    "outputPath": "results are in .edison/results.db; see edison status and edison report",
-    "sharing": "nothing is shared; results stay on this machine",
+    "outputPath": "results are in .edison/results.db; see `edison status` and `edison report`",
+    "sharing": "results are not shared; they stay on this machine",
     "extensions": CODE_NOTE,
     "nunjucksFilters": CODE_NOTE,
-    "derivedMetrics": "metrics are not computed from others; views of the database can",
-    "commandLineOptions": "give options on the command line, or as EDISON_ variables",
-    "redteam": "attacks are not generated; list them as cases of kind adversarial",
-    "tracing": "there are no traces of agents",
-    "writeLatestResults": "every result is kept",
+    "derivedMetrics": "derived metrics are not supported; query the database instead",
+    "commandLineOptions": "use options of the command line or EDISON_ variables",
+    "redteam": "attacks are not generated; add them as cases of kind adversarial",
+    "tracing": "traces of agents are not supported",
+    "writeLatestResults": "all results are stored",
 }
-_UNKNOWN = "no such key of promptfoo is known here"
+_UNKNOWN = "unknown key of promptfoo"
 
 
 class NothingImportedError(UsageError):
-    """A configuration of which nothing can be run here; the report says why."""
+    """Nothing of a configuration could be converted; the report says why."""
 
     def __init__(self, message: str, fidelity: Fidelity) -> None:
-        super().__init__(message, hint="the report says what was left out, and why")
+        super().__init__(message, hint="the report lists what was left out, and why")
         self.fidelity = fidelity
 
 
 @dataclass(slots=True)
 class _Options:
-    draws: int = 1
+    repeats: int = 1
     limits: dict[str, Json] = field(default_factory=dict)
 
 
-def import_promptfoo(file: Path, *, shown: str, name: str, setting: Setting) -> Imported:
-    """Return what a configuration becomes; nothing is written."""
+def import_promptfoo(file: Path, *, shown: str, name: str, setting: TargetProject) -> ImportResult:
+    """Convert a promptfoo configuration, without writing anything."""
     fidelity = Fidelity()
     source = Source(file.parent, fidelity, shown)
-    root = source.main(file.name)
+    root = source.read_main(file.name)
     if not isinstance(root.value, dict):
-        raise UsageError(f"{shown}{file.name} is not a map", hint="give a promptfooconfig.yaml")
-    walk = _Walk(root, source, name, setting)
-    return walk.imported()
+        raise UsageError(
+            f"{shown}{file.name} is not a YAML map", hint="name a promptfooconfig.yaml file"
+        )
+    walk = _Conversion(root, source, name, setting)
+    return walk.run()
 
 
-class _Walk:
-    """Goes through a configuration once."""
+class _Conversion:
+    """The conversion of one configuration."""
 
-    def __init__(self, root: Node, source: Source, name: str, setting: Setting) -> None:
+    def __init__(self, root: Node, source: Source, name: str, setting: TargetProject) -> None:
         self.root, self.source, self.name, self.setting = root, source, name, setting
         self.fidelity = source.fidelity
         paths = setting.paths
@@ -87,38 +88,38 @@ class _Walk:
         self.prompts = Prompts(source, name, paths.prompts)
         self.options = _Options()
 
-    def imported(self) -> Imported:
+    def run(self) -> ImportResult:
         about = self._about()
         self._evaluate_options()
         models = self._models()
         prompts = self._prompts()
         drafts = self._drafts(models, prompts)
         self._affixes(prompts, drafts)
-        share(prompts, models)
+        apply_shared_options(prompts, models)
         everything = list(self.providers.models.values())
         for model in everything:
             if self.options.limits:
                 model.entry.setdefault("limits", dict(self.options.limits))
         judge = self._judge_name(models)
-        laid, graders = self._experiments(drafts, prompts, about, judge)
+        experiments, graders = self._experiments(drafts, prompts, about, judge)
         self._leftovers()
         entries = {m.name: m.entry for m in everything if m.name not in self.setting.models}
-        needed = any(each.needs_judge for each in laid)
+        needed = any(each.needs_judge for each in experiments)
         if needed:
             self._judge_entry(judge, models, entries)
-        self._resolve(laid)
-        return Imported(
+        self._resolve(experiments)
+        return ImportResult(
             self.name,
             str(about.get("description", "")),
-            tuple(each.name for each in laid),
-            files_of(self.setting.paths, [*prompts, *graders], laid),
+            tuple(each.name for each in experiments),
+            render_files(self.setting.paths, [*prompts, *graders], experiments),
             entries,
             models[0].name,
             judge if needed else None,
             self.fidelity,
         )
 
-    # --- what it is about -------------------------------------------------------------------------
+    # --- description ------------------------------------------------------------------------------
 
     def _about(self) -> dict[str, Json]:
         found: dict[str, Json] = {}
@@ -126,7 +127,7 @@ class _Walk:
         text = " ".join(str(description.value).split()) if description is not None else ""
         if description is not None:
             found["description"] = text[:1_000]
-            self.fidelity.mapped(description, "@experiments description, objective")
+            self.fidelity.add_mapped(description, "@experiments description, objective")
         objective = (
             text if 20 <= len(text) <= 2_000 else f"Pass the checks imported for {self.name}."
         )
@@ -135,41 +136,45 @@ class _Walk:
         if tags is not None and isinstance(tags.value, dict):
             names = [file_name(f"{key} {value}", "tag") for key, value in tags.value.items()]
             found["tags"] = list(dict.fromkeys(names))
-            self.fidelity.mapped(tags, "@experiments tags")
+            self.fidelity.add_mapped(tags, "@experiments tags")
         metadata = self.root.get("metadata")
         if metadata is not None:
-            self.fidelity.unsupported(metadata, "an experiment has tags, and cases metadata")
+            self.fidelity.add_unsupported(
+                metadata, "experiments have tags, and cases have metadata"
+            )
         for child in self.root.children():
             if child.name.startswith(("x-", "_", ".")):
-                note = "a place for what others refer to; that was taken over where it is used"
-                self.fidelity.mapped(child, "", note)
+                note = "definitions for references; they were imported where they are used"
+                self.fidelity.add_mapped(child, "", note)
         for key, note in _NOT_OURS.items():
             node = self.root.get(key)
             if node is not None:
-                self.fidelity.unsupported(node, note)
+                self.fidelity.add_unsupported(node, note)
         return found
 
     def _evaluate_options(self) -> None:
         node = self.root.get("evaluateOptions")
         if node is None:
             return
-        self.fidelity.seen(node)
+        self.fidelity.mark_visited(node)
         for child in node.children():
             value = child.value
             number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 1
             if child.name == "repeat" and number:
-                self.options.draws = min(int(value), 100)  # type: ignore[arg-type]  # a number
-                self.fidelity.mapped(child, "@experiments draws")
+                self.options.repeats = min(int(value), 100)  # type: ignore[arg-type]  # a number
+                self.fidelity.add_mapped(child, "@experiments repeats")
             elif child.name == "maxConcurrency" and number:
                 self.options.limits["concurrency"] = min(int(value), 1_000)  # type: ignore[arg-type]
-                note = "a limit of each model, not of all together"
-                self.fidelity.approximated(child, f"{self.setting.paths.models} limits", note)
+                note = "a limit of each model, not of all models together"
+                self.fidelity.add_approximated(child, f"{self.setting.paths.models} limits", note)
             elif child.name == "timeoutMs" and number:
                 seconds = min(max(float(value) / 1000, 1), 3_600)  # type: ignore[arg-type]
                 self.options.limits["timeout_s"] = seconds
-                self.fidelity.mapped(child, f"{self.setting.paths.models} limits")
+                self.fidelity.add_mapped(child, f"{self.setting.paths.models} limits")
             else:
-                self.fidelity.unsupported(child, "see edison run --help for what a run can be told")
+                self.fidelity.add_unsupported(
+                    child, "see `edison run --help` for the options of a run"
+                )
 
     # --- models and prompts -----------------------------------------------------------------------
 
@@ -179,7 +184,7 @@ class _Walk:
         found = list({model.name: model for model in models}.values())
         if not found:
             self._leftovers()
-            raise NothingImportedError("none of its providers is a model here", self.fidelity)
+            raise NothingImportedError("none of its providers is supported", self.fidelity)
         return found
 
     def _prompts(self) -> list[PromptDraft]:
@@ -193,18 +198,18 @@ class _Walk:
         found = self.prompts.drafts
         if not found:
             self._leftovers()
-            raise NothingImportedError("none of its prompts can be said here", self.fidelity)
+            raise NothingImportedError("none of its prompts is supported", self.fidelity)
         return found
 
-    def _affixes(self, prompts: list[PromptDraft], drafts: list[Draft]) -> None:
-        """Let the prompts start and end with what tests put there."""
+    def _affixes(self, prompts: list[PromptDraft], drafts: list[CaseDraft]) -> None:
+        """Add the prefixes and suffixes of tests to the prompts."""
         for name in (PREFIX, SUFFIX):
             texts = {str(draft.variables.get(name, "")) for draft in drafts}
             if texts == {""}:
                 continue
             (text,) = texts if len(texts) == 1 else (f"{{{{ {name} }}}}",)
             if len(texts) == 1 and not convert(text).text_is_template:
-                for draft in drafts:  # the same for all, so it belongs to the prompt
+                for draft in drafts:  # the same for all cases, so part of the prompt
                     draft.variables.pop(name, None)
             else:
                 text = f"{{{{ {name} }}}}"
@@ -216,8 +221,8 @@ class _Walk:
 
     # --- cases and experiments --------------------------------------------------------------------
 
-    def _drafts(self, models: list[ModelDraft], prompts: list[PromptDraft]) -> list[Draft]:
-        suite = Suite(self.source, Asserts(self.source, self.providers), models, prompts)
+    def _drafts(self, models: list[ModelDraft], prompts: list[PromptDraft]) -> list[CaseDraft]:
+        suite = Suite(self.source, AssertionReader(self.source, self.providers), models, prompts)
         default, tests = self.root.get("defaultTest"), self.root.get("tests")
         scenarios = self.root.get("scenarios")
         if default is not None:
@@ -227,36 +232,42 @@ class _Walk:
         if scenarios is not None:
             suite.scenarios(scenarios)
         if tests is None and scenarios is None:
-            suite.only_the_default(self.root)
+            suite.add_default_case(self.root)
         for node in suite.for_graders:
-            if not self.fidelity.is_told(node):
-                self.fidelity.unsupported(node, "no assertion that could be taken over uses it")
+            if not self.fidelity.is_reported(node):
+                self.fidelity.add_unsupported(node, "no supported assertion uses it")
         if not suite.drafts:
             self._leftovers()
-            raise NothingImportedError("none of its tests is a case here", self.fidelity)
+            raise NothingImportedError("none of its tests is supported", self.fidelity)
         return suite.drafts
 
     def _experiments(
-        self, drafts: list[Draft], prompts: list[PromptDraft], about: dict[str, Json], judge: str
-    ) -> tuple[list[Laid], list[PromptDraft]]:
+        self,
+        drafts: list[CaseDraft],
+        prompts: list[PromptDraft],
+        about: dict[str, Json],
+        judge: str,
+    ) -> tuple[list[ExperimentDraft], list[PromptDraft]]:
         paths = self.setting.paths
-        frame = Frame(self.name, about, judge, self.options.draws, paths.datasets, paths.prompts)
+        frame = ImportSettings(
+            self.name, about, judge, self.options.repeats, paths.datasets, paths.prompts
+        )
         graders, names = Graders(self.name), Names()
-        groups = grouped(drafts, prompts, list(self.providers.models.values()), self.fidelity)
-        laid = []
+        groups = group_cases(drafts, prompts, list(self.providers.models.values()), self.fidelity)
+        experiments = []
         for group in groups:
             builder = Builder(frame, graders, self.fidelity, {p.id: p for p in prompts})
-            laid.append(builder.lay(group, names.free(self.name)))
-        if not laid:
+            experiments.append(builder.build(group, names.free(self.name)))
+        if not experiments:
             self._leftovers()
-            raise NothingImportedError("no test goes with a prompt and a model", self.fidelity)
-        if any(not draft.parts for draft in drafts):
-            note = "a test without assertions only checks here that there is an answer"
+            raise NothingImportedError("no test has both a prompt and a model", self.fidelity)
+        if any(not draft.components for draft in drafts):
+            note = "a test without assertions checks only that there is an answer"
             where = self.root.where
-            self.fidelity.at(Status.APPROXIMATED, where, "(no assertions)", note)
-        return laid, list(graders.drafts.values())
+            self.fidelity.add_at(Status.APPROXIMATED, where, "(no assertions)", note)
+        return experiments, list(graders.drafts.values())
 
-    # --- who judges -------------------------------------------------------------------------------
+    # --- the judge --------------------------------------------------------------------------------
 
     def _judge_name(self, models: list[ModelDraft]) -> str:
         if self.setting.judge is not None and not all(model.offline for model in models):
@@ -274,19 +285,19 @@ class _Walk:
         simulated = all(model.offline for model in models)
         entries[judge] = dict(SIMULATED_JUDGE if simulated else REAL_JUDGE)
         what = "simulated, as the models are" if simulated else f"{REAL_JUDGE['model']} of OpenAI"
-        note = f"no model is named that grades; {judge} of the registry does: {what}. Choose yours"
-        self.fidelity.at(Status.APPROXIMATED, self.root.where, "(judge)", note)
+        note = f"the configuration names no grading model, so {judge} is used: {what}"
+        self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(judge)", note)
 
     # --- the report -------------------------------------------------------------------------------
 
     def _leftovers(self) -> None:
         for document in self.source.documents():
-            self.fidelity.leftovers(document, _UNKNOWN)
+            self.fidelity.report_unvisited(document, _UNKNOWN)
 
-    def _resolve(self, laid: list[Laid]) -> None:
+    def _resolve(self, experiments: list[ExperimentDraft]) -> None:
         paths = self.setting.paths
-        for each in laid:
-            self.fidelity.went(self.root, each.name)
+        for each in experiments:
+            self.fidelity.record_target(self.root, each.name)
         self.fidelity.resolve(
             {
                 "@datasets": f"{paths.datasets}/*.jsonl",
@@ -297,7 +308,7 @@ class _Walk:
 
 
 def _is_list_file(node: Node) -> bool:
-    """Whether prompts names a file that lists prompts."""
+    """Whether `prompts` names a file with a list of prompts."""
     value = node.value
     return (
         isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml"))

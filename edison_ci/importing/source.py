@@ -1,7 +1,7 @@
-"""Files of an imported configuration, read.
+"""Reader of the files of an imported configuration.
 
-They may be hostile: they are read below the folder of the configuration only, through the same
-strict readers as our own files, and nothing that looks like a secret gets past this module.
+The files may be hostile: only those below the folder of the configuration are read, by the same
+strict readers as files of a project, and strings that look like secrets are removed here.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ _MOST_HOPS = 20
 _MOST_FILES = 1_000
 
 CODE_NOTE = (
-    "it is code, and importing runs none; a check can be a Python function of the repository "
+    "code is not imported and not run; a check can be a Python function of the repository "
     "(python: checks/FILE.py:FUNCTION) with settings.allow_code"
 )
 
 
-class Refused(Exception):
-    """A reference that is not followed, and why."""
+class UnusableReference(Exception):
+    """A reference that is not followed; the message says why."""
 
 
 @dataclass(slots=True)
 class Source:
-    """Reads the files below one folder, each once."""
+    """Reads the files below one folder, each of them once."""
 
     folder: Path
     fidelity: Fidelity
-    shown: str = ""
-    """The folder as the user names it, with a slash at its end; goes before names of files."""
+    display_folder: str = ""
+    """The folder as the user wrote it, with a final slash; a prefix of file names."""
     _documents: dict[str, Document] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
     _tree: WorkingTree = field(init=False)
@@ -77,21 +77,21 @@ class Source:
     def __post_init__(self) -> None:
         self._tree = WorkingTree(self.folder)
 
-    def main(self, path: str) -> Node:
-        """Return the configuration itself; whatever is wrong with it ends the import."""
+    def read_main(self, path: str) -> Node:
+        """Return the main file; raises ConfigError if it cannot be read."""
         try:
             return self.document(path)
         except Fault as fault:
             line, column = fault.at
-            where = Location(self.shown + path, line + 1, column + 1)
+            where = Location(self.display_folder + path, line + 1, column + 1)
             problem = Problem(where, fault.code, fault.message, fault.hint)
             raise ConfigError([problem]) from None
 
     def document(self, path: str) -> Node:
-        """Return a YAML, JSON or JSONL file; raises a Fault, or ConfigError for bad keys."""
+        """Return a YAML, JSON or JSONL file; raises Fault, or ConfigError for bad keys."""
         if path not in self._documents:
             text = self.text(path)
-            name = self.shown + path
+            name = self.display_folder + path
             if path.endswith(".jsonl"):
                 document = _json_lines(text, name)
             elif path.endswith(".json"):
@@ -105,7 +105,7 @@ class Source:
         return Node(document, (), document.value)
 
     def text(self, path: str) -> str:
-        """Return the text of a file without what looks like a secret; raises a Fault."""
+        """Return the text of a file without strings that look like secrets; raises Fault."""
         if path not in self._texts:
             if len(self._texts) >= _MOST_FILES:
                 raise Fault("size", f"more than {_MOST_FILES:,} files", "import them in parts")
@@ -114,13 +114,13 @@ class Source:
         return self._texts[path]
 
     def table(self, path: str) -> tuple[list[str], list[CsvRow]]:
-        """Return header and rows of a CSV file; raises a Fault."""
+        """Return header and rows of a CSV file; raises Fault."""
         table = CsvTable(self.text(path).splitlines(keepends=True))
         return table.header, list(table.rows())
 
     def location(self, path: str, line: int, column: int) -> Location:
-        """Return a place (counted from 0) in a file."""
-        return Location(self.shown + path, line + 1, column + 1)
+        """Return the location of a line and column, both counted from 0."""
+        return Location(self.display_folder + path, line + 1, column + 1)
 
     def documents(self) -> list[Document]:
         """Return every structured file that was read."""
@@ -129,25 +129,25 @@ class Source:
     # --- references -------------------------------------------------------------------------------
 
     def follow(self, node: Node) -> Node | None:
-        """Return what a value stands for: itself, or what $ref and file:// lead to.
+        """Return the target of a $ref or file:// reference, or the value itself.
 
-        None when the reference is refused or leads nowhere, which is reported.
+        Returns None, and reports it, if the reference is not allowed or has no target.
         """
         for _ in range(_MOST_HOPS):
             try:
                 target = self._next(node)
-            except Refused as refused:
-                self.fidelity.unsupported(node, str(refused))
+            except UnusableReference as refused:
+                self.fidelity.add_unsupported(node, str(refused))
                 return None
             except Fault as fault:
-                self.fidelity.unsupported(node, f"{fault.message} ({fault.hint})")
+                self.fidelity.add_unsupported(node, f"{fault.message} ({fault.hint})")
                 return None
             if target is None:
                 return node
-            self.fidelity.seen(node)
-            self.fidelity.reached(target)
+            self.fidelity.mark_visited(node)
+            self.fidelity.mark_referenced(target)
             node = target
-        self.fidelity.unsupported(node, "references lead round in a circle")
+        self.fidelity.add_unsupported(node, "the references form a cycle")
         return None
 
     def _next(self, node: Node) -> Node | None:
@@ -155,17 +155,17 @@ class Source:
         if isinstance(value, dict) and isinstance(value.get("$ref"), str):
             for child in node.children():
                 if child.name == "$ref":
-                    self.fidelity.seen(child)
+                    self.fidelity.mark_visited(child)
                 else:
-                    self.fidelity.unsupported(child, "a key beside $ref has no effect")
-            return self._pointed(str(value["$ref"]), node)
+                    self.fidelity.add_unsupported(child, "a key beside $ref has no effect")
+            return self._resolve_pointer(str(value["$ref"]), node)
         if isinstance(value, str) and value.startswith("file://"):
             path = self.path(value)
             if path.endswith(_STRUCTURED):
                 return self.document(path)
         return None
 
-    def _pointed(self, reference: str, node: Node) -> Node:
+    def _resolve_pointer(self, reference: str, node: Node) -> Node:
         file, _, pointer = reference.partition("#")
         root = Node(node.document, (), node.document.value)
         if file:
@@ -176,29 +176,29 @@ class Source:
             inside = {child.path[-1]: child for child in root.children()}
             found = inside.get(int(name) if listed else name)
             if found is None:
-                raise Refused(f"$ref {reference!r} leads nowhere")
+                raise UnusableReference(f"$ref {reference!r} has no target")
             root = found
         return root
 
     def path(self, reference: str) -> str:
-        """Return the path a file:// reference or a plain path names; raises Refused."""
+        """Return the path of a file:// reference or a plain path; raises UnusableReference."""
         path = reference.removeprefix("file://").removeprefix("./")
         stem = path.partition(":")[0]
         if stem.endswith(_CODE) or path.endswith(_CODE):
-            raise Refused(CODE_NOTE)
+            raise UnusableReference(CODE_NOTE)
         if path.partition("#")[0].lower().endswith(_BINARY):
-            raise Refused("only files of text are read")
+            raise UnusableReference("only text files are read")
         if path.startswith(("/", "~")) or "://" in path or ".." in path.split("/"):
-            raise Refused(f"{reference!r} is refused: {_OUTSIDE}")
+            raise UnusableReference(f"{reference!r} is not read: {_OUTSIDE}")
         return path
 
     def paths(self, reference: str) -> list[str]:
-        """Return the paths that a reference with wildcards names; raises Refused."""
+        """Return the paths that match a reference with wildcards; raises UnusableReference."""
         path = self.path(reference)
         if "*" not in path:
             return [path]
         if "**" in path:
-            raise Refused("** is not followed; name the folders one by one")
+            raise UnusableReference("** is not supported; name the folders one by one")
         found = [""]
         for part in path.split("/"):
             found = [
@@ -208,7 +208,7 @@ class Source:
                 if fnmatch.fnmatchcase(name, part) and not name.startswith(".")
             ]
         if not found:
-            raise Refused(f"no file is named {path}")
+            raise UnusableReference(f"no file matches {path}")
         return found
 
     # --- secrets ----------------------------------------------------------------------------------
@@ -216,13 +216,13 @@ class Source:
     def _without_secrets(self, text: str, path: str) -> str:
         for fault in secrets_in(text):
             where = self.location(path, *fault.at)
-            note = f"{fault.message}; it was left out: keys stay in the environment"
-            self.fidelity.at(Status.UNSUPPORTED, where, "(secret)", note)
-        return redacted(_PRIVATE_KEY.sub(_emptied, text))
+            note = f"{fault.message}; it was left out: keep keys in environment variables"
+            self.fidelity.add_at(Status.UNSUPPORTED, where, "(secret)", note)
+        return redacted(_PRIVATE_KEY.sub(_blank_lines, text))
 
 
-def _emptied(found: re.Match[str]) -> str:
-    """Return as many lines as a key had, so that those after it keep their numbers."""
+def _blank_lines(found: re.Match[str]) -> str:
+    """Return as many lines as a key had, so that later lines keep their numbers."""
     return "----..." + "\n" * found.group().count("\n")
 
 
@@ -237,23 +237,23 @@ def _json_lines(text: str, name: str) -> Document:
         except Fault as fault:
             fault.at = (number, fault.at[1])
             raise
-        marks.append(_moved(json_marks(line), number))
+        marks.append(_shift_mark(json_marks(line), number))
     return Document(name, values, Mark(0, 0, 0, 0, marks))
 
 
-def _moved(mark: Mark, lines: int) -> Mark:
+def _shift_mark(mark: Mark, lines: int) -> Mark:
     children = mark.children
     if isinstance(children, dict):
-        children = {key: _moved(child, lines) for key, child in children.items()}
+        children = {key: _shift_mark(child, lines) for key, child in children.items()}
     elif isinstance(children, list):
-        children = [_moved(child, lines) for child in children]
+        children = [_shift_mark(child, lines) for child in children]
     line, key_line = mark.line + lines, mark.key_line + lines
     return Mark(line, mark.column, key_line, mark.key_column, children)
 
 
 def line_of_text(node: Node, source: Source) -> int:
-    """Return how many lines below its place the text of a block scalar starts."""
-    path = node.document.file.removeprefix(source.shown)
+    """Return 1 for a block scalar, whose text starts on the next line, else 0."""
+    path = node.document.file.removeprefix(source.display_folder)
     where = node.document.locate(node.path)
     lines = source.text(path).split("\n")
     first = lines[(where.line or 1) - 1][(where.column or 1) - 1 :]

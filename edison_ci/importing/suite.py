@@ -1,4 +1,4 @@
-"""Cases that the tests and scenarios of a configuration make."""
+"""Cases from the tests, tables and scenarios of a promptfoo configuration."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Document, Fault, Mark
-from edison_ci.importing.asserts import CHECKS, NONE_LIKE_IT, Scope
-from edison_ci.importing.drafts import Draft
+from edison_ci.importing.asserts import CHECKS, UNSUPPORTED_TYPES, Scope
+from edison_ci.importing.drafts import CaseDraft
 from edison_ci.importing.fidelity import Node
-from edison_ci.importing.grader_texts import KINDS
-from edison_ci.importing.source import CODE_NOTE, Refused
-from edison_ci.importing.variables import MOST_CASES, Variables, combinations, name_of, rendered
+from edison_ci.importing.prompts import KINDS
+from edison_ci.importing.source import CODE_NOTE, UnusableReference
+from edison_ci.importing.templates import (
+    MOST_CASES,
+    Variables,
+    combinations,
+    render_text,
+    variable_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.documents.csv_text import CsvRow
     from edison_ci.documents.marks import Json
-    from edison_ci.importing.asserts import Asserts
-    from edison_ci.importing.drafts import ModelDraft, Part, PromptDraft
+    from edison_ci.importing.asserts import AssertionReader
+    from edison_ci.importing.drafts import GradeComponent, ModelDraft, PromptDraft
     from edison_ci.importing.fidelity import Fidelity
     from edison_ci.importing.source import Source
 
 
-_TYPES = {*CHECKS, *KINDS, *NONE_LIKE_IT, "moderation", "select-best"}
+_TYPES = {*CHECKS, *KINDS, *UNSUPPORTED_TYPES, "moderation", "select-best"}
 _ASSERTION = re.compile(
     r"(?P<type>(?:not-)?[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>.*))?\Z",
     re.DOTALL,
@@ -57,12 +63,12 @@ def read_table(source: Source, path: str) -> list[RowTest]:
     header, rows = source.table(path)
     marks = [_mark(row, header) for row in rows]
     value: list[Json] = [dict(zip(header, row.fields, strict=False)) for row in rows]
-    document = Document(source.shown + path, value, Mark(0, 0, 0, 0, marks))
+    document = Document(source.display_folder + path, value, Mark(0, 0, 0, 0, marks))
     found = []
     for index, row in enumerate(rows):
         node = Node(document, (index,), value[index])
         if row.fault is not None:
-            source.fidelity.unsupported(node, f"{row.fault.message} ({row.fault.hint})")
+            source.fidelity.add_unsupported(node, f"{row.fault.message} ({row.fault.hint})")
         else:
             found.append(_test(node, source))
     return found
@@ -96,7 +102,7 @@ def _special(test: RowTest, cell: Node, config: dict[tuple[str, str], str], sour
     name, text = cell.name, str(cell.value)
     expected = _EXPECTED.match(name)
     if expected is not None:
-        assertion = assertion_of(text)
+        assertion = parse_assertion(text)
         for (number, key), value in config.items():
             if number in ("", expected[1]) and key in ("threshold", "weight", "metric"):
                 assertion[key] = value
@@ -108,24 +114,24 @@ def _special(test: RowTest, cell: Node, config: dict[tuple[str, str], str], sour
     elif name in ("__description", "__prefix", "__suffix"):
         setattr(test, name.strip("_"), text)
         target = "prompts" if name != "__description" else "@datasets"
-        source.fidelity.mapped(cell, target)
+        source.fidelity.add_mapped(cell, target)
     elif name.startswith("__metadata:"):
         key = name.removeprefix("__metadata:")
         listed = key.endswith("[]")
         pieces = [p.replace("\\,", ",").strip() for p in re.split(r"(?<!\\),", text)]
         test.metadata[key.removesuffix("[]")] = [*pieces] if listed else text
-        source.fidelity.mapped(cell, "@datasets metadata")
+        source.fidelity.add_mapped(cell, "@datasets metadata")
     elif name == "__threshold" and re.fullmatch(r"\d+(?:\.\d+)?", text.strip()):
         test.threshold = float(text)
-        source.fidelity.seen(cell)
+        source.fidelity.mark_visited(cell)
     elif name == "__metric":
-        source.fidelity.mapped(cell, "@experiments checks")
+        source.fidelity.add_mapped(cell, "@experiments checks")
     else:
-        source.fidelity.unsupported(cell, "no such column is known")
+        source.fidelity.add_unsupported(cell, "unknown column")
 
 
-def assertion_of(text: str) -> dict[str, Json]:
-    """Return what a cell of __expected says as an assertion; a plain text means equals."""
+def parse_assertion(text: str) -> dict[str, Json]:
+    """Return the assertion in a cell of __expected; plain text means equals."""
     text = text.strip()
     start = text.partition(":")[0]
     if start in _CODE or text.startswith("file://"):
@@ -144,7 +150,7 @@ def assertion_of(text: str) -> dict[str, Json]:
 
 
 PREFIX, SUFFIX = "prompt_prefix", "prompt_suffix"
-"""Variables that hold what a test puts before and after the prompt."""
+"""Variables with the text that a test puts before and after the prompt."""
 
 _KEYS = frozenset(
     {"description", "vars", "assert", "options", "threshold", "metadata", "provider", "providers",
@@ -152,14 +158,14 @@ _KEYS = frozenset(
 )  # fmt: skip
 _CODE_OPTIONS = frozenset({"transform", "transformVars", "postprocess"})
 _NO_MATTER = {
-    "disableConversationMemory": "cases never see each other here",
+    "disableConversationMemory": "cases are always independent",
     "runSerially": "calls are independent; limits: {concurrency: 1} of a model runs them in turn",
 }
 
 
 @dataclass(slots=True)
 class _Test:
-    """A test before its variables are multiplied, defaults and scenario included."""
+    """A test before its variables are expanded, with defaults and scenario."""
 
     node: Node
     values: dict[str, list[Json]] = field(default_factory=dict)
@@ -177,8 +183,8 @@ class _Test:
     expand: bool = True
     own_asserts_only: bool = False
 
-    def over(self, other: _Test) -> _Test:
-        """Return this test on top of what it inherits."""
+    def inherit(self, other: _Test) -> _Test:
+        """Return this test with the defaults of another one."""
         own = self.own_asserts_only
         return replace(
             self,
@@ -200,15 +206,15 @@ class _Test:
 
 @dataclass(slots=True)
 class Suite:
-    """Turns tests into cases."""
+    """Converts tests to cases."""
 
     source: Source
-    asserts: Asserts
+    asserts: AssertionReader
     models: list[ModelDraft]
     prompts: list[PromptDraft]
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[CaseDraft] = field(default_factory=list)
     for_graders: list[Node] = field(default_factory=list)
-    """Options that matter only if a model grades."""
+    """Options that are used by graders only."""
     _default: _Test | None = None
     _number: int = 0
 
@@ -217,102 +223,102 @@ class Suite:
         return self.source.fidelity
 
     def default(self, node: Node) -> None:
-        """Take what every test inherits."""
+        """Read the defaults of all tests."""
         found = self.source.follow(node)
         if found is not None:
             self._default = self._read(found)
 
     def tests(self, node: Node) -> None:
         """Read tests: a list, a file, or a list of files."""
-        for test in self._listed(node):
+        for test in self._read_tests(node):
             self._add(test)
 
-    def only_the_default(self, node: Node) -> None:
-        """Make the one case of a configuration without tests."""
+    def add_default_case(self, node: Node) -> None:
+        """Add the single case of a configuration without tests."""
         self._add(_Test(node))
 
     def scenarios(self, node: Node) -> None:
         """Read scenarios: each set of variables with each test."""
-        for scenario in self._flattened(node):
+        for scenario in self._flatten(node):
             found = self.source.follow(scenario)
             if found is None:
                 continue
-            self._fidelity.seen(found)
+            self._fidelity.mark_visited(found)
             sets, tests = found.get("config"), found.get("tests")
             named: dict[str, Json] = {}
             if (about := found.get("description")) is not None:
                 named["scenario"] = str(about.value)
-                self._fidelity.mapped(about, "@datasets metadata.scenario")
-            rows = list(self._listed(tests)) if tests is not None else []
-            for outer in self._listed(sets) if sets is not None else []:
+                self._fidelity.add_mapped(about, "@datasets metadata.scenario")
+            rows = list(self._read_tests(tests)) if tests is not None else []
+            for outer in self._read_tests(sets) if sets is not None else []:
                 outer.metadata = {**named, **outer.metadata}
                 for test in rows:
-                    self._add(test.over(outer))
+                    self._add(test.inherit(outer))
 
-    def _flattened(self, node: Node) -> Iterator[Node]:
+    def _flatten(self, node: Node) -> Iterator[Node]:
         found = self.source.follow(node)
         if found is not None and isinstance(found.value, list):
-            self._fidelity.seen(found)
+            self._fidelity.mark_visited(found)
             for child in found.children():
-                yield from self._flattened(child)
+                yield from self._flatten(child)
         elif found is not None:
             yield found
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _listed(self, node: Node) -> Iterator[_Test]:
+    def _read_tests(self, node: Node) -> Iterator[_Test]:
         value = node.value
         if isinstance(value, list):
-            self._fidelity.seen(node)
+            self._fidelity.mark_visited(node)
             for child in node.children():
-                yield from self._listed(child)
+                yield from self._read_tests(child)
         elif isinstance(value, str):
             yield from self._from_files(node, value)
         elif isinstance(value, dict) and ("path" in value and "vars" not in value):
-            self._fidelity.unsupported(node, CODE_NOTE)
+            self._fidelity.add_unsupported(node, CODE_NOTE)
         elif isinstance(value, dict) and (held := node.get("$values") or node.get("$expand")):
-            self._fidelity.seen(node)
-            yield from self._listed(held)
+            self._fidelity.mark_visited(node)
+            yield from self._read_tests(held)
         else:
             found = self.source.follow(node)
             if found is not None and isinstance(found.value, list):
-                yield from self._listed(found)
+                yield from self._read_tests(found)
             elif found is not None and isinstance(found.value, dict):
                 yield self._read(found)
             elif found is not None:
-                self._fidelity.unsupported(found, "a test is a map")
+                self._fidelity.add_unsupported(found, "a test must be a map")
 
     def _from_files(self, node: Node, reference: str) -> Iterator[_Test]:
         if "://" in reference and not reference.startswith("file://"):
-            note = "importing uses no network; save the tests as a CSV or JSONL file"
-            self._fidelity.unsupported(node, note)
+            note = "imports do not use the network; save the tests as a CSV or JSONL file"
+            self._fidelity.add_unsupported(node, note)
             return
         try:
             paths = self.source.paths(reference)
-            tests = [test for path in paths for test in self._in_file(path)]
-        except Refused as refused:
-            self._fidelity.unsupported(node, str(refused))
+            tests = [test for path in paths for test in self._read_file(path)]
+        except UnusableReference as refused:
+            self._fidelity.add_unsupported(node, str(refused))
             return
         except Fault as fault:
-            self._fidelity.unsupported(node, f"{fault.message} ({fault.hint})")
+            self._fidelity.add_unsupported(node, f"{fault.message} ({fault.hint})")
             return
         if tests:
-            self._fidelity.mapped(node, "@datasets")
+            self._fidelity.add_mapped(node, "@datasets")
         else:
-            self._fidelity.seen(node)
+            self._fidelity.mark_visited(node)
         yield from tests
 
-    def _in_file(self, path: str) -> list[_Test]:
+    def _read_file(self, path: str) -> list[_Test]:
         if path.endswith(".csv"):
             return [self._row(row) for row in read_table(self.source, path)]
         if path.endswith((".yaml", ".yml", ".json", ".jsonl")):
-            return list(self._listed(self.source.document(path)))
-        raise Refused("tests are read from .csv, .json, .jsonl and .yaml files")
+            return list(self._read_tests(self.source.document(path)))
+        raise UnusableReference("tests are read from .csv, .json, .jsonl and .yaml files")
 
     def _row(self, row: RowTest) -> _Test:
         assert isinstance(row.node.value, dict)
-        values = {name_of(name): [value] for name, value in row.node.value.items()}
-        self._fidelity.mapped(row.node, "@datasets")
+        values = {variable_name(name): [value] for name, value in row.node.value.items()}
+        self._fidelity.add_mapped(row.node, "@datasets")
         return _Test(
             row.node,
             values,
@@ -325,37 +331,37 @@ class Suite:
         )
 
     def _read(self, node: Node) -> _Test:
-        self._fidelity.seen(node)
+        self._fidelity.mark_visited(node)
         test = _Test(node, Variables(self.source).read(node.get("vars")))
         if (asserts := node.get("assert")) is not None:
             test.asserts.append(asserts)
         if (description := node.get("description")) is not None:
             test.description = str(description.value)
-            self._fidelity.mapped(description, "@datasets id and metadata.description")
+            self._fidelity.add_mapped(description, "@datasets id and metadata.description")
         if (metadata := node.get("metadata")) is not None and isinstance(metadata.value, dict):
             test.metadata = dict(metadata.value)
-            self._fidelity.mapped(metadata, "@datasets metadata")
+            self._fidelity.add_mapped(metadata, "@datasets metadata")
         threshold = node.get("threshold")
         if threshold is not None and isinstance(threshold.value, int | float):
             test.threshold = float(threshold.value)
-            note = "the mean score is gated; a single case passes when all its checks pass"
-            self._fidelity.approximated(threshold, "@experiments gates composite", note)
+            note = "it became a gate on the mean score; a case passes if all its checks pass"
+            self._fidelity.add_approximated(threshold, "@experiments gates composite", note)
         test.provider, test.providers = node.get("provider"), node.get("providers")
         test.prompts = node.get("prompts")
         if (options := node.get("options")) is not None:
             self._options(options, test)
         for child in node.children():
             if child.name not in _KEYS:
-                self._fidelity.unsupported(child, "no such key of a test is known")
+                self._fidelity.add_unsupported(child, "unknown key of a test")
         return test
 
     def _options(self, node: Node, test: _Test) -> None:
-        self._fidelity.seen(node)
+        self._fidelity.mark_visited(node)
         for child in node.children():
             name, value = child.name, child.value
             if name in _CODE_OPTIONS:
-                note = f"checks see the answer as the model gave it: {CODE_NOTE}"
-                self._fidelity.unsupported(child, note)
+                note = f"checks see the original answer: {CODE_NOTE}"
+                self._fidelity.add_unsupported(child, note)
             elif name == "provider":
                 test.grader = child
                 self.for_graders.append(child)
@@ -364,44 +370,48 @@ class Suite:
                 self.for_graders.append(child)
             elif name in ("prefix", "suffix") and isinstance(value, str):
                 setattr(test, name, value)
-                self._fidelity.mapped(child, "prompts")
+                self._fidelity.add_mapped(child, "prompts")
             elif name == "disableVarExpansion":
                 test.expand = value is not True
-                self._fidelity.mapped(child, "@datasets")
+                self._fidelity.add_mapped(child, "@datasets")
             elif name == "disableDefaultAsserts":
                 test.own_asserts_only = value is True
-                self._fidelity.mapped(child, "@experiments")
+                self._fidelity.add_mapped(child, "@experiments")
             else:
-                note = _NO_MATTER.get(name, "no such option is known here")
-                self._fidelity.unsupported(child, note)
+                note = _NO_MATTER.get(name, "unknown option")
+                self._fidelity.add_unsupported(child, note)
 
     # --- cases ------------------------------------------------------------------------------------
 
     def _add(self, test: _Test) -> None:
-        whole = test.over(self._default) if self._default is not None else test
+        whole = test.inherit(self._default) if self._default is not None else test
         cases = math.prod(len(listed) for listed in whole.values.values()) if whole.expand else 1
         if len(self.drafts) + cases > MOST_CASES:
-            note = f"with it there would be more than {MOST_CASES:,} cases"
-            self._fidelity.unsupported(whole.node, note)
+            note = f"it would exceed the limit of {MOST_CASES:,} cases"
+            self._fidelity.add_unsupported(whole.node, note)
             return
         models, prompts = self._chosen_models(whole), self._chosen_prompts(whole.prompts)
-        parts: list[Part] | None = None
+        components: list[GradeComponent] | None = None
         self._number += 1
         for values in combinations(whole.values, expand=whole.expand):
-            if parts is None:
+            if components is None:
                 scope = Scope(values.keys(), whole.grader, whole.rubric_prompt)
-                parts = [part for node in whole.asserts for part in self.asserts.read(node, scope)]
+                components = [
+                    component
+                    for node in whole.asserts
+                    for component in self.asserts.read(node, scope)
+                ]
             for name, text in ((PREFIX, whole.prefix), (SUFFIX, whole.suffix)):
                 if text:
-                    values[name] = rendered(text, values)
-            description = rendered(whole.description, values)
+                    values[name] = render_text(text, values)
+            description = render_text(whole.description, values)
             self.drafts.append(
-                Draft(
+                CaseDraft(
                     whole.node,
                     values,
                     description,
                     whole.metadata,
-                    parts,
+                    components,
                     models,
                     prompts,
                     whole.threshold,
@@ -413,7 +423,7 @@ class Suite:
         everything = tuple(model.name for model in self.models)
         if test.provider is not None:
             found = self.source.follow(test.provider)
-            model = self.asserts.providers.one(found) if found is not None else None
+            model = self.asserts.providers.read_one(found) if found is not None else None
             return (model.name,) if model is not None else everything
         if test.providers is None:
             return everything
@@ -429,16 +439,18 @@ class Suite:
         self, node: Node, labels: dict[str, tuple[str, ...]], what: str
     ) -> tuple[str, ...] | None:
         wanted = node.value if isinstance(node.value, list) else [node.value]
-        found = matching(map(str, wanted), labels)
+        found = match_labels(map(str, wanted), labels)
         if not found:
-            self._fidelity.unsupported(node, f"no {what} is called so; the test is for all of them")
+            self._fidelity.add_unsupported(
+                node, f"no {what} has this name; the test runs with all of them"
+            )
             return None
-        self._fidelity.mapped(node, "@experiments", "an experiment for each choice")
+        self._fidelity.add_mapped(node, "@experiments", "a separate experiment for each selection")
         return found
 
 
-def matching(wanted: Iterable[str], labels: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the names of which a label is one of the wanted, fits a pattern, or starts so."""
+def match_labels(wanted: Iterable[str], labels: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the names with a label that matches one of the wanted patterns."""
     patterns = [p for each in wanted for p in (each, f"{each}:*")]
     return tuple(
         name

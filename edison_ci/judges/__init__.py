@@ -1,1 +1,1 @@
-"""Grades with a model: what judges are asked, how their replies are read and combined."""
+"""Judges: grades by a model; their instructions, requests, replies and combination."""

@@ -1,4 +1,4 @@
-"""Pointwise judges: one answer scored by a rubric."""
+"""Pointwise judges: an answer, or a case as a question, scored by criteria."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.judges.asking import Ask, Judge, ask_twice
-from edison_ci.judges.fencing import Piece, fenced, pieces_of
-from edison_ci.judges.hashing import judge_hash
+from edison_ci.config.rubric import Criterion, Scale
+from edison_ci.judges.instructions import (
+    FencedText,
+    case_pieces,
+    fence_message,
+    judge_hash,
+    question_hash,
+)
+from edison_ci.judges.judge import Ask, Judge, ask_with_retry
 from edison_ci.judges.replies import Failure, Verdict, read_verdict
+from edison_ci.numeric import rounded
 from edison_ci.records import Message
-from edison_ci.rounding import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from edison_ci.config.rubric import Criterion, RubricFile
-    from edison_ci.judges.briefing import Briefing
+    from edison_ci.config.rubric import RubricFile
+    from edison_ci.judges.instructions import Instructions
     from edison_ci.records import Case, Json, Request
 
 CLOSING = (
@@ -27,15 +33,15 @@ CLOSING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
-    """What one judge came to."""
+class JudgeScores:
+    """The scores of one judge."""
 
     judge: str
     hash: str
-    """Instructions, rubric, model and parameters behind it."""
+    """Hash of instructions, rubric, model and parameters."""
     verdict: Verdict | None
     failure: Failure | None = None
-    """What was wrong with the last reply, if anything; a verdict may still have some scores."""
+    """The problem with the last reply, if any; a verdict may still have some scores."""
 
     def missing(self, criterion: str) -> Failure | None:
         """Return why a criterion has no score from this judge; None if it has one."""
@@ -46,40 +52,59 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """A judge with its briefing and rubric: asks for a verdict on one answer at a time."""
+    """A judge with its instructions and rubric, for one answer at a time."""
 
     judge: Judge
     rubric: RubricFile
-    briefing: Briefing
-    _told: str = field(init=False)
+    instructions: Instructions
+    _system: str = field(init=False)
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        # Worked out once: only the material differs from call to call.
-        told = self.briefing.message(criteria_text(self.rubric.criteria))
-        object.__setattr__(self, "_told", told)
-        object.__setattr__(self, "hash", judge_hash(self.briefing, self.rubric, self.judge))
+        # Computed once, as only the material differs between calls.
+        told = self.instructions.message(criteria_text(self.rubric.criteria))
+        object.__setattr__(self, "_system", told)
+        object.__setattr__(self, "hash", judge_hash(self.instructions, self.rubric, self.judge))
+
+    @property
+    def name(self) -> str:
+        """The judge's name in models.yaml."""
+        return self.judge.name
+
+    @property
+    def label(self) -> str:
+        """The name of the judge in its approval."""
+        return f"{self.judge.model.provider}/{self.judge.model.model}"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its scores come from the simulator."""
+        return self.judge.model.simulated
+
+    def terms(self) -> list[object]:
+        """Return what its scores depend on, except rubric and instructions."""
+        return [self.judge.model.identity(), dict(self.judge.params)]
 
     def request(self, case: Case, output: str) -> Request:
-        """Return the call that asks for a verdict; it says nothing of who wrote the output."""
-        pieces = [*pieces_of(case), Piece("answer", output)]
-        asked = fenced(self._told, pieces, CLOSING, seed=self.judge.params.get("seed"))
-        messages = (Message("system", self._told), Message("user", asked))
+        """Return the request for a verdict; it does not reveal the author of the output."""
+        pieces = [*case_pieces(case), FencedText("answer", output)]
+        asked = fence_message(self._system, pieces, CLOSING, seed=self.judge.params.get("seed"))
+        messages = (Message("system", self._system), Message("user", asked))
         return self.judge.request(messages)
 
-    async def judge_output(self, case: Case, output: str, ask: Ask) -> Opinion:
-        """Return the judge's opinion; a reply that cannot be used is a value, not an error."""
-        outcome = await ask_twice(
+    async def judge_output(self, case: Case, output: str, ask: Ask) -> JudgeScores:
+        """Return the scores of the judge; an unusable reply is a value, not an error."""
+        outcome = await ask_with_retry(
             ask,
             self.judge,
             self.request(case, output),
             lambda completion: read_verdict(completion, self.rubric.criteria),
         )
-        return Opinion(self.judge.name, self.hash, outcome.value, outcome.failure)
+        return JudgeScores(self.judge.name, self.hash, outcome.value, outcome.failure)
 
 
 def criteria_text(criteria: Sequence[Criterion], weights: Mapping[str, float] | None = None) -> str:
-    """Return the criteria as a judge reads them; only a pairwise judge needs weights."""
+    """Return the criteria for a judge; only a pairwise judge gets weights."""
     shown = []
     for criterion in criteria:
         scale = criterion.scale
@@ -98,3 +123,87 @@ def criteria_text(criteria: Sequence[Criterion], weights: Mapping[str, float] | 
 
 def _plain(number: float) -> float:
     return int(number) if number == int(number) else number
+
+
+OVERALL = "overall"
+"""The criterion by which questions are sorted."""
+QUESTION_CLOSING = (
+    "The material ends here. Score the question by every criterion and reply with the JSON object."
+)
+
+
+def _question_criterion(name: str, description: str, low: str, high: str) -> Criterion:
+    scale = Scale(min=1, max=10, labels={"1": low, "10": high})
+    return Criterion(name=name, description=description, weight=0.2, scale=scale)
+
+
+QUESTION_CRITERIA = (
+    _question_criterion(
+        "clarity",
+        "Whether it is clear what is asked, and whether a right answer can be told from a wrong "
+        "one with what the question and its reference say.",
+        "nobody could say what is wanted",
+        "it can be understood in one way only",
+    ),
+    _question_criterion(
+        "difficulty",
+        "How hard it is to answer well. Hard is neither good nor bad.",
+        "any model gets it right",
+        "an expert has to think about it",
+    ),
+    _question_criterion(
+        "relevance",
+        "Whether it tests what the objective is about, as it would come up in real use.",
+        "it has nothing to do with the objective",
+        "exactly what the objective is for",
+    ),
+    _question_criterion(
+        "originality",
+        "Whether it asks something that a usual question for this objective does not.",
+        "the first question that anybody would write",
+        "it shows something that others do not",
+    ),
+    _question_criterion(
+        OVERALL,
+        "How much the test set gains by this question, all in all.",
+        "it should be taken out",
+        "it should be in every test set for this objective",
+    ),
+)
+"""Default criteria for questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionJudge:
+    """A judge with its instructions and criteria, for one case at a time."""
+
+    judge: Judge
+    criteria: tuple[Criterion, ...]
+    objective: str
+    instructions: Instructions
+    _system: str = field(init=False)
+    hash: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        told = self.instructions.message(criteria_text(self.criteria))
+        object.__setattr__(self, "_system", told)
+        made = question_hash(self.instructions, self.criteria, self.objective, self.judge)
+        object.__setattr__(self, "hash", made)
+
+    def request(self, case: Case) -> Request:
+        """Return the request for a verdict on a case."""
+        pieces = [FencedText("text", self.objective, "objective"), *case_pieces(case)]
+        asked = fence_message(
+            self._system, pieces, QUESTION_CLOSING, seed=self.judge.params.get("seed")
+        )
+        return self.judge.request((Message("system", self._system), Message("user", asked)))
+
+    async def judge_case(self, case: Case, ask: Ask) -> JudgeScores:
+        """Return the scores of the judge; an unusable reply is a value, not an error."""
+        outcome = await ask_with_retry(
+            ask,
+            self.judge,
+            self.request(case),
+            lambda completion: read_verdict(completion, self.criteria),
+        )
+        return JudgeScores(self.judge.name, self.hash, outcome.value, outcome.failure)

@@ -1,8 +1,8 @@
-"""Replies of judges: what they say, and whether it can be believed.
+"""Replies of judges: parsing and validation.
 
-Reading is tolerant: fences, prose and thinking around the JSON do not matter. Validation is not: a
-score off its scale, of no number, of a criterion nobody asked for, or one of two answers is a
-failure with a reason, never a zero.
+Parsing is tolerant: fences, prose and thinking around the JSON do not matter. Validation is strict:
+a score off its scale or not a number, an unknown criterion, or a second answer is a failure with a
+reason, never a zero. The reasons are sent back to the judge, so changing them changes requests.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from edison_ci.records import Completion, Json
 
 MAX_REPLY = 100_000
-"""Characters of a reply; a longer one is no verdict."""
+"""The most characters of a reply."""
 MAX_REASON = 1_000
 FLAGS = ("policy", "pii", "toxicity", "jailbreak")
 TOLERANCE = 1e-9
-"""A score may miss its scale by so much: it may be a sum of floats."""
+"""Tolerance at the ends of a scale, as a score may be a sum of floats."""
 
 _MOST_OBJECTS = 20
 _MOST_LOOSE = 4
-"""Braces that open nothing; each of them costs a look at the whole reply."""
+"""Unmatched braces that are tolerated; each one costs a scan of the whole reply."""
 _STRUCTURE = re.compile(r'\\.|["{}]', re.DOTALL)
 _END_OF_THINKING = ("</thinking>", "</think>")
 
@@ -50,7 +50,7 @@ class Missing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A score or verdict that is not there, and why."""
+    """A missing score or verdict, and the reason."""
 
     kind: Missing
     reason: str
@@ -61,36 +61,36 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Value]):
-    """What a reply came to: a value, or a failure, or a value with something wrong in it."""
+    """The outcome of a reply: a value, a failure, or a value with a failure."""
 
     value: Value | None
     failure: Failure | None = None
-    """The first thing that is wrong; None for a reply without fault."""
+    """The first problem; None for a valid reply."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class CriterionReply:
     """One score of one judge."""
 
     raw: float
     """On the criterion's scale."""
     share: float
-    """From 0 (worst) to 1 (best), whichever way the scale runs."""
+    """From 0 (worst) to 1 (best), in either direction of the scale."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one judge says of one answer."""
+    """The verdict of one judge on one answer."""
 
-    scores: Mapping[str, Scored]
+    scores: Mapping[str, CriterionReply]
     missing: Mapping[str, Failure] = field(default_factory=dict)
-    """Criteria whose score cannot be used."""
+    """Criteria without a valid score."""
     flags: tuple[str, ...] = ()
 
 
-def failed_call(error: CallError) -> Failure:
-    """Return the failure that stands for a call without an answer."""
+def call_failure(error: CallError) -> Failure:
+    """Return the failure for a call without an answer."""
     kinds = {
         ErrorKind.TIMEOUT: Missing.TIMEOUT,
         ErrorKind.CONTENT_FILTER: Missing.REFUSED_TO_JUDGE,
@@ -98,21 +98,21 @@ def failed_call(error: CallError) -> Failure:
     return Failure(kinds.get(error.kind, Missing.JUDGE_ERROR), shortened(str(error)))
 
 
-# --- finding the JSON -----------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
-def without_thinking(text: str) -> str:
-    """Return what a reply says after the judge has finished thinking aloud."""
+def strip_thinking(text: str) -> str:
+    """Return a reply without its thinking."""
     for tag in _END_OF_THINKING:
         text = text.rpartition(tag)[2]
     return text.strip()
 
 
 def reply_object(completion: Completion, key: str) -> dict[str, Json] | Failure:
-    """Return the one JSON object of a reply that has this key."""
+    """Return the only JSON object of a reply with this key."""
     if len(completion.text) > MAX_REPLY:
         return _bad(f"the reply has {len(completion.text):,} characters")
-    text = without_thinking(completion.text)
+    text = strip_thinking(completion.text)
     answers: list[dict[str, Json]] = []
     fault = ""
     for candidate in _objects(text):
@@ -142,7 +142,7 @@ def _nothing(completion: Completion, key: str) -> Failure:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yield each outermost {...} of a text, in time that grows with its length only."""
+    """Yield each outermost {...} of a text, in linear time."""
     start, loose = text.find("{"), 0
     for _ in range(_MOST_OBJECTS):
         if start < 0 or loose > _MOST_LOOSE:
@@ -168,18 +168,18 @@ def _end_of_object(text: str, start: int) -> int | None:
     return None
 
 
-# --- validating -----------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------
 
 
 def read_verdict(completion: Completion, criteria: Sequence[Criterion]) -> Outcome[Verdict]:
-    """Return what a pointwise judge says."""
+    """Return the verdict of a pointwise judge."""
     reply = reply_object(completion, "scores")
     if isinstance(reply, Failure):
         return Outcome(None, reply)
     entries = _by_criterion(reply["scores"], criteria)
     if isinstance(entries, Failure):
         return Outcome(None, entries)
-    scores: dict[str, Scored] = {}
+    scores: dict[str, CriterionReply] = {}
     missing: dict[str, Failure] = {}
     for criterion in criteria:
         found = _entry(entries, criterion)
@@ -195,7 +195,7 @@ def read_verdict(completion: Completion, criteria: Sequence[Criterion]) -> Outco
 
 
 def _by_criterion(scores: Json, criteria: Sequence[Criterion]) -> dict[str, Json] | Failure:
-    """Return the entries by slug: case and blanks of a name do not matter, other names do."""
+    """Return the entries by slug, which ignores case and spaces; unknown names are a failure."""
     if not isinstance(scores, dict):
         return _bad("scores is not an object")
     known = {criterion.slug for criterion in criteria}
@@ -210,21 +210,26 @@ def _by_criterion(scores: Json, criteria: Sequence[Criterion]) -> dict[str, Json
     return entries
 
 
-def _entry(entries: Mapping[str, Json], criterion: Criterion) -> Scored | Failure:
+def _entry(entries: Mapping[str, Json], criterion: Criterion) -> CriterionReply | Failure:
     if criterion.slug not in entries:
         return _bad(f"{criterion.name} has no score")
     entry = entries[criterion.slug]
     if not isinstance(entry, dict) or "score" not in entry:
         return _bad(f"the entry of {criterion.name} is no object with a score")
-    raw = on_scale(entry["score"], criterion.scale, criterion.name)
+    return score_criterion(criterion, entry["score"], read_reason(entry))
+
+
+def score_criterion(criterion: Criterion, value: Json, reason: str) -> CriterionReply | Failure:
+    """Return the score of a criterion, or the failure."""
+    raw = check_scale(value, criterion.scale, criterion.name)
     if isinstance(raw, Failure):
         return raw
-    share = share_of(raw, criterion.scale)
-    return Scored(raw, 1 - share if criterion.lower_is_better else share, reason_of(entry))
+    share = scale_share(raw, criterion.scale)
+    return CriterionReply(raw, 1 - share if criterion.lower_is_better else share, reason)
 
 
-def on_scale(value: Json, scale: Scale, what: str) -> float | Failure:
-    """Return a score that is a number of the scale; nothing is clipped."""
+def check_scale(value: Json, scale: Scale, what: str) -> float | Failure:
+    """Return a score on its scale, or the failure; values off the scale are not clipped."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return _bad(f"the score of {what} is not a number")
     if not scale.min - TOLERANCE <= value <= scale.max + TOLERANCE:
@@ -233,15 +238,15 @@ def on_scale(value: Json, scale: Scale, what: str) -> float | Failure:
     return min(max(float(value), scale.min), scale.max)
 
 
-def share_of(raw: float, scale: Scale) -> float:
+def scale_share(raw: float, scale: Scale) -> float:
     """Return a score as a share of its scale."""
     share = (raw - scale.min) / (scale.max - scale.min)
     assert math.isfinite(share)
     return share
 
 
-def reason_of(entry: Mapping[str, Json]) -> str:
-    """Return the reason of an entry; a judge may leave it out."""
+def read_reason(entry: Mapping[str, Json]) -> str:
+    """Return the reason of an entry; empty if it is left out."""
     reason = entry.get("reason", "")
     return shortened(reason.strip(), MAX_REASON) if isinstance(reason, str) else ""
 

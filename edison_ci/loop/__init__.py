@@ -1,1 +1,1 @@
-"""Measuring and refining a prompt again and again, until it gets no better."""
+"""The refinement loop: measure and refine a prompt until it no longer improves."""

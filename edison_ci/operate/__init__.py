@@ -1,1 +1,1 @@
-"""Looking after a project: who may do what, and keeping its results in order."""
+"""Operation of a project: roles, accounts, trust, sessions, and maintenance of its results."""

@@ -1,18 +1,20 @@
-"""Bundles: runs that travel as one file with all they rest on, and checksums.
+"""Bundles of runs, and recordings of stored answers: export and import.
 
-A bundle is a ZIP file with `results.db`, a results file that has these runs alone, and
-`manifest.json`, which says what is in it. It is taken in if every checksum is right, the results
-are sound, and what they say is possible; in one transaction, or not at all.
+A bundle is a ZIP file with `results.db`, a results file with only these runs, and `manifest.json`
+with its contents and checksums. It is imported in one transaction if all checksums are right and
+the results are consistent, else not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import stat
 import struct
 import tempfile
+import uuid
 import zipfile
 import zlib
 from contextlib import closing, suppress
@@ -22,30 +24,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
-from edison_ci.operate.actors import Role
+from edison_ci.operate.site import Role
+from edison_ci.providers.replay import FIRST_LINE, RecordedAnswer
 from edison_ci.results.rollups import rollups_of
-from edison_ci.store.database import migrations
-from edison_ci.store.extracts import accept, extract, known_runs
-from edison_ci.store.foreign import odd_things, open_foreign
-from edison_ci.store.runs import count_cells, find_run, run_ids
+from edison_ci.store.answers import newest_answers
+from edison_ci.store.cells import count_cells
+from edison_ci.store.database import migrations, open_reader, sync_to_disk
+from edison_ci.store.import_check import open_foreign, problems_in
+from edison_ci.store.merge import accept, extract, known_runs
+from edison_ci.store.runs import find_run, run_ids
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.operate.site import Site
     from edison_ci.store.runs import Run
 
-
-# Only names that are expected are unpacked, each to a place of our choosing, never more than is
-# allowed of it, whatever the archive says of itself.
+# Only expected names are unpacked, to paths chosen here, up to a limit of size; the claims of the
+# archive about itself are not trusted.
 MOST_BYTES = 1_000_000_000
-"""Of the archive, and of all that is in it."""
+"""Limit of the archive, and of its unpacked contents."""
 MOST_MEMBERS = 100
 MOST_RATIO = 100
 _SLACK = 1_000_000
-"""Bytes that may come of nearly nothing: a small file of one letter."""
+"""Bytes allowed at any ratio: a small file may compress to almost nothing."""
 _CHUNK = 1 << 20
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = 20
@@ -53,56 +58,57 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-class Unpacked(NamedTuple):
-    """A file that was in an archive."""
+class UnpackedFile(NamedTuple):
+    """A file unpacked from an archive."""
 
     path: Path
     size_bytes: int
     sha256: str
 
 
-def unpack(archive: Path, wanted: Mapping[str, int], folder: Path) -> dict[str, Unpacked]:
-    """Unpack the files that are wanted, and how large each may be; anything else is refused."""
+def unpack(archive: Path, wanted: Mapping[str, int], folder: Path) -> dict[str, UnpackedFile]:
+    """Unpack the wanted files, each with its limit of size; raises UsageError for others."""
     _refuse_size(archive)
     try:
         with zipfile.ZipFile(archive) as opened:
             members = opened.infolist()
             _refuse_members(archive, members, wanted)
             return {
-                member.filename: _unpacked(opened, member, wanted[member.filename], folder)
+                member.filename: _unpack_member(opened, member, wanted[member.filename], folder)
                 for member in members
             }
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise no_bundle(archive, f"it is damaged ({error})") from None
+        raise invalid_bundle(archive, f"it is damaged ({error})") from None
     except OSError as error:
-        raise no_bundle(archive, f"it cannot be read ({error.strerror or error})") from None
+        raise invalid_bundle(archive, f"it cannot be read ({error.strerror or error})") from None
 
 
-def no_bundle(archive: Path, why: str) -> UsageError:
-    """Return the error for what cannot be taken in."""
+def invalid_bundle(archive: Path, why: str) -> UsageError:
+    """Return the error for a file that is not a valid bundle."""
     return UsageError(
-        f"{archive} is no bundle: {why}", hint="make one with edison report --format bundle"
+        f"{archive} is not a valid bundle: {why}",
+        hint="create one with edison report --format bundle",
     )
 
 
 def _refuse_size(archive: Path) -> None:
-    """Refuse, by its last bytes, what would fill the memory when it is only listed."""
+    """Raise, by the last bytes, for an archive whose listing would exhaust the memory."""
     if not archive.is_file():
         raise UsageError(
-            f"there is no file {archive}", hint="name a bundle: edison import bundle FILE"
+            f"{archive} does not exist", hint="name a bundle: edison import bundle FILE"
         )
     size = archive.stat().st_size
     if size > MOST_BYTES:
-        raise no_bundle(archive, f"it has {size:,} bytes, and {MOST_BYTES:,} are allowed")
+        raise invalid_bundle(archive, f"it has {size:,} bytes, more than {MOST_BYTES:,}")
     with archive.open("rb") as stream:
         stream.seek(-min(size, _END.size + _LOCATOR), os.SEEK_END)
         tail = stream.read()
     end = tail[-_END.size :]
     if len(end) < _END.size or not end.startswith(b"PK\5\6"):
-        raise no_bundle(archive, "it does not end as a ZIP file does")
+        raise invalid_bundle(archive, "it is not a ZIP file")
     entries = _END.unpack(end)[4]
     if tail.startswith(b"PK\6\7") or entries > MOST_MEMBERS:
-        raise no_bundle(archive, f"it has more than {MOST_MEMBERS} files")
+        raise invalid_bundle(archive, f"it has more than {MOST_MEMBERS} files")
 
 
 def _refuse_members(
@@ -111,36 +117,38 @@ def _refuse_members(
     names = [member.filename for member in members]
     odd = [name for name in names if name not in wanted]
     if odd:
-        raise no_bundle(archive, f"it has {odd[0][:80]!r}")
+        raise invalid_bundle(archive, f"it contains {odd[0][:80]!r}")
     missing = [name for name in wanted if names.count(name) != 1]
     if missing:
-        times = "is not in it" if missing[0] not in names else "is in it twice"
-        raise no_bundle(archive, f"{missing[0]} {times}")
+        times = "is missing" if missing[0] not in names else "is in it twice"
+        raise invalid_bundle(archive, f"{missing[0]} {times}")
     for member in members:
         kind = stat.S_IFMT(member.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or member.is_dir():
-            raise no_bundle(archive, f"{member.filename} is no ordinary file")
+            raise invalid_bundle(archive, f"{member.filename} is not a regular file")
         if member.flag_bits & 1 or member.compress_type not in _METHODS:
-            raise no_bundle(archive, f"{member.filename} is packed in a way we do not read")
+            raise invalid_bundle(
+                archive, f"{member.filename} has an unsupported compression or is encrypted"
+            )
 
 
-def _unpacked(
+def _unpack_member(
     opened: zipfile.ZipFile, member: zipfile.ZipInfo, most: int, folder: Path
-) -> Unpacked:
+) -> UnpackedFile:
     most = min(most, MOST_RATIO * member.compress_size + _SLACK)
     target, digest, size = folder / member.filename, hashlib.sha256(), 0
     with opened.open(member) as source, target.open("xb") as stream:
         while chunk := source.read(_CHUNK):
             size += len(chunk)
             if size > most:
-                raise zipfile.BadZipFile(f"{member.filename} is larger than it may be")
+                raise zipfile.BadZipFile(f"{member.filename} is too large")
             digest.update(chunk)
             stream.write(chunk)
-    return Unpacked(target, size, digest.hexdigest())
+    return UnpackedFile(target, size, digest.hexdigest())
 
 
 def pack(target: Path, files: Mapping[str, Path | bytes]) -> int:
-    """Write an archive, whole or not at all; return how large it is."""
+    """Write an archive atomically; return its size in bytes."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
         try:
@@ -160,17 +168,17 @@ def pack(target: Path, files: Mapping[str, Path | bytes]) -> int:
             raise
     except zipfile.LargeZipFile:
         raise UsageError(
-            "the runs are too large for a bundle", hint="bundle one at a time"
+            "the runs are too large for a bundle", hint="bundle them one at a time"
         ) from None
     except OSError as error:
         raise UsageError(
-            f"{target} cannot be written: {error.strerror}", hint="write it somewhere else"
+            f"{target} cannot be written: {error.strerror}", hint="choose another path"
         ) from None
     return target.stat().st_size
 
 
 def _add(archive: zipfile.ZipFile, place: str, content: Path | bytes) -> None:
-    # The same content makes the same archive: times are of no use to whoever unpacks it.
+    # A fixed time, so that the same contents give the same archive.
     about = zipfile.ZipInfo(place, _EPOCH)
     about.compress_type = zipfile.ZIP_DEFLATED
     about.external_attr = (stat.S_IFREG | 0o644) << 16
@@ -200,25 +208,27 @@ class BundledRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TakenIn:
-    """What came of a bundle."""
+class ImportedRuns:
+    """The runs of an imported bundle."""
 
     new: tuple[BundledRun, ...]
     known: tuple[BundledRun, ...]
-    """Runs that were there already."""
+    """Runs that existed already."""
 
 
 def write_bundle(site: Site, runs: Sequence[Run], target: Path) -> int:
-    """Write runs to a bundle; return how large it is."""
+    """Write runs to a bundle; return its size in bytes."""
     site.require(Role.VIEWER, "report --format bundle", ", ".join(run.id for run in runs))
     if site.file.settings.private:
         raise UsageError(
-            "this project is private: texts do not leave the results",
-            hint="see settings.private in edison.yaml; --format csv leaves texts out",
+            "this project is private, so its texts are not exported",
+            hint="see settings.private in edison.yaml; --format csv has no texts",
         )
     for run in runs:
         if run.moving:
-            raise UsageError(f"run {run.id} goes on", hint="wait until it has ended: edison watch")
+            raise UsageError(
+                f"run {run.id} is still running", hint="wait until it has ended: edison watch"
+            )
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
         database = Path(name) / _DATABASE
         extract(site.results, [run.id for run in runs], database)
@@ -237,46 +247,48 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path) -> int:
         return pack(target, {_MANIFEST: text.encode(), _DATABASE: database})
 
 
-def take_in(site: Site, bundle: Path, *, dry_run: bool = False) -> TakenIn:
-    """Take the runs of a bundle into the results, in full or not at all."""
+def import_bundle(site: Site, bundle: Path, *, dry_run: bool = False) -> ImportedRuns:
+    """Import the runs of a bundle into the results, in one transaction."""
     actor = site.require(Role.EDITOR, "import bundle", bundle.name)
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
         limits = {_MANIFEST: _MOST_MANIFEST, _DATABASE: MOST_BYTES}
         files = unpack(bundle, limits, Path(name))
         manifest = _manifest(bundle, files[_MANIFEST].path.read_bytes())
-        said = manifest["files"][0]
+        listed = manifest["files"][0]
         found = files[_DATABASE]
-        if (said["size_bytes"], said["sha256"]) != (found.size_bytes, found.sha256):
-            raise no_bundle(bundle, f"the checksum of {_DATABASE} is not that of the manifest")
+        if (listed["size_bytes"], listed["sha256"]) != (found.size_bytes, found.sha256):
+            raise invalid_bundle(bundle, f"the checksum of {_DATABASE} differs from the manifest")
         with closing(open_foreign(found.path, hint=_HINT)) as source:
-            odd = next(odd_things(source), None)
+            odd = next(problems_in(source), None)
             if odd is not None:
-                raise no_bundle(bundle, odd)
+                raise invalid_bundle(bundle, odd)
             runs = _runs(source)
             if [run._asdict() for run in runs] != manifest["runs"] or not runs:
-                raise no_bundle(bundle, "its runs are not those of the manifest")
-            taken = _sorted_out(site, source, runs)
+                raise invalid_bundle(bundle, "its runs differ from the manifest")
+            taken = _split_known(site, source, runs)
             if taken.new and not dry_run:
                 ids = [run.id for run in taken.new]
                 told = {"runs": ids, "sha256": found.sha256}
                 entry = site.entry(actor, "import bundle", bundle.name, after=told)
-                accept(site.results, source, ids, entry, _add_up)
+                accept(site.results, source, ids, entry, _add_rollups)
     return taken
 
 
-def _add_up(connection: sqlite3.Connection, run_id: str) -> None:
+def _add_rollups(connection: sqlite3.Connection, run_id: str) -> None:
     rollups_of(connection, run_id)(connection)
 
 
-def _sorted_out(site: Site, source: sqlite3.Connection, runs: Sequence[BundledRun]) -> TakenIn:
+def _split_known(
+    site: Site, source: sqlite3.Connection, runs: Sequence[BundledRun]
+) -> ImportedRuns:
     known = known_runs(site.results, source, [run.id for run in runs])
     for run_id, same in known.items():
         if not same:
             raise UsageError(
-                f"run {run_id} is here already, and is another one",
-                hint="nothing was changed; the bundle is of another project, or was changed",
+                f"a different run {run_id} exists already",
+                hint="nothing was imported; the bundle is of another project, or was modified",
             )
-    return TakenIn(
+    return ImportedRuns(
         new=tuple(run for run in runs if run.id not in known),
         known=tuple(run for run in runs if run.id in known),
     )
@@ -291,21 +303,84 @@ def _runs(connection: sqlite3.Connection) -> list[BundledRun]:
 
 
 def _manifest(bundle: Path, raw: bytes) -> dict[str, Any]:
-    """Return what a bundle says of itself, as far as it can be believed."""
+    """Return the manifest of a bundle; raises UsageError if it is not valid."""
     try:
         value = parse_json(raw.decode())
     except (Fault, UnicodeDecodeError):
-        raise no_bundle(bundle, f"{_MANIFEST} is no JSON") from None
+        raise invalid_bundle(bundle, f"{_MANIFEST} is not JSON") from None
     if not isinstance(value, dict) or not isinstance(value.get("edison_bundle"), int):
-        raise no_bundle(bundle, f"{_MANIFEST} does not say that it is one")
+        raise invalid_bundle(bundle, f"{_MANIFEST} is not the manifest of a bundle")
     if value["edison_bundle"] != _FORM or value.get("results_version") != len(migrations()):
         raise UsageError(
-            f"{bundle} was made by another version of edison",
-            hint="use the same version of edison here and there",
+            f"{bundle} was created by another version of edison",
+            hint="use the same version of edison for export and import",
         )
     files = value.get("files")
     if not isinstance(files, list) or len(files) != 1 or not isinstance(files[0], dict):
-        raise no_bundle(bundle, f"{_MANIFEST} lists no file")
+        raise invalid_bundle(bundle, f"{_MANIFEST} lists no file")
     if {"name", "size_bytes", "sha256"} - set(files[0]) or files[0]["name"] != _DATABASE:
-        raise no_bundle(bundle, f"{_MANIFEST} does not list {_DATABASE}")
+        raise invalid_bundle(bundle, f"{_MANIFEST} does not list {_DATABASE}")
     return dict(value)
+
+
+def export_recording(site: Site, path: Path) -> int:
+    """Write the newest answer of every request to a recording; return their number."""
+    site.require(Role.VIEWER, "cache export", site.file.results)
+    if site.file.settings.private:
+        raise UsageError(
+            "this project is private, so its texts are not exported",
+            hint="see settings.private in edison.yaml",
+        )
+    with closing(open_reader(site.results)) as connection:
+        return replace_recording(path, (one.line for one in stored_answers(connection)))
+
+
+def stored_answers(connection: sqlite3.Connection) -> Iterator[RecordedAnswer]:
+    """Yield the newest answer of every request, as in a recording."""
+    for request_hash, stored in newest_answers(connection):
+        completion = stored.completion
+        yield RecordedAnswer(
+            request_hash=request_hash,
+            answer_no=stored.answer_no,
+            text=completion.text,
+            tool_calls=completion.tool_calls,
+            finish_reason=str(completion.finish_reason),
+            tokens_in=completion.tokens_in,
+            tokens_out=completion.tokens_out,
+            latency_ms=completion.latency_ms,
+            served_model=completion.served_model,
+            cost_microusd=stored.cost_microusd,
+        )
+
+
+def replace_recording(path: Path, lines: Iterable[str]) -> int:
+    """Write a recording atomically, or replace one; return the number of answers."""
+    if path.exists() and not _is_recording(path):
+        raise UsageError(f"{path} exists and is not a recording", hint="choose another path")
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
+    count = 0
+    try:
+        with aside.open("x", encoding="utf-8", newline="\n") as stream:
+            stream.write(f"{FIRST_LINE}\n")
+            for line in lines:
+                stream.write(f"{hidden(line)}\n")
+                count += 1
+        sync_to_disk(aside)
+        aside.replace(path)
+        sync_to_disk(path.parent)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", hint="choose another path"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+    return count
+
+
+def _is_recording(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.readline(200).startswith(b'{"edison_recording"')
+    except OSError:
+        return False

@@ -1,7 +1,7 @@
-"""Grades of people, written down with the audit.
+"""Grades by people: stored with their audit, and appended to the labels file of a rubric.
 
-In the results, in one transaction with its row of the audit, and then, where the rubric names a
-file of labels, as a further line of that file. A line goes out in one piece, on a line of its own.
+A grade is stored in one transaction with its audit row. Then, if the rubric names a labels file, it
+is appended there in one write, on a line of its own.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import UsageError
-from edison_ci.operate.actors import Role
-from edison_ci.store.grades import write_grade
+from edison_ci.operate.site import Role
+from edison_ci.store.manual_grades import write_grade
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.config.labels import Label, ScaleName
-    from edison_ci.operate.actors import Actor
-    from edison_ci.operate.site import Site
-    from edison_ci.store.grades import ManualGrade
+    from edison_ci.config.calibration import Label, ScaleName
+    from edison_ci.operate.site import Actor, Site
+    from edison_ci.store.manual_grades import ManualGrade
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What somebody says of an answer."""
+class HumanGrade:
+    """The grade of an answer by a person."""
 
     scale: ScaleName | None = None
-    """None, like `grade`, for a flag alone, or for taking one back."""
+    """None, like `grade`, to set or remove a flag only."""
     grade: float | None = None
     note: str = ""
     flag: bool = False
@@ -43,22 +42,22 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class GradeBook:
-    """Writes down the grades of one person."""
+    """Stores the grades of one person."""
 
     site: Site
     actor: Actor
     labels: str | None
-    """Path of the labels file; None when the rubric names none."""
+    """Path of the labels file; None if the rubric names none."""
 
     @classmethod
     def of(cls, site: Site, labels: str | None) -> GradeBook:
-        """Return the book of whoever is acting; who may not grade is refused."""
+        """Return the grade book of the actor; raises RoleError if they may not grade."""
         return cls(site, site.require(Role.REVIEWER, "grade"), labels)
 
     def enter(
         self, grade: ManualGrade, label: Label | None, *, run_id: str, before: Any = None
     ) -> None:
-        """Write a grade down; a flag alone has no label."""
+        """Store a grade; one that is only a flag has no label."""
         after = {"score": grade.score, "scale": grade.scale, "flagged": grade.flagged}
         entry = self.site.entry(
             self.actor, "grade", f"cell {grade.cell_id[:12]}", before=before, after=after
@@ -66,11 +65,11 @@ class GradeBook:
         entry = dataclasses.replace(entry, run_id=run_id)
         write_grade(self.site.results, grade, entry)
         if label is not None and self.labels is not None:
-            append_line(self.site.root, self.labels, line_of(label))
+            append_line(self.site.root, self.labels, label_line(label))
 
 
-def line_of(label: Label) -> str:
-    """Return a label as a line of its file; what looks like a secret is not written."""
+def label_line(label: Label) -> str:
+    """Return a label as a line of its file, without strings that look like secrets."""
     told = label.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if "output" in told and redacted(told["output"]) != told["output"]:
         told["answer"] = label.key[1]
@@ -80,18 +79,18 @@ def line_of(label: Label) -> str:
     if float(told["grade"]).is_integer():
         told["grade"] = int(told["grade"])
     text = json.dumps(told, ensure_ascii=False)
-    # What nobody can see is written as an escape; letters of any script stay readable.
+    # Invisible characters are escaped; letters of all scripts stay readable.
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def append_line(root: Path, name: str, line: str) -> None:
-    """Add a line to a file inside the project, on a line of its own whatever stands before it."""
+    """Append a line to a file in the project, after a line break if one is missing."""
     path = root / name
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(root)):
         raise UsageError(
-            f"{name} is a link that leaves the project; the grade is kept in the results",
-            hint="put a file of its own there",
+            f"{name} is a link to outside of the project; the grade is stored in the results only",
+            hint="replace the link by a file",
         )
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +105,6 @@ def append_line(root: Path, name: str, line: str) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         raise UsageError(
-            f"{name} cannot be written ({error.strerror}); the grade is kept in the results",
-            hint="see who may write it",
+            f"{name} cannot be written ({error.strerror}); the grade is stored in the results only",
+            hint="check the permissions of the file",
         ) from None

@@ -1,45 +1,178 @@
-"""Which results a job for a proposal believes: those that it made itself, and signed ones.
+"""Results that a job for a proposal trusts: its own, and those with a valid signature.
 
-A results file from a cache or an artifact says whatever its writer liked. In a job for a pull
-request, a merge queue or a commit that was named by hand, such a file is set aside before anything
-in it is read, unless it is signed with a key that the base's `trust.yaml` lists. A note under
-RUNNER_TEMP, which the runner empties for each job, tells later commands which file the job made.
-Anywhere else the results are those of whoever works there.
+A results file from a cache or an artifact may be forged. In a job for a pull request, a merge queue
+or a commit that was named by hand, such a file is set aside before it is read, unless it is signed
+with a key in the `trust.yaml` of the base. A file under RUNNER_TEMP, which the runner empties for
+each job, lists the results that the job made. Elsewhere all results are trusted.
+
+Signatures are Ed25519, by the private key of the project, over the SHA-256 of the bytes of the
+file; they are stored beside it, in `FILE.sig`.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.documents.files import WorkingTree
+from edison_ci.documents.secrets import remember
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.operate.proposal_terms import is_proposed, trust_of_base
-from edison_ci.operate.signatures import is_signed, signature_beside
+from edison_ci.operate.proposal_terms import base_trust, is_proposed
 from edison_ci.store.database import open_database
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from edison_ci.config.load import Project
+
+
+VARIABLE = "EDISON_SIGNING_KEY"
+"""Environment variable of the private key, its only source."""
+_ABOUT = b"edison-ci results 1\n"
+"""Prefix of the digest, so that signatures of other things are not valid."""
+_KIND = "ed25519 "
+_LONGEST = 200
+_KEY_BYTES = 32
+_LOGS = ("-wal", "-journal")
+
+
+class KeyPair(NamedTuple):
+    """A private key and its public key, both as base64."""
+
+    private: str
+    public: str
+
+
+def generate_keys() -> KeyPair:
+    """Return a new pair of keys."""
+    key = _ed25519().Ed25519PrivateKey.generate()
+    return KeyPair(_text(key.private_bytes_raw()), _text(key.public_key().public_bytes_raw()))
+
+
+def signature_path(path: Path) -> Path:
+    """Return the path of the signature of a file."""
+    return path.with_name(f"{path.name}.sig")
+
+
+def sign(path: Path, private: str) -> str:
+    """Sign a file and write the signature beside it; return the public key."""
+    remember([private])
+    raw = _bytes(private.strip())
+    if raw is None or len(raw) != _KEY_BYTES:
+        raise UsageError(
+            f"{VARIABLE} is not a valid private key",
+            hint="create one with `edison db keygen`, and store it as a secret of an environment",
+        )
+    _refuse_unfinished(path)
+    key = _ed25519().Ed25519PrivateKey.from_private_bytes(raw)
+    signature = key.sign(_ABOUT + _digest(path))
+    signature_path(path).write_text(f"{_KIND}{_text(signature)}\n", encoding="ascii")
+    return _text(key.public_key().public_bytes_raw())
+
+
+def is_signed(path: Path, keys: Iterable[str]) -> bool:
+    """Whether the signature beside a file is valid for one of these public keys."""
+    known = [raw for key in keys if (raw := _bytes(key)) is not None and len(raw) == _KEY_BYTES]
+    signature = _signature(path)
+    if not known or signature is None or any(map(_has_content, _logs(path))):
+        return False
+    library = _ed25519()
+    said = _ABOUT + _digest(path)
+    return any(_fits(library.Ed25519PublicKey.from_public_bytes(raw), signature, said)
+               for raw in known)  # fmt: skip
+
+
+def _fits(key: Any, signature: bytes, said: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key.verify(signature, said)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _signature(path: Path) -> bytes | None:
+    """Return the signature beside a file; None if it is missing or malformed."""
+    try:
+        with signature_path(path).open("rb") as stream:
+            text = stream.read(_LONGEST).decode("ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return _bytes(text.strip().removeprefix(_KIND)) if text.startswith(_KIND) else None
+
+
+def _refuse_unfinished(path: Path) -> None:
+    """Raise for a file with a log beside it: its bytes are not complete."""
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist", hint="create a copy: edison db backup")
+    if any(map(_has_content, _logs(path))):
+        raise UsageError(
+            f"{path} is in use: there is a log beside it", hint="sign a copy: edison db backup"
+        )
+
+
+def _logs(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _LOGS]
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _bytes(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _ed25519() -> Any:
+    """Return the library, which is needed for signatures only."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise UsageError(
+            "signed results need the library cryptography, which is not installed",
+            hint="pip install 'cryptography>=46'",
+        ) from None
+    return ed25519
+
 
 _NOTE = "edison-own-results.json"
 _USUAL = ".edison/results.db"
 _SUFFIXES = ("", "-wal", "-shm", "-journal", ".sig")
 
 
-def set_aside_unknown(root: Path, results: Path | None = None) -> Path | None:
-    """Set results aside that this job did not make and nobody signed; return where they are now."""
+def set_aside_untrusted(root: Path, results: Path | None = None) -> Path | None:
+    """Set results aside that this job did not make and that are not signed.
+
+    Returns their new path; None if nothing was set aside.
+    """
     if not is_proposed(root):
         return None
     path = results if results is not None else root / _results_of(root)
-    if not os.path.lexists(path) or _is_noted(path):
+    if not os.path.lexists(path) or _is_claimed(path):
         return None
     if is_trusted(root, path):
-        note(path)
+        claim_file(path)
         return None
-    aside = set_aside(path)
+    aside = unsigned_path(path)
     for suffix in _SUFFIXES:
         old = path.with_name(path.name + suffix)
         if os.path.lexists(old):
@@ -48,59 +181,59 @@ def set_aside_unknown(root: Path, results: Path | None = None) -> Path | None:
 
 
 def is_trusted(root: Path, path: Path) -> bool:
-    """Whether a key that the base lists fits the signature beside a results file."""
+    """Whether a results file has a valid signature by a key that the base lists."""
     try:
-        keys = trust_of_base(root).results.public_keys
+        keys = base_trust(root).results.public_keys
     except (UsageError, ConfigError):
-        return False  # nobody knows what the base trusts
+        return False  # the trust of the base is unknown
     return not path.is_symlink() and is_signed(path, keys)
 
 
-def claim(project: Project) -> None:
-    """Let results that there are not yet be those of this job, in a job for a proposal."""
+def claim_new_results(project: Project) -> None:
+    """Create the results file as one of this job, in a job for a proposal."""
     path = project.root / project.file.results
     if is_proposed(project.root) and not os.path.lexists(path):
         open_database(path).close()
-        note(path)
+        claim_file(path)
 
 
 def adopt(path: Path) -> bool:
-    """Take back what was set aside, because the workflow says that the same run of it made it."""
-    aside = set_aside(path)
+    """Restore results that were set aside, when the workflow states that its own run made them."""
+    aside = unsigned_path(path)
     if not aside.exists() or os.path.lexists(path):
         return False
     for suffix in _SUFFIXES:
         old = aside.with_name(aside.name + suffix)
         if old.exists():
             old.rename(path.with_name(path.name + suffix))
-    note(path)
+    claim_file(path)
     return True
 
 
-def set_aside(path: Path) -> Path:
-    """Return where results are that are not believed."""
+def unsigned_path(path: Path) -> Path:
+    """Return the path for results that are not trusted."""
     return path.with_name(f"{path.stem}.unsigned{path.suffix}")
 
 
-def note(path: Path) -> None:
-    """Note that a results file is of this job; without a place for the note, nothing is."""
+def claim_file(path: Path) -> None:
+    """Record that a results file belongs to this job; does nothing without RUNNER_TEMP."""
     place = _place()
     if place is not None:
-        signature_beside(path).unlink(missing_ok=True)  # it is written to from now on
-        kept = [each for each in _noted() if each != _named(path)]
-        place.write_text(json.dumps([*kept, _named(path)]), encoding="utf-8")
+        signature_path(path).unlink(missing_ok=True)  # no longer valid: the file will change
+        kept = [each for each in _claims() if each != _file_id(path)]
+        place.write_text(json.dumps([*kept, _file_id(path)]), encoding="utf-8")
 
 
-def _is_noted(path: Path) -> bool:
-    return not path.is_symlink() and path.exists() and _named(path) in _noted()
+def _is_claimed(path: Path) -> bool:
+    return not path.is_symlink() and path.exists() and _file_id(path) in _claims()
 
 
-def _named(path: Path) -> list[object]:
+def _file_id(path: Path) -> list[object]:
     found = path.stat()
     return [str(path.resolve()), found.st_dev, found.st_ino]
 
 
-def _noted() -> list[list[object]]:
+def _claims() -> list[list[object]]:
     place = _place()
     try:
         found = json.loads(place.read_text(encoding="utf-8")) if place is not None else []

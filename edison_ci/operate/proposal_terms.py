@@ -1,10 +1,10 @@
-"""What a proposal may not decide: keys, code and money are on the terms of its base.
+"""Terms of a proposal: keys, code and budgets are decided by its base.
 
-Whoever opens a pull request writes its files, so in a job for one `.edison/trust.yaml` is read from
-the base commit: which key may go to which host, whether code may run, and from which of the base's
-own files, and how much may be spent. Prices, by which that is held, are not below the base's. What
-the pull request says of these counts after its merge. Nor may it bring along what only a run
-writes: results would be taken for answers that models gave.
+The author of a pull request writes its files, so in a job for one `.edison/trust.yaml` is read from
+the base commit: which key may be sent to which host, which code of the base may run, and how much
+may be spent. Prices, on which budgets depend, are not below those of the base. Changes of these by
+the pull request take effect after its merge. Nor may it contain files that only a run writes:
+results in it would count as answers of models.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.base_limits import BaseLimits, limits_of
-from edison_ci.config.price_floor import floored
+from edison_ci.config.base_limits import BaseLimits, limits_of, with_minimum_prices
 from edison_ci.config.prices import load_prices
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.forge.changed import authority_of, is_proposal
-from edison_ci.forge.events import Event, Situation, read_event
+from edison_ci.forge.events import Event, Situation, is_proposal, policy_commit, read_event
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import Repository
 
@@ -40,28 +38,26 @@ if TYPE_CHECKING:
     from edison_ci.config.prices import PriceTable
 
 
-# Only a run writes results, locks and copies: answers in a results file would be taken for answers
-# of models, and a link in the place of a lock would be written through. And only what is in the
-# commit is read: a link could lead to what earlier steps of the job left behind, such as
-# credentials. The rule is about names in the commit and about where links lead, so no other
-# spelling is let in.
+# Only a run writes results, locks and copies: answers in a committed results file would count as
+# answers of models, and a link in place of a lock would be written through. Only files of the
+# commit are read: a link could lead to files of earlier steps of the job, such as credentials.
 _OWN = ".edison"
 _MAY_COME = re.compile(
     r"\.edison/(?:trust\.yaml|prices\.json|\.gitignore|schemas/[a-z]+\.schema\.json)"
 )
-"""What of `.edison` belongs into a commit, by its whole name."""
+"""Files below `.edison` that may be committed."""
 _BESIDE = ("", "-wal", "-shm", "-journal")
 _LINK = "120000"
 _FILES = ("100644", "100755")
 
 
 @cache
-def refuse_planted(root: Path, results: str) -> None:
-    """Refuse results, locks, copies and links that came with the checkout, before any is used."""
+def refuse_committed_results(root: Path, results: str) -> None:
+    """Raise UsageError if results, locks, copies or links to them are committed."""
     results = inside(results)
     for name in (_OWN, results):
         if link := _link_on_the_way(root, name):
-            raise _refused(link)
+            raise _committed_error(link)
     repository = Repository.find(root)
     head = repository.head() if repository is not None else None
     if repository is None or head is None:
@@ -75,18 +71,18 @@ def refuse_planted(root: Path, results: str) -> None:
         name = path.removeprefix(prefix)
         if not path.startswith(prefix):
             continue
-        # Some file systems do not tell upper from lower case.
+        # Some file systems are not case-sensitive.
         folded = name.casefold()
         own = folded == _OWN or folded.startswith(f"{_OWN}/")
         may_come = mode in _FILES and _MAY_COME.fullmatch(name)
         if folded in written or (own and not may_come):
-            raise _refused(name)
+            raise _committed_error(name)
         if mode == _LINK:
             _refuse_astray(top, path, modes)
 
 
 def _link_on_the_way(root: Path, name: str) -> str:
-    """Return the first part of a path that is a link, or ''."""
+    """Return the first part of a path that is a link; empty if there is none."""
     path = root
     for part in Path(name).parts:
         path = path / part
@@ -96,33 +92,33 @@ def _link_on_the_way(root: Path, name: str) -> str:
 
 
 def _refuse_astray(top: Path, path: str, modes: dict[str, str]) -> None:
-    """Refuse a link to anything that is not in the commit; one that leads nowhere is harmless."""
+    """Raise for a link to a file that is not in the commit; a broken link is harmless."""
     real = Path(os.path.realpath(top / path))
     if not real.exists():
         return
     target = real.relative_to(top).as_posix() if real.is_relative_to(top) else ""
     if target not in modes and not any(name.startswith(f"{target}/") for name in modes if target):
         raise UsageError(
-            f"{path} is a link to something that is not part of the commit",
-            hint="copy the file into the project",
+            f"{path} is a link to a file that is not part of the commit",
+            hint="replace the link by a copy of the file",
         )
 
 
-def _refused(path: str) -> UsageError:
+def _committed_error(path: str) -> UsageError:
     return UsageError(
-        f"{path} is part of the commit, and only a run may write it: results in it would be "
-        "taken for answers of models",
-        hint=f"take it out: git rm --cached {path}",
+        f"{path} is committed, but only a run may write it: results in it would count as "
+        "answers of models",
+        hint=f"remove it: git rm --cached {path}",
     )
 
 
-def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
-    """Return the project with what its base trusts, in a job for a pull request; else as it is."""
+def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
+    """Return the project on the terms of its base, in a job for a proposal; else unchanged."""
     if project.proposed or not is_proposed(project.root, environ):
         return project
-    refuse_planted(project.root.resolve(), project.file.results)
+    refuse_committed_results(project.root.resolve(), project.file.results)
     terms = _terms(project.root, read_event(environ))
-    prices = floored(project.prices, terms.models, terms.prices or load_prices())
+    prices = with_minimum_prices(project.prices, terms.models, terms.prices or load_prices())
     return replace(
         project,
         trust=terms.trust,
@@ -133,13 +129,13 @@ def on_terms_of_base(project: Project, environ: Mapping[str, str] = os.environ) 
     )
 
 
-def trust_of_base(root: Path, environ: Mapping[str, str] = os.environ) -> TrustFile:
-    """Return what the base of a proposal trusts."""
+def base_trust(root: Path, environ: Mapping[str, str] = os.environ) -> TrustFile:
+    """Return the trust file of the base of a proposal."""
     return _terms(root, read_event(environ)).trust
 
 
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is a job for what somebody proposes; anything else has its own files' trust."""
+    """Whether this is a job for a proposal; elsewhere the trust of its own files applies."""
     if not environ.get("GITHUB_EVENT_NAME"):
         return False
     repository = Repository.find(root)
@@ -147,8 +143,8 @@ def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
     return is_proposal(read_event(environ), head)
 
 
-class Terms(NamedTuple):
-    """What the base of a pull request allows."""
+class BaseTerms(NamedTuple):
+    """The terms that the base of a proposal sets."""
 
     trust: TrustFile
     code: Path | None = None
@@ -159,16 +155,16 @@ class Terms(NamedTuple):
 
 
 @cache
-def _terms(root: Path, event: Event) -> Terms:
+def _terms(root: Path, event: Event) -> BaseTerms:
     repository = Repository.find(root)
     if repository is None or event.situation is Situation.FORK:
-        return Terms(TrustFile.model_construct())
-    commit = authority_of(event, repository)
+        return BaseTerms(TrustFile.model_construct())
+    commit = policy_commit(event, repository)
     if commit is None:
         raise UsageError(
-            f"this job works on a proposal ({event.name}), and the branch that says what it may do "
-            f"is not here: {event.default_branch or 'the default branch'}",
-            hint="check out with fetch-depth: 0",
+            f"this job works on a proposal ({event.name}), and the branch that sets its terms is "
+            f"not in this clone: {event.default_branch or 'the default branch'}",
+            hint="check out with `fetch-depth: 0`",
         )
     prefix = root.resolve().relative_to(repository.root.resolve()).as_posix()
     tree = CommitTree(repository, commit, "" if prefix == "." else prefix)
@@ -177,13 +173,13 @@ def _terms(root: Path, event: Event) -> Terms:
     if files.problems:
         raise ConfigError(files.problems)
     code = _code_of(tree, trust) if trust.code.allow else None
-    return _with_money(Terms(trust, code), tree)
+    return _with_budgets(BaseTerms(trust, code), tree)
 
 
-def _with_money(terms: Terms, tree: CommitTree) -> Terms:
-    """Return the terms with the base's prices and budgets.
+def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
+    """Return the terms with the prices and budgets of the base.
 
-    What of the base cannot be read limits nothing: it is not the pull request's fault.
+    Files of the base that are not valid set no limit: the proposal did not cause that.
     """
     files = ProjectFiles(tree)
     header = files.project()
@@ -202,7 +198,7 @@ def _with_money(terms: Terms, tree: CommitTree) -> Terms:
 
 
 def _code_of(tree: CommitTree, trust: TrustFile) -> Path:
-    """Return a folder with the code of the base that may run, and nothing else."""
+    """Return a folder with only the code of the base that may run."""
     folder = Path(tempfile.mkdtemp(prefix="edison-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for allowed in trust.code.paths:

@@ -1,8 +1,9 @@
-"""Which answers of a proposal prove nothing: those that the proposal itself may have written.
+"""Provenance of answers in a proposal: doubts about those that it may have written itself.
 
 In a job for a pull request, a merge queue or a commit that was named by hand, a recording counts
-only if its bytes are those of the base commit, and a simulated or recorded model only where the
-base has one too. Whatever else was answered is shown, but the run is inconclusive at best.
+only if its bytes are those of the base commit, a simulated or recorded model only if the base has
+one too, and a model of a plugin only with the plugin and options of the base. Other answers are
+shown, but the run is inconclusive at best.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.forge.changed import base_of
-from edison_ci.forge.events import read_event
+from edison_ci.forge.events import find_base, read_event
 from edison_ci.git.repository import Repository
 from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.plan.baseline import Doubt
+from edison_ci.plan.baseline import BaselineDoubt
 from edison_ci.plan.baseline import base_of as compared_with
 from edison_ci.plan.fingerprint import file_digest
-from edison_ci.providers.recording import MAX_BYTES
+from edison_ci.providers.replay import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
 
 _MADE_UP = {"sim": "simulated", "replay": "answered from a recording"}
-"""Providers that ask no model, and what their answers are."""
-STORED = Doubt(
+"""Providers that call no model, and how their answers are described."""
+STORED = BaselineDoubt(
     "provenance",
     "Answers come from results of another job, which prove nothing without a signature.",
 )
 
 
 class Proposal(NamedTuple):
-    """What somebody proposes, and the commit that it is proposed to."""
+    """A proposal, and its base commit."""
 
     repository: Repository
     base: str | None
-    """None if it is not known: then nothing is proven."""
+    """None if it is not known."""
 
     @classmethod
-    def here(cls, root: Path) -> Proposal | None:
-        """Return the proposal that this job works on; None if it works on nobody's."""
+    def find(cls, root: Path) -> Proposal | None:
+        """Return the proposal of this job; None if it works on none."""
         repository = Repository.find(root)
         if repository is None or not is_proposed(root):
             return None
-        return cls(repository, base_of(read_event(os.environ), repository).commit)
+        return cls(repository, find_base(read_event(os.environ), repository).commit)
 
     def has(self, path: Path, data: bytes) -> bool:
-        """Whether the base has a file with exactly these bytes in this place."""
+        """Whether the base has a file with exactly these bytes at this path."""
         top, real = self.repository.root.resolve(), path.resolve()
         if self.base is None or not real.is_relative_to(top):
             return False
@@ -64,50 +64,60 @@ class Proposal(NamedTuple):
             return False
 
 
-def doubted_recordings(root: Path, paths: list[Path]) -> tuple[Doubt, ...]:
-    """Return why a replay of these files proves nothing; nothing where it may."""
-    proposal = Proposal.here(root) if paths else None
+def recording_doubts(root: Path, paths: list[Path]) -> tuple[BaselineDoubt, ...]:
+    """Return the doubts about a replay of these files."""
+    proposal = Proposal.find(root) if paths else None
     if proposal is None:
         return ()
     foreign = [path for path in paths if not proposal.has(path, path.read_bytes())]
     return tuple(
-        Doubt("provenance", f"The base does not have {_name(root, path)} so, and it was replayed.")
+        BaselineDoubt(
+            "provenance", f"The base does not have {_name(root, path)} so, and it was replayed."
+        )
         for path in foreign
     )
 
 
-def doubted_models(project: Project, experiment: Experiment) -> tuple[Doubt, ...]:
-    """Return why the answers of an experiment's models prove nothing; nothing where they may."""
-    if not any(model.provider in _MADE_UP for _, model, _ in experiment.models):
+def model_doubts(project: Project, experiment: Experiment) -> tuple[BaselineDoubt, ...]:
+    """Return the doubts about the answers of the models of an experiment."""
+    if not any(m.provider in _MADE_UP or m.installed for _, m, _ in experiment.models):
         return ()
-    proposal = Proposal.here(project.root)
+    proposal = Proposal.find(project.root)
     if proposal is None:
         return ()
     if proposal.base is None:
         return (
-            Doubt("provenance", "The base is not known, so no made-up answer proves anything."),
+            BaselineDoubt(
+                "provenance", "The base is not known, so no made-up answer proves anything."
+            ),
         )
     base = compared_with(project, experiment, proposal.base, commit=proposal.base)
     known = {} if base.experiment is None else {n: m for n, m, _ in base.experiment.models}
     tree = None if base.project is None else base.project.tree
-    said = [
+    texts = [
         each
         for name, model, _ in experiment.models
-        for each in _doubted(name, model, known.get(name), (project.tree, tree))
+        for each in _doubts_about(name, model, known.get(name), (project.tree, tree))
     ]
-    return tuple(Doubt("provenance", each) for each in said)
+    return tuple(BaselineDoubt("provenance", each) for each in texts)
 
 
-def _doubted(
+def _doubts_about(
     name: str, model: Model, before: Model | None, trees: tuple[Tree, Tree | None]
 ) -> Iterator[str]:
+    if model.installed and before is not None:
+        # It is unknown whether a plugin calls a model, and how its options change the answers.
+        if before.provider != model.provider:
+            yield f"Model {name} is answered by the plugin {model.provider} here only."
+        elif dict(before.options) != dict(model.options):
+            yield f"Model {name} has other options of the plugin {model.provider} than the base."
     how = _MADE_UP.get(model.provider)
     if how is None:
         return
     if before is not None and before.provider not in _MADE_UP:
         yield f"Model {name} is {how} here, and asked at the base."
     now, then = trees
-    for path in filter(None, (model.store, model.options.get("file"))):
+    for path in filter(None, (model.store, model.script)):
         if then is None or not _same(str(path), now, then):
             yield f"Model {name} is {how}: from {path}, which the base does not have so."
 

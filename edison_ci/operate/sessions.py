@@ -1,4 +1,4 @@
-"""Sessions with real models: providers and keys, budgets, roles, and whoever listens to them."""
+"""Sessions with real models: providers and keys, budgets, roles, and progress hooks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
-from edison_ci.execute.run_options import Tools
+from edison_ci.execute.run_options import RunContext
 from edison_ci.execute.session import Session
-from edison_ci.operate.actors import Role
-from edison_ci.operate.own_results import claim
-from edison_ci.operate.proposal_terms import on_terms_of_base
-from edison_ci.operate.site import Site
+from edison_ci.operate.own_results import claim_new_results
+from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
 from edison_ci.sanitize import in_actions
 
@@ -27,43 +26,43 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.clients import Lanes
-    from edison_ci.execute.run_targets import RunTarget
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.run_options import RunTarget
     from edison_ci.providers.replay import ReplayProvider
-    from edison_ci.store.ledger import Cap
+    from edison_ci.store.ledger import SpendingCap
 
 T = TypeVar("T")
-RESUMES = "every answer is kept, and edison resume goes on from there"
-REPEATS = "every answer is kept, and the same command goes on from there"
+RESUMES = "every answer is stored, and edison resume continues from there"
+REPEATS = "every answer is stored, and the same command continues from there"
 
 
 def require_editor(project: Project, action: str) -> None:
-    """Refuse whoever may not make calls; the refusal is audited."""
+    """Raise RoleError, and audit it, if the actor may not make calls."""
     Site(project.root, project.file).require(Role.EDITOR, action)
 
 
-def tools_for(project: Project, *, offline: bool = False) -> Tools:
-    """Return the real providers, with keys from the environment, and the experiment's graders."""
-    terms = on_terms_of_base(project)
-    claim(project)
+def run_context(project: Project, *, offline: bool = False) -> RunContext:
+    """Return the context of a run: providers with keys from the environment, and graders."""
+    terms = apply_base_terms(project)
+    claim_new_results(project)
     provider = partial(
         provider_for, environ=os.environ, offline=offline, tree=project.tree, trust=terms.trust
     )
     job = job_cap(terms, os.environ)
-    return Tools(provider, _grading, advice=advice("every answer is kept"), job=job)
+    return RunContext(provider, _grading, advice=advice("every answer is stored"), job=job)
 
 
 def advice(then: str) -> str:
-    """Return what can be done while a model does not answer; nobody sits before an action."""
+    """Return the hint while a model does not answer; empty in GitHub Actions."""
     return "" if in_actions() else f"Ctrl-C stops it; {then}"
 
 
-def _grading(project: Project, experiment: Experiment, lanes: Lanes) -> CellGrader:
-    return CellGrader.of(on_terms_of_base(project), experiment, lanes)
+def _grading(project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
+    return CellGrader.of(apply_base_terms(project), experiment, clients)
 
 
-def beside_loops(work: Callable[[], T]) -> T:
-    """Do work that runs an event loop, also where one runs already, as in a notebook."""
+def run_outside_loop(work: Callable[[], T]) -> T:
+    """Run work that starts an event loop, also if one is running, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -73,35 +72,35 @@ def beside_loops(work: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def nobody() -> Iterator[Mapping[str, Any]]:
-    """Listen to nothing."""
+def no_hooks() -> Iterator[Mapping[str, Any]]:
+    """Yield no hooks."""
     yield {}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFactory:
-    """Makes sessions, each with somebody who listens to it."""
+    """Creates sessions with progress hooks."""
 
     offline: bool = False
-    listening: Callable[[], AbstractContextManager[Mapping[str, Any]]] = field(default=nobody)
-    """Yields the callbacks of `Tools` for one session."""
+    hooks: Callable[[], AbstractContextManager[Mapping[str, Any]]] = field(default=no_hooks)
+    """Yields the callbacks of `RunContext` for one session."""
     recording: ReplayProvider | None = None
-    """Where answers come from instead of models."""
+    """A recording that replaces the models."""
 
     @contextlib.contextmanager
     def session(self, target: RunTarget) -> Iterator[Session]:
         """Yield the session of one run."""
-        tools = tools_for(target.project, offline=self.offline)
+        context = run_context(target.project, offline=self.offline)
         if (recording := self.recording) is not None:
-            tools = replace(tools, provider_for=lambda _: recording)
-        with self.listening() as hooks:
-            tools = replace(tools, **{"advice": advice(RESUMES), **hooks})
-            project = on_terms_of_base(target.project)
-            yield Session(project, target.experiment, tools, against=target.against)
+            context = replace(context, provider_for=lambda _: recording)
+        with self.hooks() as hooks:
+            context = replace(context, **{"advice": advice(RESUMES), **hooks})
+            project = apply_base_terms(target.project)
+            yield Session(project, target.experiment, context, against=target.against)
 
     @contextlib.contextmanager
-    def tools(self, project: Project, loop: Cap | None = None) -> Iterator[Tools]:
-        """Yield what a session of refining works with, perhaps within the budget of a loop."""
-        tools = tools_for(project, offline=self.offline)
-        with self.listening() as hooks:
-            yield replace(tools, **{"advice": advice(REPEATS), **hooks}, loop=loop)
+    def context(self, project: Project, loop: SpendingCap | None = None) -> Iterator[RunContext]:
+        """Yield the context of a refinement, optionally within the budget of a loop."""
+        context = run_context(project, offline=self.offline)
+        with self.hooks() as hooks:
+            yield replace(context, **{"advice": advice(REPEATS), **hooks}, loop=loop)

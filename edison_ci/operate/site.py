@@ -1,37 +1,166 @@
-"""The site of a project: its files, and who is working on them."""
+"""The site of a project: its files, the acting person and their role, and the audit.
+
+In GitHub Actions the actor is the one that GitHub names; elsewhere it is the identity that Git
+would commit with. That identity is a claim, not a proof: on their own machine, people can change
+files without this tool. Roles prevent mistakes and record who did what; a repository is protected
+by its host.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
-from edison_ci.errors import ConfigError, EdisonError, RoleError
-from edison_ci.operate.actors import Actor, Role, git_identity, identify, refuse_below, role_of
+from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
+from edison_ci.git.command import run_git
 from edison_ci.store.audit import AuditEntry, write_audit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from edison_ci.config.project import ProjectFile
+    from edison_ci.config.project import Member, ProjectFile
     from edison_ci.config.quarantine import QuarantineFile
+
+
+KnownBy = Literal["web", "github", "git", "nobody"]
+
+_NO_REPLY = re.compile(r"(?:\d+\+)?([^@]+)@users\.noreply\.github\.com\Z", re.IGNORECASE)
+
+
+class Role(IntEnum):
+    """The rights of a person; each role includes the ones before it."""
+
+    VIEWER = 1
+    REVIEWER = 2
+    EDITOR = 3
+    ADMIN = 4
+    OWNER = 5
+
+    @property
+    def word(self) -> str:
+        """The role as it is written in edison.yaml."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A person, and the source of that information."""
+
+    known_by: KnownBy
+    login: str = ""
+    email: str = ""
+    name: str = ""
+
+    @property
+    def display_name(self) -> str:
+        """The best known name."""
+        return self.login or self.email or self.name or "somebody"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A person with a role; None if they are not a member."""
+
+    identity: Identity
+    role: Role | None
+
+    @property
+    def name(self) -> str:
+        """The name in the audit."""
+        return self.identity.display_name
+
+    def may(self, needed: Role) -> bool:
+        """Whether the role is enough."""
+        return self.role is not None and self.role >= needed
+
+
+def identify(environment: Mapping[str, str], git: Identity | None = None) -> Identity:
+    """Return the acting person: as named by GitHub, else by Git, else unknown."""
+    actor = environment.get("GITHUB_ACTOR", "")
+    if environment.get("GITHUB_ACTIONS") == "true" and actor:
+        return Identity("github", login=actor)
+    return git or Identity("nobody")
+
+
+def git_identity(root: Path) -> Identity | None:
+    """Return the identity that Git would commit with; None without Git or a name."""
+    try:
+        answers = {
+            key: run_git("config", "--get", f"user.{key}", cwd=root) for key in ("email", "name")
+        }
+    except (UsageError, OSError):
+        return None
+    email, name = (answers[key].line if answers[key].code == 0 else "" for key in ("email", "name"))
+    return Identity("git", email=email, name=name) if email or name else None
+
+
+def find_role(identity: Identity, members: Sequence[Member]) -> Role | None:
+    """Return the role of a person; without a list of members everybody is an owner."""
+    if not members:
+        return Role.OWNER
+    member = find_member(identity, members)
+    return None if member is None else Role[member.role.upper()]
+
+
+def find_member(identity: Identity, members: Sequence[Member]) -> Member | None:
+    """Return the member with this identity; None if there is none."""
+    emails, logins = {identity.email.casefold()}, {identity.login.casefold()}
+    if found := _NO_REPLY.match(identity.email):
+        logins.add(found[1].casefold())
+    for member in members:
+        by_login = member.github is not None and member.github.casefold() in logins
+        by_email = member.email is not None and member.email.casefold() in emails
+        if by_login or by_email:
+            return member
+    return None
+
+
+def require_role(actor: Actor, needed: Role, action: str, members: Sequence[Member] = ()) -> None:
+    """Raise RoleError unless the role of the actor is sufficient."""
+    if actor.may(needed):
+        return
+    have = f"is {_with_article(actor.role)}" if actor.role is not None else "is not a member"
+    able = [
+        str(member.github or member.email)
+        for member in members
+        if Role[member.role.upper()] >= needed
+    ]
+    ask = f"ask {', '.join(able[:3])}, or " if able else ""
+    how = {
+        "github": "GITHUB_ACTOR",
+        "git": "git config user.email",
+        "web": "the sign-in",
+        "nobody": "nothing: set git config user.email",
+    }[actor.identity.known_by]
+    raise RoleError(
+        f"{action} needs {_with_article(needed)}; {actor.name} {have}",
+        hint=f"{ask}change members in edison.yaml (your identity comes from {how})",
+    )
+
+
+def _with_article(role: Role) -> str:
+    return f"{'an' if role.word[0] in 'aeo' else 'a'} {role.word}"
+
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A project of which only edison.yaml need be valid."""
+    """A project; only its edison.yaml has to be valid."""
 
     root: Path
     file: ProjectFile
-    clock: Callable[[], dt.datetime] = formatting.now
+    clock: Callable[[], dt.datetime] = utc.now
 
     @property
     def results(self) -> Path:
@@ -49,7 +178,7 @@ class Site:
         return self.root / ".edison" / "backups"
 
     def quarantine(self) -> QuarantineFile:
-        """Return the cases that are set aside; an invalid file is an error."""
+        """Return the quarantined cases; raises ConfigError if the file is not valid."""
         files = ProjectFiles(WorkingTree(self.root))
         found = files.quarantine()
         if only_errors(files.problems):
@@ -57,9 +186,9 @@ class Site:
         return found
 
     def production(self) -> tuple[tuple[str, str], ...]:
-        """Return the prompts that say which version is in production; an invalid one is an error.
+        """Return the prompts with a version in production; raises ConfigError.
 
-        The version is as somebody wrote it: the start of a hash, or a label.
+        The version is as written in the file: the start of a hash, or a label.
         """
         files = ProjectFiles(WorkingTree(self.root))
         paths = files.in_folder(self.file.paths.prompts, (".md",))
@@ -70,26 +199,26 @@ class Site:
 
     def now(self) -> str:
         """Return the time as it is stored."""
-        return formatting.stamp(self.clock())
+        return utc.timestamp(self.clock())
 
     def days_ago(self, days: int) -> str:
-        """Return the time so many days ago as it is stored."""
-        return formatting.stamp(self.clock() - dt.timedelta(days=days))
+        """Return the time `days` ago as it is stored."""
+        return utc.timestamp(self.clock() - dt.timedelta(days=days))
 
     def actor(self) -> Actor:
-        """Return who is acting."""
+        """Return the acting person with their role."""
         in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
         identity = identify(os.environ, None if in_actions else git_identity(self.root))
-        return Actor(identity, role_of(identity, self.file.members))
+        return Actor(identity, find_role(identity, self.file.members))
 
     def require(self, needed: Role, action: str, entity: str = "") -> Actor:
-        """Return the actor if the role is enough; a refusal is raised and audited."""
+        """Return the actor if their role is sufficient; a refusal is audited and raised."""
         return self.admit(self.actor(), needed, action, entity)
 
     def admit(self, actor: Actor, needed: Role, action: str, entity: str = "") -> Actor:
-        """Return somebody who is known already, if their role is enough."""
+        """Return a known actor if their role is sufficient; a refusal is audited and raised."""
         try:
-            refuse_below(actor, needed, action, self.file.members)
+            require_role(actor, needed, action, self.file.members)
         except RoleError as refused:
             self.note(self.entry(actor, f"refused: {action}", entity, after=refused.message))
             raise
@@ -98,23 +227,23 @@ class Site:
     def entry(
         self, actor: Actor, action: str, entity: str = "", *, before: Any = None, after: Any = None
     ) -> AuditEntry:
-        """Return a row for the audit."""
+        """Return a row of the audit."""
         known_by = actor.identity.known_by
         return AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
 
     def note(self, entry: AuditEntry) -> None:
-        """Audit what has happened already, such as a refusal, if there are results."""
+        """Write a row of the audit, if there is a results file."""
         if not self.results.exists():
             return
         try:
             write_audit(self.results, entry)
         except EdisonError as error:
-            # The refusal itself matters more than that it could not be written down.
+            # A refusal must be raised even if it cannot be audited.
             logger.error("the audit could not be written", extra={"reason": error.message})
 
 
-def site_at(root: Path) -> Site:
-    """Return the site of the project at `root`; problems of other files do not matter."""
+def open_site(root: Path) -> Site:
+    """Return the site of the project at `root`; other files than edison.yaml may be invalid."""
     files = ProjectFiles(WorkingTree(root))
     file = files.project()
     if file is None:

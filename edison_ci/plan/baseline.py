@@ -1,9 +1,9 @@
-"""Baselines: what an experiment is compared with, and what became of its parts.
+"""Baselines: the files of an experiment at a ref, its counterparts at head, and what changed since.
 
-The subject is what a change is about: prompts and the models that generate. The material is what it
-is measured with: data, checks, rubric, judges, gates. Base and head are measured with the same
-material, so that only the subject differs. What has another name at the head is compared with its
-former self, and what the base gates and the head does not measure is a doubt about the comparison.
+The variant is what is measured: prompts and generating models. The eval suite is what it is
+measured with: data, checks, rubric, judges, gates. Base and head are measured with the same eval
+suite, so that only the variant differs. A prompt or model that was renamed is compared with its
+predecessor; what the base gates and the head does not measure is a doubt about the comparison.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.git.command import run_git
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe, file_digest, plain
@@ -34,28 +35,105 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
 
 
-# Each has a counterpart at the head: the one of the same name, or the one that took its place, as
-# its content shows. What has no counterpart is dropped: the base held it to a gate, and nothing
-# measures it any more. What was replaced and is still there is dropped too: it could change
-# unseen.
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What changed since a commit."""
+
+    ref: str
+    commit: str
+    affected: dict[str, tuple[str, ...]]
+    """Experiments and why: the files that changed, or what differs."""
+    unaffected: tuple[str, ...]
+
+
+def impact_since(project: Project, ref: str, *, offline: bool = False) -> Impact:
+    """Return which experiments differ between the base of `ref` and the working tree.
+
+    In a shallow clone the base may have to be fetched, which `offline` refuses.
+    """
+    repository = Repository.find(project.root)
+    if repository is None:
+        raise UsageError(
+            "this project is not in a Git repository", hint="run git init, then commit"
+        )
+    if offline and repository.is_shallow() and not _has_merge_base(repository, ref):
+        raise UsageError(
+            f"this shallow clone does not reach back to {ref!r}, and --offline disables fetching",
+            hint="run without --offline, or fetch it first: git fetch --unshallow",
+        )
+    commit = repository.base_for(ref)
+    folder = project.root.resolve().relative_to(repository.root).as_posix()
+    prefix = "" if folder == "." else f"{folder}/"
+    base, _ = inspect_project(CommitTree(repository, commit, prefix))
+    changed = repository.changed_paths(commit)
+    affected: dict[str, tuple[str, ...]] = {}
+    for experiment in project.experiments.values():
+        reasons = [*_differences(project, experiment, base)]
+        reasons += _changed_data(experiment, prefix, changed)
+        if reasons:
+            affected[experiment.id] = tuple(dict.fromkeys(reasons))
+    unaffected = tuple(name for name in project.experiments if name not in affected)
+    return Impact(ref, commit, affected, unaffected)
+
+
+def _has_merge_base(repository: Repository, ref: str) -> bool:
+    """Whether the merge base of HEAD and `ref` is in this clone."""
+    words = ("merge-base", "HEAD", "--end-of-options", ref)
+    return not ref.startswith("-") and run_git(*words, cwd=repository.root).code == 0
+
+
+def _differences(project: Project, experiment: Experiment, base: Project | None) -> Iterator[str]:
+    if base is None:
+        yield "the project cannot be read at the base"
+        return
+    before = base.experiments.get(experiment.id)
+    if before is None:
+        there = base.tree.exists(experiment.path)
+        yield "it is not valid at the base" if there else "it is new"
+        return
+    old, new = describe(base, before), describe(project, experiment)
+    yield from (place for place in sorted({*old, *new}) if old.get(place) != new.get(place))
+    if _selection(before) != _selection(experiment):
+        yield "selection of cases"
+
+
+def _selection(experiment: Experiment) -> list[object]:
+    """Return what decides which cases there are, besides the content of the data."""
+    return [plain(experiment.file.data), experiment.types()]
+
+
+def _changed_data(experiment: Experiment, prefix: str, changed: frozenset[str]) -> Iterator[str]:
+    """Yield the data files whose bytes changed.
+
+    Data behind a link cannot be read in a commit, so there the experiment is not valid at the base.
+    """
+    for entry in experiment.file.data:
+        if f"{prefix}{entry.path}" in changed:
+            yield entry.path
+
+
+# Each prompt and model of the base has a counterpart at head: the one of the same name, or the one
+# with similar content. One without a counterpart counts as dropped: the base gates it, and nothing
+# measures it any more. One that was replaced but still exists is dropped too: it could change
+# without being measured.
 T = TypeVar("T")
 
 _ALIKE = 0.5
-"""How much of the content two files of different names must have in common, as Git has it."""
+"""Share of content that two files of different names must have in common, as for Git."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAMES = frozenset({"experiment", "title", "description", "archived", "version"})
-"""Keys of an experiment that say nothing of what it measures."""
+"""Keys of an experiment that do not influence its results."""
 
 
 class Counterparts(NamedTuple):
-    """What took the place of the prompts and models of one experiment of the base."""
+    """Counterparts at head of the prompts and models of one experiment of the base."""
 
     prompts: dict[str, str]
     """New ids by old ones, of those that changed their id."""
     models: dict[str, str]
     """New names of configurations by old ones, of those that changed their name."""
     replaced: tuple[str, ...]
-    """What is compared with a former self of another name, in sentences."""
+    """Prompts and models that are compared with a predecessor of another name, in sentences."""
     dropped: tuple[str, ...]
     """What the base gates and the head does not measure, in sentences."""
 
@@ -227,8 +305,8 @@ def _common(one: Counter[str], other: Counter[str]) -> float:
     return (one & other).total() / most if most else 1.0
 
 
-class Doubt(NamedTuple):
-    """Why a run cannot pass, whatever its gates find: it is inconclusive at best."""
+class BaselineDoubt(NamedTuple):
+    """A reason for which a run is inconclusive at best."""
 
     metric: str
     """`coverage`: the base gates more than was measured; `provenance`: answers prove nothing."""
@@ -244,15 +322,15 @@ class Base:
     project: Project | None = None
     """The project as it was; None if it could not be read."""
     experiment: Experiment | None = None
-    """The experiment as it was, with its own material, by the names of now."""
-    changed_material: tuple[str, ...] = ()
-    """What of the material is no longer the same."""
+    """The experiment as it was, with its own eval suite, by the names of now."""
+    changed_eval_suite: tuple[str, ...] = ()
+    """What of the eval suite is no longer the same."""
     replaced: tuple[str, ...] = ()
     """What is compared with a former self of another name."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[BaselineDoubt, ...] = ()
     """What the base gates and the head does not measure."""
 
-    def subject_on(self, experiment: Experiment) -> Experiment | None:
+    def variant_on(self, experiment: Experiment) -> Experiment | None:
         """Return an experiment with the prompts and models of the base; None if it has none."""
         if self.experiment is None or self.project is None:
             return None
@@ -267,7 +345,7 @@ class Base:
     def _model(self, wanted: Configured) -> Configured | None:
         """Return a model as the base has it: in its experiment, or else in its registry."""
         name, model, params = wanted
-        assert self.experiment is not None  # or there is no subject
+        assert self.experiment is not None  # or there is no variant
         assert self.project is not None
         for entry in self.experiment.models:
             if entry[0] == name:
@@ -277,7 +355,7 @@ class Base:
 
 
 def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str = "") -> Base:
-    """Return what an experiment was at a ref; `commit` says which commit that was before."""
+    """Return an experiment as it was at a ref; `commit` is the commit if it is known."""
     repository = Repository.find(project.root)
     if repository is None:
         raise UsageError(
@@ -295,7 +373,7 @@ def base_of(project: Project, experiment: Experiment, ref: str, *, commit: str =
     found = counterparts(before.experiments[former], project, experiment)
     old = _by_names_of_now(before.experiments[former], experiment, found)
     before = _aside_by_names_of_now(before, former, experiment.id)
-    changed = _changed(_material(before, old), _material(project, experiment))
+    changed = _changed(_eval_suite(before, old), _eval_suite(project, experiment))
     moved = () if former == experiment.id else (f"experiment {former} is now {experiment.id}",)
     base = Base(ref, commit, before, old, changed, (*moved, *found.replaced))
     return dataclasses.replace(base, doubts=tuple(_doubts(base, found)))
@@ -330,19 +408,21 @@ def _aside_by_names_of_now(before: Project, former: str, name: str) -> Project:
     return dataclasses.replace(before, quarantine=quarantine)
 
 
-def _doubts(base: Base, found: Counterparts) -> Iterator[Doubt]:
+def _doubts(base: Base, found: Counterparts) -> Iterator[BaselineDoubt]:
     """Yield what of the base's gates nothing is measured for; a base without gates has none."""
     old = base.experiment
     if old is None or old.file.archived or not old.file.gates:
         return
-    yield from (Doubt("coverage", f"The base gates it, but {each}.") for each in found.dropped)
-    if base.changed_material and not readable(base):
+    yield from (
+        BaselineDoubt("coverage", f"The base gates it, but {each}.") for each in found.dropped
+    )
+    if base.changed_eval_suite and not readable(base):
         said = "The cases of the base cannot be read at its commit, so only others were measured."
-        yield Doubt("coverage", said)
+        yield BaselineDoubt("coverage", said)
 
 
-def with_material_of(base: Base, experiment: Experiment) -> tuple[Experiment, Experiment] | None:
-    """Return head and base as experiments with the base's material, both with what both have."""
+def with_eval_suite_of(base: Base, experiment: Experiment) -> tuple[Experiment, Experiment] | None:
+    """Return head and base as experiments with the base's eval suite, both with what both have."""
     old = base.experiment
     if old is None:
         return None
@@ -357,13 +437,13 @@ def with_material_of(base: Base, experiment: Experiment) -> tuple[Experiment, Ex
     )
 
 
-def _material(project: Project, experiment: Experiment) -> dict[str, Any]:
+def _eval_suite(project: Project, experiment: Experiment) -> dict[str, Any]:
     """Return what an experiment is measured with, by the place where it is written."""
     bare = dataclasses.replace(experiment, prompts=(), models=())
     told = describe(project, bare)
     own = dict(told.pop(experiment.path))
-    for subject in ("prompts", "models"):
-        own.pop(subject, None)
+    for variant in ("prompts", "models"):
+        own.pop(variant, None)
     data = {
         entry.path: [plain(entry), file_digest(project.tree, entry.path)]
         for entry in experiment.file.data

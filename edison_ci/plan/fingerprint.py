@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from edison_ci.config.licences import LICENCES
+from edison_ci.checks.options import REGISTRY
+from edison_ci.config.calibration import JUDGE_APPROVALS
+from edison_ci.config.experiment import JUDGES
 from edison_ci.documents.marks import Fault
 from edison_ci.templating.templates import Template
 
@@ -22,13 +24,13 @@ if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
     from edison_ci.records import Case
 
-_MATERIAL = (
+_EVAL_SUITE = (
     "experiment",
     "objective",
     "prompts",
     "models",
     "split",
-    "draws",
+    "repeats",
     "checks",
     "rubric",
     "judges",
@@ -39,7 +41,7 @@ _MATERIAL = (
     "refine",
 )
 """Keys of an experiment that a run depends on; its data counts case by case."""
-_MATERIAL_SETTINGS = ("allow_code", "redact_pii_before_storage")
+_SUITE_SETTINGS = ("allow_code", "redact_pii_before_storage")
 _CHUNK = 1 << 20
 # Made once: `json.dumps` would make an encoder for each of a million cases.
 _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -82,28 +84,36 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
     others = {name: project.models[name] for name in project.other_models_of(experiment)}
     for name, model in {**generating, **others}.items():
         place = f"{project.file.paths.models}: {name}"
-        # What a generating model is sent is told with the experiment, prompt by prompt.
+        # Parameters of a generating model are listed with the experiment, prompt by prompt.
         parts[place] = [model.identity(), plain(model.params) if name in others else None]
         parts[f"the price of {name}"] = plain(project.prices.price_of(model))
     for path in sorted(project.raw_files_of(experiment)):
         parts[path] = file_digest(project.tree, path)
     rubric = experiment.rubric
     if rubric is not None and rubric.calibration is not None:
-        # A licence decides whether a judge may decide a gate.
-        own = [entry for entry in project.licences.licences if entry.rubric == rubric.rubric]
-        parts[LICENCES] = plain(own)
-    settings = {key: getattr(project.file.settings, key) for key in _MATERIAL_SETTINGS}
+        # An approval decides whether a judge may decide a gate.
+        own = [entry for entry in project.approvals.approvals if entry.rubric == rubric.rubric]
+        parts[JUDGE_APPROVALS] = plain(own)
+    for registry, names in (
+        (REGISTRY, {check.check for check in experiment.all_checks()}),
+        (JUDGES, experiment.judge_plugins),
+    ):
+        # What a plugin grades may change with its version.
+        packages = {name: registry.package(name) for name in sorted(names)}
+        parts |= {f"the plugin {name}": found for name, found in packages.items() if found}
+    settings = {key: getattr(project.file.settings, key) for key in _SUITE_SETTINGS}
     aside = {entry.case for entry in project.quarantine.cases if entry.experiment == experiment.id}
     return {**parts, "edison.yaml: settings": settings, "quarantine.yaml": sorted(aside)}
 
 
 def _experiment(project: Project, experiment: Experiment) -> dict[str, Any]:
-    """Return the material keys of the experiment's file, with the defaults that apply to it."""
+    """Return the eval suite keys of the experiment's file, with the defaults that apply to it."""
     file, defaults = experiment.file, project.file.defaults
-    told = {key: plain(getattr(file, key)) for key in _MATERIAL}
+    told = {key: plain(getattr(file, key)) for key in _EVAL_SUITE}
     sent = [experiment.configurations(prompt) for prompt in experiment.prompts]
     told["models"] = [[c.name, c.model.name, plain(c.params)] for each in sent for c in each]
-    told["judges"]["pointwise"] = [judge.name for judge in experiment.judges]
+    judges = [judge.name for judge in experiment.judges]
+    told["judges"]["pointwise"] = [*judges, *experiment.judge_plugins]
     for grader in told["judges"]["graders"]:
         grader["by"] = grader["by"] or defaults.judge
     told["refine"]["by"] = file.refine.by or defaults.refiner

@@ -13,36 +13,37 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
-from edison_ci.config.data_check import DataCheck
-from edison_ci.config.dataset_entry import Split
+from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
+from edison_ci.config.validation import DataCheck
 from edison_ci.errors import ConfigError, Problem, UsageError
 from edison_ci.plan.estimate import (
+    ESTIMATE,
     ONCE,
     TYPICAL_OUTPUT,
     ZERO,
+    CostRange,
     Load,
-    Span,
+    TokenCounter,
+    counter_for,
     total,
     total_cost,
     total_seconds,
 )
 from edison_ci.plan.fingerprint import Fingerprint
-from edison_ci.plan.looks import INFERRED, both_sides, kind_of_looks, rounds
+from edison_ci.plan.interim_analysis import INFERRED, both_sides, interim_kind, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
-from edison_ci.plan.tokens import ESTIMATE, TokenCounter, counter_for
-from edison_ci.plugins import later
 from edison_ci.stats import DEFAULT_SD, cases_for_margin, smallest_effect
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.config.decisions import Gate
+    from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.prompt import Prompt
-    from edison_ci.plan.looks import Kind
+    from edison_ci.plan.interim_analysis import Kind
     from edison_ci.records import Case
 
 
@@ -65,18 +66,18 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "smallest_effect": plan.smallest_effect,
         "cases_for_margin": plan.cases_for_margin,
         "margin": plan.margin,
-        "looks": _looks(plan),
+        "interim": _interims(plan),
         "reasons": plan.reasons,
         "blockers": plan.blockers,
     }
 
 
-def _looks(plan: Plan) -> dict[str, Any] | None:
+def _interims(plan: Plan) -> dict[str, Any] | None:
     """Return what a comparison with --against would take, where it stops when it is clear."""
-    if plan.looks is None or plan.iterations.high > 1:
+    if plan.interims is None or plan.iterations.high > 1:
         return None
-    low, high = both_sides(plan.looks, plan.cases, plan.calls + plan.reused)
-    return {"kind": plan.looks, "calls": {"low": low, "high": high}}
+    low, high = both_sides(plan.interims, plan.cases, plan.calls + plan.reused)
+    return {"kind": plan.interims, "calls": {"low": low, "high": high}}
 
 
 def matrix(plan: Plan) -> dict[str, Any]:
@@ -118,39 +119,39 @@ def _load(load: Load) -> dict[str, Any]:
 
 
 COUNT_EVERY = 5_000
-"""Up to so many cases every one is counted, beyond it one in a hundred."""
+"""Cases up to which every one is counted; beyond, one in a hundred."""
 
 
-class Survey:
-    """Looks at every case once: what it costs to send, and where it belongs."""
+class CaseSurvey:
+    """Reads every case once: its tokens, shard and split."""
 
     def __init__(
         self, project: Project, experiment: Experiment, *, shards: int = 0, refines: bool = False
     ) -> None:
         self._experiment, self._shard_count = experiment, shards
-        # Whoever refines holds cases out whether or not the experiment says so.
+        # A refinement has a holdout even if the experiment has no split.
         self._split = experiment.file.split or (Split() if refines else None)
         self.fingerprint = Fingerprint(project, experiment)
         self.usable: Counter[str] = Counter()
         """Cases that each prompt can be rendered for."""
-        self.seen = self.elsewhere = self.holdout = 0
+        self.cases = self.other_shards = self.holdout = 0
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
         self._counters = {counter_for(model) for _, model, _ in experiment.models} | {ESTIMATE}
 
-    def see(self, case: Case, *, here: bool = True) -> None:
-        """Take a case into account; one of another shard only for what all shards agree on."""
+    def add(self, case: Case, *, here: bool = True) -> None:
+        """Count a case; one of another shard only goes into the fingerprint."""
         self.fingerprint.feed(case)
         if not here:
-            self.elsewhere += 1
+            self.other_shards += 1
             return
-        self.seen += 1
+        self.cases += 1
         if self._split is not None and is_holdout(case, self._split):
             self.holdout += 1
         if self._shard_count:
             self._shards[shard_of(case.id, self._shard_count)] += 1
-        counting = self.seen <= COUNT_EVERY or self.seen % 100 == 0
+        counting = self.cases <= COUNT_EVERY or self.cases % 100 == 0
         for prompt in self._experiment.prompts:
             if not case.inputs.keys() >= prompt.required:
                 continue
@@ -184,13 +185,13 @@ class Survey:
 
     @property
     def skipped(self) -> int:
-        """Answers to one draw of one model that nobody can ask for, over all prompts."""
-        return self.seen * len(self._experiment.prompts) - self.usable.total()
+        """Cells of one repeat and model that cannot be rendered, over all prompts."""
+        return self.cases * len(self._experiment.prompts) - self.usable.total()
 
     @property
     def sampled(self) -> bool:
         """Whether not every case was counted."""
-        return self.seen > COUNT_EVERY
+        return self.cases > COUNT_EVERY
 
     def shards(self) -> list[int]:
         """Return how many cases each shard has."""
@@ -200,20 +201,20 @@ class Survey:
 Rivals = Literal["models", "base", "nobody"]
 """Models against each other, head against base, or nothing: the base is in the head's plan."""
 INSTRUCTIONS = 400
-"""Tokens of what a judge or refiner is told beside the material."""
-OUT_PER_CRITERION = Span(30, 60)
-OUT_OF_GRADER = Span(5, 60)
-OUT_OF_PAIRWISE = Span(20, 80)
-OUT_OF_REFINER = Span(300, 900)
+"""Tokens of the instructions of a judge or refiner."""
+OUT_PER_CRITERION = CostRange(30, 60)
+OUT_OF_GRADER = CostRange(5, 60)
+OUT_OF_PAIRWISE = CostRange(20, 80)
+OUT_OF_REFINER = CostRange(300, 900)
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
-    """Works out the loads of one experiment from what the survey saw."""
+class CallEstimator:
+    """Computes the loads of one experiment from the survey of its cases."""
 
     project: Project
     experiment: Experiment
-    survey: Survey
+    survey: CaseSurvey
     rivals: Rivals = "models"
     """What a pairwise judge compares."""
 
@@ -222,8 +223,8 @@ class Loads:
         generating = list(self._generating())
         return [*generating, *self._grading(generating)]
 
-    def of_a_loop(self, iterations: Span) -> list[Load]:
-        """Return the loads of so many iterations, each of them a run and a refinement."""
+    def of_a_loop(self, iterations: CostRange) -> list[Load]:
+        """Return the loads of a number of iterations, each a run and a refinement."""
         loads = [*self.of_a_run(), *self._refining()]
         return [dataclasses.replace(load, iterations=iterations) for load in loads]
 
@@ -232,17 +233,17 @@ class Loads:
         """Answers that are generated."""
         file = self.experiment.file
         usable = sum(self.survey.usable[prompt.id] for prompt in self.experiment.prompts)
-        return usable * len(self.experiment.models) * file.draws
+        return usable * len(self.experiment.models) * file.repeats
 
     def _generating(self) -> Iterator[Load]:
-        draws = self.experiment.file.draws
+        repeats = self.experiment.file.repeats
         for index, (name, model, _) in enumerate(self.experiment.models):
             counter, calls, read, written = counter_for(model), 0, 0.0, ZERO
             for prompt in self.experiment.prompts:
-                answers = self.survey.usable[prompt.id] * draws
+                answers = self.survey.usable[prompt.id] * repeats
                 sent = self.experiment.configurations(prompt)[index].params
                 calls += answers
-                read += self.survey.input_tokens(prompt, counter) * draws
+                read += self.survey.input_tokens(prompt, counter) * repeats
                 written += TYPICAL_OUTPUT.at_most(float(sent.get("max_tokens", "inf"))).times(
                     answers
                 )
@@ -273,7 +274,7 @@ class Loads:
                 by = self.project.models[screen.by]
                 yield self._load("safety", by, cells, reading, OUT_OF_GRADER.times(cells))
 
-    def _pairwise(self, questions: Span, answers: Span) -> Iterator[Load]:
+    def _pairwise(self, questions: CostRange, answers: CostRange) -> Iterator[Load]:
         """Yield the load of a judge that sees each pair of answers in both orders."""
         pairwise, models = self.experiment.file.judges.pairwise, len(self.experiment.models)
         if pairwise is None or self.rivals == "nobody":
@@ -300,19 +301,21 @@ class Loads:
         calls = refine.candidates
         yield self._load("refine", model, calls, read.times(calls), OUT_OF_REFINER.times(calls))
 
-    def _questions(self) -> Span:
+    def _questions(self) -> CostRange:
         """Return the tokens of the rendered prompts, once for each answer."""
         prompts = self.experiment.prompts
         each = sum(self.survey.input_tokens(prompt, ESTIMATE) for prompt in prompts)
-        return _flat(each * len(self.experiment.models) * self.experiment.file.draws)
+        return _flat(each * len(self.experiment.models) * self.experiment.file.repeats)
 
-    def _load(self, phase: str, model: Model, calls: int, read: Span, written: Span) -> Load:
+    def _load(
+        self, phase: str, model: Model, calls: int, read: CostRange, written: CostRange
+    ) -> Load:
         price = self.project.prices.price_of(model)
         return Load(phase, model, model.name, price, calls, read, written)
 
 
-def _flat(tokens: float) -> Span:
-    return Span(tokens, tokens)
+def _flat(tokens: float) -> CostRange:
+    return CostRange(tokens, tokens)
 
 
 _ALPHA = 0.05
@@ -331,7 +334,7 @@ class Evidence(NamedTuple):
 
 
 def evidence_of(experiment: Experiment, cases: int) -> Evidence:
-    """Return what so many cases can show, at the confidence and margin of the strictest gate."""
+    """Return what a number of cases can show, at the level and margin of the strictest gate."""
     gate = strictest(experiment.file.gates)
     alpha = _ALPHA if gate is None else round(1 - gate.confidence, 10)
     effect = smallest_effect(cases, sd=DEFAULT_SD, alpha=alpha).value if cases >= 2 else None
@@ -360,7 +363,7 @@ _LOOP_LOW = 0.6
 
 
 class EmptyShard(UsageError):
-    """No case falls into this shard; that is no mistake of whoever asks for every shard."""
+    """No case falls into this shard; not an error when all shards of a split are run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,16 +373,16 @@ class Plan:
     experiment: str
     cases: int
     cells: int
-    """Answers a run would ask for."""
+    """Cells of a run."""
     skipped: int
-    """Answers it would not ask for because a case lacks a variable."""
+    """Cells that are skipped because a case lacks a variable."""
     holdout: int
     gating: int
     """Cases that decide a gate: the fewest of any prompt, quarantined ones left out."""
     hash: str
     """sha256 of everything that decides the result; the same for every shard of a run."""
     loads: list[Load]
-    iterations: Span
+    iterations: CostRange
     smallest_effect: float | None
     """Smallest change of the composite (0-1) that this many cases show."""
     cases_for_margin: int | None
@@ -387,22 +390,22 @@ class Plan:
     margin: float | None
     reasons: list[str]
     unready: list[str]
-    """What real calls would stumble over: keys and prices."""
+    """Missing keys and prices, which would stop real calls."""
     refusals: list[str]
-    """What any run would stumble over before its first call."""
+    """Reasons that would stop any run before its first call."""
     reused: int = 0
-    """Calls that are answered by what is stored, and not counted in the loads."""
+    """Calls with a stored answer, which are not in the loads."""
     shards: list[int] = field(default_factory=list)
-    """Cases in each shard, when shards were asked for."""
-    looks: Kind | None = None
-    """How a comparison would be looked at; None if once, at the end."""
+    """Cases in each shard, where shards were requested."""
+    interims: Kind | None = None
+    """Kind of interim analyses; None without any."""
     partial: bool = False
     """Whether cases of the dataset are left out."""
     warnings: list[Problem] = field(default_factory=list)
 
     @property
     def blockers(self) -> list[str]:
-        """Everything a run would stumble over."""
+        """Everything that would stop a run."""
         return [*self.unready, *self.refusals]
 
     @property
@@ -416,17 +419,17 @@ class Plan:
         return sum(round(load.once_calls * load.iterations.low) for load in self.loads)
 
     @property
-    def tokens(self) -> Span:
+    def tokens(self) -> CostRange:
         """Tokens of all phases."""
         return total(load.tokens for load in self.loads)
 
     @property
-    def cost_microusd(self) -> Span | None:
+    def cost_microusd(self) -> CostRange | None:
         """Cost of all phases; None when a price is unknown."""
         return total_cost(self.loads)
 
     @property
-    def seconds(self) -> Span:
+    def seconds(self) -> CostRange:
         """Time: models run side by side, judging while generating."""
         return total_seconds(self.loads)
 
@@ -447,7 +450,7 @@ def plan_run(
     """Return the plan of an experiment; raises ConfigError if its data is invalid."""
     of: Literal["run", "loop"] = "loop" if loop else "run"
     found = bare_plan(project, experiment, selection=selection, shards=shards, of=of)
-    evidence = _evidence_of(selection.narrow(experiment), found.gating)
+    evidence = evidence_of(selection.narrow(experiment), found.gating)
     reasons = list(found.reasons)
     if evidence.relative:
         reasons.append(
@@ -460,10 +463,6 @@ def plan_run(
         margin=evidence.margin,
         reasons=reasons,
     )
-
-
-# Loaded late because numpy takes longer to load than most plans to make.
-_evidence_of = later("edison_ci.plan.plan:evidence_of")
 
 
 def bare_plan(
@@ -480,26 +479,26 @@ def bare_plan(
     pairs, which is in the plan of the head.
     """
     experiment = selection.narrow(experiment)
-    survey = Survey(project, experiment, shards=shards, refines=of == "loop")
+    survey = CaseSurvey(project, experiment, shards=shards, refines=of == "loop")
     check = DataCheck(project, experiment)
     for case in selection.whole(check):
-        survey.see(case, here=selection.here(case))
+        survey.add(case, here=selection.here(case))
     if only_errors(check.problems):
         raise ConfigError(only_errors(check.problems))
-    if survey.seen == 0 and survey.elsewhere:
+    if survey.cases == 0 and survey.other_shards:
         raise EmptyShard(f"shard {selection.shard} of {experiment.id} has no case")
-    if survey.seen == 0:
+    if survey.cases == 0:
         raise UsageError(f"no case of {experiment.id} is chosen", hint=selection.describe())
     rivals: dict[str, Rivals] = {"head": "base", "base": "nobody"}
-    loads, iterations = Loads(project, experiment, survey, rivals.get(of, "models")), ONCE
+    loads, iterations = CallEstimator(project, experiment, survey, rivals.get(of, "models")), ONCE
     if of == "loop":
         most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
-        iterations = Span(math.ceil(_LOOP_LOW * most), most)
-    answers = len(experiment.models) * experiment.file.draws
+        iterations = CostRange(math.ceil(_LOOP_LOW * most), most)
+    answers = len(experiment.models) * experiment.file.repeats
     made = loads.of_a_loop(iterations) if of == "loop" else loads.of_a_run()
     return Plan(
         experiment=experiment.id,
-        cases=survey.seen,
+        cases=survey.cases,
         cells=loads.cells,
         skipped=survey.skipped * answers,
         holdout=survey.holdout,
@@ -514,14 +513,14 @@ def bare_plan(
         unready=_unready(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
-        looks=kind_of_looks(experiment.file.gates, experiment.file.stop),
-        partial=survey.seen < check.cases,
+        interims=interim_kind(experiment.file.gates, experiment.file.stop),
+        partial=survey.cases < check.cases,
         warnings=only_warnings(check.problems),
     )
 
 
 def joined(first: Plan, second: Plan) -> Plan:
-    """Return the plan of two subjects on the same cases."""
+    """Return the plan of two variants on the same cases."""
     return dataclasses.replace(
         first,
         cells=first.cells + second.cells,
@@ -536,9 +535,9 @@ def joined(first: Plan, second: Plan) -> Plan:
 def ranged(plan: Plan, kind: Kind) -> Plan:
     """Return the plan of a comparison that stops when it is clear, from least to most."""
     least, most = rounds(kind, plan.cases)
-    span = Span(least, most)
+    span = CostRange(least, most)
     loads = [dataclasses.replace(load, iterations=span) for load in plan.loads]
-    return dataclasses.replace(plan, loads=loads, looks=kind)
+    return dataclasses.replace(plan, loads=loads, interims=kind)
 
 
 def without_generating(project: Project, plan: Plan) -> Plan:
@@ -547,13 +546,13 @@ def without_generating(project: Project, plan: Plan) -> Plan:
     return dataclasses.replace(plan, loads=loads, unready=_unready(project, loads))
 
 
-def _gating(project: Project, experiment: Experiment, survey: Survey) -> int:
+def _gating(project: Project, experiment: Experiment, survey: CaseSurvey) -> int:
     aside = [entry for entry in project.quarantine.cases if entry.experiment == experiment.id]
     fewest = min((survey.usable[prompt.id] for prompt in experiment.prompts), default=0)
     return max(fewest - len(aside), 0)
 
 
-def _reasons(project: Project, survey: Survey) -> list[str]:
+def _reasons(project: Project, survey: CaseSurvey) -> list[str]:
     reasons = []
     if not project.tree.exists(project.file.results):
         reasons.append("no results are stored yet, so every call would be made")

@@ -1,4 +1,4 @@
-"""Selections: which part of an experiment is asked for."""
+"""Selections: the cases, prompts and models of an experiment that a command names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, is_holdout, sample
-from edison_ci.config.dataset_entry import Split
+from edison_ci.config.experiment import Split
 from edison_ci.errors import UsageError
-from edison_ci.names import did_you_mean
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ MAX_SHARDS = 256
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part `index` of `count`, counted from 1."""
+    """SplitPart `index` of `count`, counted from 1."""
 
     index: int
     count: int
@@ -34,7 +34,7 @@ class Shard:
         return f"{self.index}/{self.count}"
 
     def has(self, case_id: str) -> bool:
-        """Whether a case belongs to this part; all draws and models of a case stay together."""
+        """Whether a case belongs to this part; all repeats and models of a case stay together."""
         return shard_of(case_id, self.count) == self.index
 
 
@@ -55,11 +55,11 @@ def parse_shard(text: str) -> Shard:
 
 
 _REMEMBERED = 10_000
-"""Names that are kept to find one that a wrong name could have meant."""
+"""Number of known names that are searched for one similar to a wrong name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SplitPart:
     """The cases that a refiner learns from, or those that it never sees."""
 
     name: Literal["train", "holdout"]
@@ -70,29 +70,29 @@ class Part:
         return is_holdout(case, self.split) == (self.name == "holdout")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part as it is kept with a run."""
+        """Return the part as it is stored with a run."""
         return {"name": self.name, "holdout": self.split.holdout, "seed": self.split.seed}
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any]) -> Part:
-        """Return a part as it was kept."""
+    def from_json(cls, kept: dict[str, Any]) -> SplitPart:
+        """Return a part from its stored form."""
         return cls(kept["name"], Split(holdout=kept["holdout"], seed=kept["seed"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Models, cases and draws that a command line chooses; empty chooses all."""
+    """Models, cases and repeats that a command line chooses; empty chooses all."""
 
     models: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     limit: int | None = None
-    draws: int | None = None
+    repeats: int | None = None
     shard: Shard | None = None
-    part: Part | None = None
+    part: SplitPart | None = None
 
     def narrow(self, experiment: Experiment) -> Experiment:
-        """Return the experiment with the chosen models and number of draws only."""
+        """Return the experiment with the chosen models and number of repeats only."""
         models = experiment.models
         if self.models:
             known = {name for entry in models for name in (entry[0], entry[1].name)}
@@ -102,8 +102,8 @@ class Selection:
                     raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)
             models = tuple(m for m in models if m[0] in self.models or m[1].name in self.models)
         file = experiment.file
-        if self.draws is not None:
-            file = file.model_copy(update={"draws": self.draws})
+        if self.repeats is not None:
+            file = file.model_copy(update={"repeats": self.repeats})
         return dataclasses.replace(experiment, models=models, file=file)
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
@@ -145,31 +145,31 @@ class Selection:
                 raise UsageError(f"{experiment.id} has no {what} {name!r}", hint=hint)
 
     def describe(self) -> str:
-        """Return what was asked for, in the words of the command line."""
+        """Return the selection in the words of the command line, as a hint."""
         words = [f"--{name} {value}" for name in ("case", "tag") for value in self._named(name)]
         words += [f"--shard {self.shard}"] if self.shard else []
-        return f"it was asked for {' '.join(words)}" if words else "look at the dataset"
+        return f"the selection is {' '.join(words)}" if words else "check the dataset"
 
     def _named(self, name: str) -> tuple[str, ...]:
         return self.cases if name == "case" else self.tags
 
     def as_json(self) -> dict[str, Any]:
-        """Return the selection as it is kept with a run."""
+        """Return the selection as it is stored with a run."""
         told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         told |= {"shard": str(self.shard) if self.shard else None}
         return {**told, "part": self.part.as_json() if self.part else None}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Selection:
-        """Return a selection as it was kept."""
+        """Return a selection from its stored form."""
         return cls(
             models=tuple(kept.get("models", ())),
             cases=tuple(kept.get("cases", ())),
             tags=tuple(kept.get("tags", ())),
             limit=kept.get("limit"),
-            draws=kept.get("draws"),
+            repeats=kept.get("repeats"),
             shard=parse_shard(kept["shard"]) if kept.get("shard") else None,
-            part=Part.from_json(kept["part"]) if kept.get("part") else None,
+            part=SplitPart.from_json(kept["part"]) if kept.get("part") else None,
         )
 
 

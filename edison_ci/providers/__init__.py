@@ -1,1 +1,1 @@
-"""Who answers a call: adapters to models, real and simulated."""
+"""Providers: adapters to models, and the client around each: cache, retries, limits, budget."""

@@ -1,45 +1,52 @@
-"""Adapters: who answers the requests of a model.
+"""Adapters: the provider of a model, with its address and keys.
 
-The one place that knows all providers. Keys are read here, by the names that the model gives, and
-go nowhere but into the adapter of that model.
+The only module that knows all providers. Keys are read here, from the variables that the model
+names, and passed only to the adapter of that model.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import needs
-from edison_ci.config.model_entry import OFFLINE
+from edison_ci.config import requirements
+from edison_ci.config.model_entry import OFFLINE, PROVIDERS, plugin_of
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import TrustFile, origin
+from edison_ci.contracts import CallError, ErrorKind, ModelSettings
 from edison_ci.documents.files import WorkingTree
+from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
-from edison_ci.plugins import Registry
-from edison_ci.providers.addresses import Reach, host_of, reach_of, why_not
 from edison_ci.providers.anthropic import VERSION, Anthropic
-from edison_ci.providers.litellm_bridge import (
-    ENVIRONMENT,
-    NO_KEY,
-    LitellmBridge,
-    Target,
-)
-from edison_ci.providers.openai_compatible import OpenAICompatible, dialect_of
+from edison_ci.providers.litellm_bridge import ENVIRONMENT, NO_KEY, LitellmBridge, Target
+from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
 from edison_ci.providers.replay import open_replay
-from edison_ci.providers.transport import Service, Transport, is_loopback, proxy_for
+from edison_ci.providers.transport import (
+    Reach,
+    Service,
+    Transport,
+    allowed_reach,
+    host_of,
+    is_loopback,
+    proxy_for,
+    refusal_reason,
+)
+from edison_ci.records import Completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import Provider, ProviderPlugin
     from edison_ci.documents.files import Tree
+    from edison_ci.records import Request
 
-_LATER = Registry("edison_ci.providers", {"sim": "edison_ci.simulator.provider:simulated"})
 _AWS = {
     "access_key_id": "aws_access_key_id",
     "secret_access_key": "aws_secret_access_key",
@@ -55,68 +62,59 @@ def provider_for(
     tree: Tree | None = None,
     trust: TrustFile | None = None,
 ) -> Provider:
-    """Return the adapter of a model; raises UsageError when it could not answer a single call.
+    """Return the adapter of a model; raises UsageError if it could not answer any call.
 
     With `offline` a model that is not on this machine is refused. Files of the project are read
-    from `tree`, the working directory unless given. With `trust` every key is checked against it;
-    without, those that go to an address from the environment, which no validation has seen, have
-    to be a known vendor's.
+    from `tree`, by default the working directory. With `trust` every key is checked against it;
+    without, a key for an address from the environment, which was not validated, must be that of a
+    known vendor.
     """
-    needs.refuse(needs.missing_for_models([model]))
+    requirements.refuse(requirements.missing_for_models([model]))
+    plugin = plugin_of(model.provider)
+    adapter: Callable[[_ModelAccess], Provider] = (
+        partial(plugin_provider, plugin) if plugin is not None else PROVIDERS.load(model.provider)
+    )
     if model.provider in OFFLINE:
-        return _offline(model, tree)
-    reading = _Reading(model, environ, trust)
+        return adapter(_ModelAccess(model, environ, tree or WorkingTree(Path())))
+    reading = _EnvironmentReader(model, environ, trust)
     address = reading.address()
-    if offline and not is_loopback(address):
+    if offline and not is_loopback(address) and not (plugin is not None and plugin.offline):
         raise UsageError(
-            f"model {model.name!r} is at {_shown(address)}, and --offline forbids to go there",
+            f"model {model.name!r} is at {_display_host(address)}, and network access is disabled "
+            "by --offline",
             hint="use a simulated model, or a recording: --replay FILE",
         )
-    keys, reach = reading.keys(address), reach_of(address, trust or TrustFile(), environ)
-    if reason := why_not(host_of(address), reach):
+    keys, reach = reading.keys(address), allowed_reach(address, trust or TrustFile(), environ)
+    if reason := refusal_reason(host_of(address), reach):
         raise UsageError(
-            f"model {model.name!r} is at {_shown(address)}, which {reason}",
-            hint="name the address of the model itself",
+            f"model {model.name!r} is at {_display_host(address)}, which {reason}",
+            hint="set base_url to the address of the model itself",
         )
-    return _ONLINE[model.provider](_Asked(model, address, keys, environ, reach))
-
-
-def _offline(model: Model, tree: Tree | None) -> Provider:
-    tree = tree or WorkingTree(Path())
-    if model.provider == "replay" and model.store is not None:
-        return open_replay(model.store, tree)
-    simulated: Provider | None = None
-    if model.provider == "sim":
-        # Most runs need no simulator, and it takes longer to load than all the rest.
-        simulated = _LATER.load("sim")(model.model, model.options, tree)
-    if simulated is not None:
-        return simulated
-    raise UsageError(
-        f"model {model.name!r}: answers of {model.provider}/{model.model} cannot be had yet",
-        hint="use a simulated model: {provider: sim, model: small}",
-    )
+    return adapter(_ModelAccess(model, environ, tree or WorkingTree(Path()), address, keys, reach))
 
 
 # --- addresses and keys ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ModelAccess:
     """A model with its address and keys."""
 
     model: Model
-    address: str
-    keys: Mapping[str, str]
     environ: Mapping[str, str]
-    reach: Reach
+    tree: Tree
+    """The files of the project."""
+    address: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    reach: Reach = Reach.PUBLIC
 
     @property
     def key(self) -> str | None:
-        """The key of a service that takes one."""
+        """The key of a service with a single one."""
         return self.keys.get("api_key")
 
     def transport(self, path: str, headers: Mapping[str, str]) -> Transport:
-        """Return the way to a path below the address."""
+        """Return the transport to a path below the address."""
         url = self.address.rstrip("/") + path
         return Transport(
             Service(
@@ -132,15 +130,15 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """Reads what a model names from the environment."""
+class _EnvironmentReader:
+    """Reads the variables that a model names."""
 
     model: Model
     environ: Mapping[str, str]
     trust: TrustFile | None
 
     def address(self) -> str:
-        """Return the address that the model's calls go to."""
+        """Return the address of the model."""
         name = self.model.base_url_env
         if name is None:
             return service_of(self.model) or ""
@@ -148,31 +146,33 @@ class _Reading:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
             raise UsageError(
-                f"model {self.model.name!r}: the variable {name} does not hold an address",
-                hint=f"set {name} to https://host:port/path",
+                f"model {self.model.name!r}: the value of {name} is not a valid address",
+                hint=f"set {name} to https://HOST:PORT/PATH",
             )
         return address
 
     def keys(self, address: str) -> dict[str, str]:
-        """Return the keys by field; one that may not go to this address is refused."""
+        """Return the keys by field; raises UsageError if one may not be sent to this address."""
         trust = self.trust
         if trust is None and self.model.base_url_env is not None:
             trust = TrustFile()
         found = {}
-        for field, name in self.model.keys.items():
+        for part, name in self.model.keys.items():
             if trust is not None and not trust.allows(name, address, self.model.provider):
                 raise UsageError(
-                    f"model {self.model.name!r} would send {name} to {_shown(address)}",
+                    f"model {self.model.name!r} would send the key {name} to "
+                    f"{_display_host(address)}, "
+                    "which is not trusted",
                     hint=f"allow it in .edison/trust.yaml: {{env: {name}, "
-                    f'hosts: ["{_shown(address)}"]}}',
+                    f'hosts: ["{_display_host(address)}"]}}',
                 )
             value = self._value(name, "a key").strip()
             if self.model.provider != "vertex" and not (value.isascii() and value.isprintable()):
                 raise UsageError(
-                    f"model {self.model.name!r}: the variable {name} holds no key",
-                    hint="it has characters that no key has; set it again",
+                    f"model {self.model.name!r}: the value of {name} is not a valid key",
+                    hint=f"it contains characters that keys do not have: set {name} again",
                 )
-            found[field] = value
+            found[part] = value
         return found
 
     def _value(self, name: str, what: str) -> str:
@@ -181,83 +181,158 @@ class _Reading:
             value = ENVIRONMENT.hidden.get(name, "")
         if not value.strip():
             raise UsageError(
-                f"model {self.model.name!r} needs {what} in the variable {name}, which is not set",
-                hint=f"set {name}, or use a model that needs none",
+                f"model {self.model.name!r} needs {what} in {name}, which is not set",
+                hint=f"set the environment variable {name}, or use another model",
             )
         return value
 
 
-def _shown(address: str) -> str:
+def _display_host(address: str) -> str:
     try:
-        return origin(address) if address else "a host that is not known"
+        return origin(address) if address else "an unknown host"
     except ValueError:
-        return "a host that is not known"
+        return "an unknown host"
 
 
 # --- the services ---------------------------------------------------------------------------------
 
 
-def _chat(asked: _Asked) -> Provider:
-    """OpenAI, and whoever speaks its protocol at an address of their own."""
-    headers = {"Authorization": f"Bearer {asked.key}"} if asked.key else {}
-    organization = asked.model.options.get("organization")
-    if asked.model.provider == "openai" and organization:
+def chat(access: _ModelAccess) -> Provider:
+    """Return OpenAI, or a service with its protocol at another address."""
+    headers = {"Authorization": f"Bearer {access.key}"} if access.key else {}
+    organization = access.model.options.get("organization")
+    if access.model.provider == "openai" and organization:
         headers["OpenAI-Organization"] = str(organization)
-    transport = asked.transport("/chat/completions", headers)
-    return OpenAICompatible(transport, dialect_of(asked.model.provider, asked.model.model))
+    transport = access.transport("/chat/completions", headers)
+    return OpenAICompatible(transport, find_dialect(access.model.provider, access.model.model))
 
 
-def _azure(asked: _Asked) -> Provider:
-    options = asked.model.options
+def azure(access: _ModelAccess) -> Provider:
+    """Return a deployment at Azure."""
+    options = access.model.options
     deployment = quote(str(options["deployment"]), safe="")
-    root = "" if asked.address.rstrip("/").endswith("/openai") else "/openai"
+    root = "" if access.address.rstrip("/").endswith("/openai") else "/openai"
     path = f"{root}/deployments/{deployment}/chat/completions?api-version={options['api_version']}"
-    transport = asked.transport(path, {"api-key": asked.key} if asked.key else {})
-    return OpenAICompatible(transport, dialect_of("azure", asked.model.model))
+    transport = access.transport(path, {"api-key": access.key} if access.key else {})
+    return OpenAICompatible(transport, find_dialect("azure", access.model.model))
 
 
-def _anthropic(asked: _Asked) -> Provider:
-    path = "/messages" if asked.address.rstrip("/").endswith("/v1") else "/v1/messages"
-    key = {"x-api-key": asked.key} if asked.key else {}
-    return Anthropic(asked.transport(path, {"anthropic-version": VERSION, **key}))
+def anthropic(access: _ModelAccess) -> Provider:
+    """Return Anthropic."""
+    path = "/messages" if access.address.rstrip("/").endswith("/v1") else "/v1/messages"
+    key = {"x-api-key": access.key} if access.key else {}
+    return Anthropic(access.transport(path, {"anthropic-version": VERSION, **key}))
 
 
-def _bridge(asked: _Asked, prefix: str = "") -> Provider:
-    model, options = asked.model, asked.model.options
+def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
+    """Return a service that is called through litellm."""
+    model, options = access.model, access.model.options
     arguments: dict[str, Any]
     if model.provider == "bedrock":
-        keys = {_AWS[field]: value for field, value in asked.keys.items()}
+        keys = {_AWS[field]: value for field, value in access.keys.items()}
         arguments = {**keys, "aws_region_name": options["region"]}
     elif model.provider == "vertex":
         arguments = {
             "vertex_project": options["project"],
             "vertex_location": options["location"],
-            "vertex_credentials": next(iter(asked.keys.values())),
+            "vertex_credentials": next(iter(access.keys.values())),
         }
     else:
-        arguments = {**options, "api_key": asked.key or NO_KEY}
+        arguments = {**options, "api_key": access.key or NO_KEY}
         if model.endpoint:
-            arguments["api_base"] = asked.address
+            arguments["api_base"] = access.address
     name = f"{prefix}{model.model.removeprefix(prefix)}"
     return LitellmBridge(
         Target(
             name,
-            asked.address,
+            access.address,
             arguments,
-            tuple(asked.keys.values()),
+            tuple(access.keys.values()),
             model.limits.timeout_s,
-            asked.reach,
+            access.reach,
         )
     )
 
 
-_ONLINE: dict[str, Callable[[_Asked], Provider]] = {
-    "openai": _chat,
-    "openai_compatible": _chat,
-    "ollama": _chat,
-    "azure": _azure,
-    "anthropic": _anthropic,
-    "vertex": partial(_bridge, prefix="vertex_ai/"),
-    "bedrock": partial(_bridge, prefix="bedrock/"),
-    "litellm": _bridge,
-}
+vertex = partial(bridge, prefix="vertex_ai/")
+bedrock = partial(bridge, prefix="bedrock/")
+
+
+def simulated(access: _ModelAccess) -> Provider:
+    """Return a model of the simulator."""
+    # Imported here because it is slow to load, and most runs do not need it.
+    from edison_ci.simulator.provider import simulated_model
+
+    found = simulated_model(access.model.model, access.model.options, access.tree)
+    return found if found is not None else unavailable(access)
+
+
+def replay(access: _ModelAccess) -> Provider:
+    """Return the answers of a recording."""
+    return open_replay(str(access.model.store), access.tree)
+
+
+def unavailable(access: _ModelAccess) -> Provider:
+    """Raise UsageError for a model that this version cannot run."""
+    model = access.model
+    raise UsageError(
+        f"model {model.name!r}: {model.provider}/{model.model} is not supported by this version",
+        hint="use a simulated model: {provider: sim, model: small}",
+    )
+
+
+def plugin_provider(plugin: type[ProviderPlugin], access: _ModelAccess) -> Provider:
+    """Return the provider of another package."""
+    model = access.model
+    remember(access.keys.values())  # so that they are masked in all output
+    settings = ModelSettings(
+        model.name,
+        model.model,
+        access.address or None,
+        access.keys,
+        plugin.options.model_validate(model.options) if plugin.options else model.options,
+        model.limits.timeout_s,
+    )
+    try:
+        return InstalledProvider(plugin(settings), settings)
+    except Exception as error:  # code of another package, which may raise anything
+        raise UsageError(
+            f"model {model.name!r}: the provider {model.provider} cannot be set up: "
+            f"{type(error).__name__}: {error}",
+            hint="check the options of the model, or reinstall the package of the provider",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledProvider:
+    """A provider of another package, with a time limit; its exceptions become CallError."""
+
+    plugin: ProviderPlugin
+    settings: ModelSettings
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer, or raise CallError."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                found = await self.plugin.complete(request)
+        except CallError:
+            raise
+        except TimeoutError:
+            message = f"no answer within {self.settings.timeout_s:g} s"
+            raise CallError(ErrorKind.TIMEOUT, message) from None
+        except Exception as error:  # code of another package, which may raise anything
+            # Not a kind that is retried, as a bug would fail again.
+            message = f"{type(error).__name__}: {error}"
+            raise CallError(ErrorKind.BAD_RESPONSE, message) from error
+        if not isinstance(found, Completion):
+            message = f"the provider returned {type(found).__name__}, not a Completion"
+            raise CallError(ErrorKind.BAD_RESPONSE, message)
+        if found.latency_ms:
+            return found
+        return replace(found, latency_ms=round(1000 * (clock() - started)))
+
+    async def aclose(self) -> None:
+        """Close the connections of the plugin."""
+        await self.plugin.aclose()

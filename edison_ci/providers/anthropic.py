@@ -1,7 +1,7 @@
 """The Messages protocol of Anthropic.
 
-The system message stands apart, `max_tokens` must be there, and there is no JSON mode: an answer of
-a given form is had by a tool that the model must call, whose arguments are then the answer.
+The system message is separate, `max_tokens` is required, and there is no JSON mode: for an answer
+of a given form the model must call a tool, whose arguments are the answer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from edison_ci.providers.openai_compatible import (
     FIVE_MINUTES,
     Usage,
     bad_reply,
-    count,
-    name_of,
-    parsed,
+    model_name,
+    parse_reply,
+    read_usage,
     storable,
     storable_json,
+    token_count,
     tool_call,
-    usage_of,
 )
 from edison_ci.records import Completion, FinishReason, canonical_json
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from edison_ci.records import Json, Request
 
 VERSION = "2023-06-01"
-"""Of the protocol; sent as `anthropic-version`."""
+"""Version of the protocol, sent as `anthropic-version`."""
 FORM = "answer"
-"""Name of the tool that stands for the form of an answer."""
+"""Name of the tool for an answer of a given form."""
 _DEFAULT_MAX_TOKENS = 4096
 AN_HOUR = 2.0
 """Price of a token that is written to the cache for an hour, in tokens of input."""
@@ -53,20 +53,20 @@ class Anthropic:
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
-        asked = body_of(request)
+        asked = request_body(request)
         body = json.dumps(asked, ensure_ascii=False).encode()
         reply = await self._transport.post(body)
-        value = parsed(reply.body, self._transport.scrub)
+        value = parse_reply(reply.body, self._transport.scrub)
         formed = (asked.get("tool_choice") or {}).get("name") == FORM
-        return completion_of(value, reply.latency_ms, formed=formed)
+        return read_completion(value, reply.latency_ms, formed=formed)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
 
 
-def body_of(request: Request) -> dict[str, Any]:
-    """Return the body of a request: what it says, and `max_tokens`."""
+def request_body(request: Request) -> dict[str, Any]:
+    """Return the body of a request, always with `max_tokens`."""
     params = dict(request.params)
     extra = params.pop("extra", None)
     body: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
@@ -82,17 +82,17 @@ def body_of(request: Request) -> dict[str, Any]:
         body[_RENAMED.get(name, name)] = value
     schema = _schema(request.response_format)
     if request.tools:
-        body["tools"] = tools_of(request.tools)
+        body["tools"] = wrap_tools(request.tools)
     elif schema is not None and "thinking" not in body and "output_config" not in body:
-        # A model that thinks cannot be made to call a tool; its prompt has to ask for the form.
+        # With thinking a tool call cannot be forced; the prompt has to ask for the form.
         form = "The form of the answer. Give the whole answer through this tool."
         body["tools"] = [{"name": FORM, "description": form, "input_schema": schema}]
         body["tool_choice"] = {"type": "tool", "name": FORM}
     return body
 
 
-def tools_of(tools: Json) -> list[Any]:
-    """Return tools as the protocol writes them: the schema is called `input_schema`."""
+def wrap_tools(tools: Json) -> list[Any]:
+    """Return tools in the form of the protocol, with `input_schema`."""
     written: list[Any] = []
     for tool in tools if isinstance(tools, list) else []:
         inner = tool.get("function", tool) if isinstance(tool, dict) else {}
@@ -104,7 +104,7 @@ def tools_of(tools: Json) -> list[Any]:
 
 
 def _schema(wanted: Json) -> Json:
-    """Return the schema of an object that the answer must have, if there is one."""
+    """Return the schema of the answer if it is an object, else None."""
     if not isinstance(wanted, dict) or wanted.get("type") in ("text", "json_object"):
         return None
     if wanted.get("type") == "json_schema":
@@ -114,10 +114,10 @@ def _schema(wanted: Json) -> Json:
     return wanted if is_object else None
 
 
-def completion_of(value: dict[str, Any], latency_ms: int, *, formed: bool = False) -> Completion:
-    """Return the answer in a reply, or raise CallError when there is none.
+def read_completion(value: dict[str, Any], latency_ms: int, *, formed: bool = False) -> Completion:
+    """Return the answer in a reply; raises CallError if there is none.
 
-    Of an answer that was `formed` by a tool the arguments are the text.
+    If it was `formed` by a tool, the arguments are its text.
     """
     content = value.get("content")
     if not isinstance(content, list):
@@ -140,26 +140,30 @@ def completion_of(value: dict[str, Any], latency_ms: int, *, formed: bool = Fals
         cached_in=usage.cached_in,
         write_surcharge_in=usage.write_surcharge_in,
         latency_ms=latency_ms,
-        served_model=name_of(value.get("model")),
+        served_model=model_name(value.get("model")),
         tool_calls=[tool_call(c.get("name"), c.get("input")) for c in calls] if calls else None,
     )
 
 
 def _usage(usage: object) -> Usage:
-    """Return what was used; Anthropic counts cached tokens apart from the others."""
+    """Return the usage; Anthropic counts cached tokens separately."""
     if not isinstance(usage, dict):
         return Usage(None, None)
-    fresh = count(usage.get("input_tokens"))
-    written = count(usage.get("cache_creation_input_tokens") or 0)
-    read = count(usage.get("cache_read_input_tokens") or 0)
+    fresh = token_count(usage.get("input_tokens"))
+    written = token_count(usage.get("cache_creation_input_tokens") or 0)
+    read = token_count(usage.get("cache_read_input_tokens") or 0)
     if fresh is None or written is None or read is None:
         return Usage(None, None)
-    used = usage_of(fresh + written + read, usage.get("output_tokens"), read)
+    used = read_usage(fresh + written + read, usage.get("output_tokens"), read)
     return used._replace(write_surcharge_in=_surcharge(written, usage.get("cache_creation")))
 
 
 def _surcharge(written: int, by_time: object) -> float:
-    """Return what tokens written for five minutes or an hour cost more, in tokens of input."""
-    hour = count(by_time.get("ephemeral_1h_input_tokens") or 0) if isinstance(by_time, dict) else 0
+    """Return the surcharge of tokens written to the cache, in tokens of input."""
+    hour = (
+        token_count(by_time.get("ephemeral_1h_input_tokens") or 0)
+        if isinstance(by_time, dict)
+        else 0
+    )
     hour = min(hour or 0, written)
     return (FIVE_MINUTES - 1) * (written - hour) + (AN_HOUR - 1) * hour

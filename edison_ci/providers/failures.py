@@ -1,13 +1,16 @@
-"""Error replies of providers, by what they mean.
+"""Error replies of providers: their kind, their message, and when to retry.
 
-Vendors agree on little: a status, and somewhere in the body a code, a type and a message. This is
-the one place that knows their words. Nothing here touches the network.
+Vendors have little in common: a status, and somewhere in the body a code, a type and a message.
+Only this module knows their wording. Nothing here uses the network.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 import re
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from edison_ci.contracts import CallError, ErrorKind
@@ -15,13 +18,13 @@ from edison_ci.documents.marks import shortened
 from edison_ci.documents.secrets import MASK, forms_of, redacted, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 LONGEST_MESSAGE = 300
 _SHORTEST_SECRET = 6
 _READ_BYTES = 1_000_000
 _READ_CHARS = 20_000
-"""How much of an error's body, and of one text, is looked at."""
+"""Limits of the body of an error and of one text that are read."""
 
 _QUOTA = re.compile(
     r"insufficient_quota|insufficient_balance|insufficient balance|billing_hard_limit|"
@@ -48,7 +51,7 @@ _WORDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
     (_FILTER, ErrorKind.CONTENT_FILTER),
     (_MODEL, ErrorKind.MODEL_NOT_FOUND),
 )
-"""What the words of a refused request (400, 413, 422) mean, the most telling first."""
+"""Kinds of refused requests (400, 413, 422) by their wording, the most specific first."""
 _STATUS = {
     401: ErrorKind.INVALID_KEY,
     402: ErrorKind.QUOTA,
@@ -61,9 +64,9 @@ _STATUS = {
 
 
 class Scrubber:
-    """Takes secrets out of what others say: our own keys, and whatever looks like one.
+    """Masks secrets in messages of others: the keys in use, and strings that look like one.
 
-    Whoever uses a key has one of these, so that the process knows every key that is in use.
+    Every user of a key creates one, so that the process knows all keys in use.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -76,7 +79,7 @@ class Scrubber:
         return "Scrubber(...)"
 
     def __call__(self, text: str) -> str:
-        """Return a message that may be shown: short, on one line, without secrets."""
+        """Return a message for display: short, on one line, without secrets."""
         text = text[:_READ_CHARS]
         for form in self._forms:
             text = text.replace(form, MASK)
@@ -84,16 +87,16 @@ class Scrubber:
         return shortened(" ".join(text.split()), LONGEST_MESSAGE)
 
 
-def refusal(
+def status_error(
     status: int, body: bytes, scrub: Scrubber, *, retry_after_s: float | None = None
 ) -> CallError:
-    """Return the error for a reply whose status is not a success."""
-    said = _said(body)
-    kind = kind_of(status, said)
-    message = scrub(said.message) or "no message"
+    """Return the error for a reply with a status of failure."""
+    error = _parse_body(body)
+    kind = classify(status, error)
+    message = scrub(error.message) or "no message"
     return CallError(
         kind,
-        f"{message} (status {status})",
+        f"{message} (HTTP {status})",
         status=status,
         retry_after_s=retry_after_s,
         charged=_may_be_charged(status, kind),
@@ -101,19 +104,19 @@ def refusal(
 
 
 def error_in_reply(error: object, scrub: Scrubber) -> CallError:
-    """Return the error for a reply that succeeds by its status and fails by its body."""
+    """Return the error for a reply with a status of success and an error in its body."""
     message = scrub(_message_of(error)) or "no message"
     return CallError(
         ErrorKind.BAD_RESPONSE, f"an error instead of an answer: {message}", status=200
     )
 
 
-def kind_of(status: int, said: Said) -> ErrorKind:
-    """Return what a status and the words beside it mean."""
+def classify(status: int, said: ErrorBody) -> ErrorKind:
+    """Return the kind of an error by its status and wording."""
     if status == 429:
         return ErrorKind.QUOTA if _QUOTA.search(said.words) else ErrorKind.RATE_LIMIT
     if status == 403 and _FILTER.search(said.words):
-        return ErrorKind.CONTENT_FILTER  # a wrong key would close the lane
+        return ErrorKind.CONTENT_FILTER  # not INVALID_KEY, which would close the client
     if status in _STATUS:
         return _STATUS[status]
     if status in (400, 413, 422):
@@ -127,37 +130,37 @@ def kind_of(status: int, said: Said) -> ErrorKind:
 
 
 def _may_be_charged(status: int, kind: ErrorKind) -> bool:
-    # A request that was refused costs nothing, but Azure bills the prompts its filter has read
-    # and those it gave up on (408). Who fails with 5xx may have done the work.
+    # A refused request costs nothing, but Azure bills prompts that its filter refused and those
+    # that timed out (408). After a 5xx the work may have been done.
     refused = 400 <= status < 500 and status != 408
     return not refused or kind is ErrorKind.CONTENT_FILTER
 
 
-class Said:
-    """What the body of an error says."""
+class ErrorBody:
+    """The message and the wording of the body of an error."""
 
     __slots__ = ("message", "words")
 
     def __init__(self, message: str, words: str) -> None:
         self.message = message
         self.words = words
-        """Codes, types and message in lower case, to search in."""
+        """Codes, types and message in lower case, for searching."""
 
 
-def _said(body: bytes) -> Said:
+def _parse_body(body: bytes) -> ErrorBody:
     text = body[:_READ_BYTES].decode("utf-8", errors="replace").strip()
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         if text.startswith("<"):
             text = "a web page instead of an answer"
-        return Said(text, text[:_READ_CHARS].lower())
+        return ErrorBody(text, text[:_READ_CHARS].lower())
     message = _message_of(value)
-    return Said(message, " ".join(_texts(value, 0))[:_READ_CHARS].lower())
+    return ErrorBody(message, " ".join(_texts(value, 0))[:_READ_CHARS].lower())
 
 
 def _message_of(value: object) -> str:
-    """Return the message of an error's body, wherever the vendor put it."""
+    """Return the message in the body of an error, for any vendor."""
     if isinstance(value, list) and value:
         return _message_of(value[0])
     if not isinstance(value, dict):
@@ -169,7 +172,7 @@ def _message_of(value: object) -> str:
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:
-    """Yield the texts in an error's body: its codes and types, and more words of the same."""
+    """Yield all strings in the body of an error: codes, types and messages."""
     if isinstance(value, str):
         yield value[:1_000]
     elif depth < 6 and isinstance(value, dict):
@@ -178,3 +181,86 @@ def _texts(value: object, depth: int) -> Iterator[str]:
     elif depth < 6 and isinstance(value, list):
         for item in value[:20]:
             yield from _texts(item, depth + 1)
+
+
+_RESET = re.compile(
+    r"x-ratelimit-reset(?:-[a-z-]+)?|anthropic-ratelimit-[a-z-]+-reset", re.IGNORECASE
+)
+_DURATION = re.compile(r"(?=[0-9.])(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?"
+                       r"(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,12}(?:\.\d{1,9})?)ms)?")  # fmt: skip
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
+_EPOCH_S = 1_000_000_000
+"""A larger number of seconds is a time since 1970 and not a duration."""
+_LONGEST_TEXT = 100
+
+
+def retry_after_s(headers: Mapping[str, str], now: dt.datetime) -> float | None:
+    """Return the seconds to wait by the headers of a reply; None if they have no valid value.
+
+    Names of headers are in lower case. `retry-after-ms` and `retry-after` (seconds or a date) take
+    precedence over the reset of rate limits: a duration (`1s`, `6m0s`, `20ms`), a time (ISO-8601),
+    or seconds. Values that are past, negative or malformed count as missing.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return _positive(milliseconds / 1000)
+    stated = headers.get("retry-after")
+    if stated is not None:
+        return _positive(_seconds_or_date(stated, now))
+    return max(_resets(headers, now), default=None)
+
+
+def _resets(headers: Mapping[str, str], now: dt.datetime) -> Iterator[float]:
+    """Yield the seconds until each exhausted limit is reset."""
+    for name, value in headers.items():
+        if not _RESET.fullmatch(name):
+            continue
+        left = _number(headers.get(name.lower().replace("reset", "remaining"), ""))
+        seconds = _positive(duration_s(value, now))
+        if seconds is not None and not left:
+            yield seconds
+
+
+def duration_s(text: str, now: dt.datetime) -> float | None:
+    """Return the seconds of a duration, a time or a number; negative if it is past."""
+    text = text.strip()
+    if len(text) > _LONGEST_TEXT:
+        return None
+    found = _DURATION.fullmatch(text)
+    if found and any(found.groups()):
+        days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+        return days * 86_400 + hours * 3_600 + minutes * 60 + seconds + milliseconds / 1000
+    return _seconds_or_date(text, now)
+
+
+def _seconds_or_date(text: str, now: dt.datetime) -> float | None:
+    text = text.strip()
+    if len(text) > _LONGEST_TEXT:
+        return None
+    number = _number(text)
+    if number is not None:
+        if number >= _EPOCH_S * 1000:
+            number /= 1000
+        return number - now.timestamp() if number >= _EPOCH_S else number
+    moment = _moment(text)
+    return None if moment is None else (moment - now).total_seconds()
+
+
+def _moment(text: str) -> dt.datetime | None:
+    """Return the time of an HTTP date or ISO-8601; UTC without a zone."""
+    for parse in (parsedate_to_datetime, dt.datetime.fromisoformat):
+        try:
+            moment = parse(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return None
+
+
+def _number(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _positive(seconds: float | None) -> float | None:
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds > 0 else None

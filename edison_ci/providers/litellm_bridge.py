@@ -1,12 +1,11 @@
-"""Models reached through litellm, which speaks to vendors that we do not.
+"""Models through litellm, for vendors without an adapter of their own.
 
-The one home of litellm. It is imported with the first call, because that takes seconds, and what it
-does by itself is switched off first: it fetches no price map, reads no `.env`, retries nothing,
-follows no redirect and logs nothing. It finds no key by itself either: it is handed the ones that
-the model names, and while it is in use everything that looks like a credential, or like the address
-of a service, is out of the environment. What it is told comes from closed lists
-(`config/model_entry.py`, the options of a model, `VENDORS`), and whichever of its many ways it
-takes: a request to another host than the model's is refused before it is sent.
+litellm is imported with the first call, because that takes seconds, and its side effects are
+disabled first: it fetches no price map, reads no `.env`, retries nothing, follows no redirect and
+logs nothing. It finds no keys by itself: it gets those that the model names, and while it is in use
+all variables that look like credentials or addresses of services are removed from the environment.
+Its arguments come from closed lists (`config/model_entry.py`, the options of a model, `VENDORS`),
+and a request to another host than that of the model is refused before it is sent.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.trust import origin
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.providers.addresses import Reach, refuse_unreachable
-from edison_ci.providers.failures import Said, Scrubber, kind_of
-from edison_ci.providers.openai_compatible import Dialect, body_of, completion_of
-from edison_ci.providers.retry_after import retry_after_s
+from edison_ci.providers.failures import ErrorBody, Scrubber, classify, retry_after_s
+from edison_ci.providers.openai_compatible import Dialect, read_completion, request_body
+from edison_ci.providers.transport import Reach, refuse_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Completion, Request
 
 NO_KEY = "no-key"
-"""Handed over where a model names no key, or litellm would look for one."""
+"""Passed if a model names no key, because litellm would search for one otherwise."""
 _GUARDS = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_MODE": "PRODUCTION",
@@ -51,7 +49,7 @@ _SENSITIVE = re.compile(
     r".*_(?:KEY|KEY_ID|TOKEN|SECRET|CREDENTIALS|PASSWORD|API_BASE|BASE_URL|ENDPOINT|URL)"
 )
 _TOKENIZERS = "TIKTOKEN_CACHE_DIR"
-"""litellm points this at its own folder."""
+"""litellm sets this to a folder of its own."""
 KINDS = {
     "AuthenticationError": ErrorKind.INVALID_KEY,
     "PermissionDeniedError": ErrorKind.INVALID_KEY,
@@ -87,7 +85,7 @@ KINDS = {
     "APIError": ErrorKind.PROVIDER_ERROR,
     "OpenAIError": ErrorKind.PROVIDER_ERROR,
 }
-"""What each exception of litellm means; a subclass that is not listed is what its parent is."""
+"""Kinds of the exceptions of litellm; a subclass that is not listed has that of its parent."""
 _NOT_SENT = frozenset(
     {"ConnectError", "ClientConnectorError", "ConnectTimeout", "NoCredentialsError"}
 )
@@ -95,14 +93,14 @@ _NOT_SENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which model litellm calls, and with what."""
+    """The model that litellm calls, and its arguments."""
 
     model: str
-    """With the vendor in front, such as `bedrock/...`."""
+    """With the vendor as prefix, such as `bedrock/...`."""
     address: str
-    """Where the model is; nothing is sent to any other host."""
+    """The address of the model; nothing is sent to another host."""
     arguments: Mapping[str, Any] = field(repr=False)
-    """Keys, region and the like, under litellm's names."""
+    """Keys, region and others, by the names of litellm."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     timeout_s: float = 60.0
     reach: Reach = Reach.NEARBY
@@ -121,7 +119,7 @@ class LitellmBridge:
         if not self._open:
             self._open = True
             ENVIRONMENT.hide()
-        litellm = await asyncio.to_thread(loaded)
+        litellm = await asyncio.to_thread(load_litellm)
         start = time.perf_counter()
         place = _AT.set(origin(self._target.address))
         try:
@@ -132,25 +130,25 @@ class LitellmBridge:
         except CallError:
             raise
         except Exception as error:
-            failure = self._translated(error)
+            failure = self._translate(error)
         else:
-            return completion_of(value, round((time.perf_counter() - start) * 1000))
+            return read_completion(value, round((time.perf_counter() - start) * 1000))
         finally:
             _AT.reset(place)
         raise failure
 
     async def aclose(self) -> None:
-        """Close litellm's connections, and put the environment back."""
+        """Close the connections of litellm, and restore the environment."""
         if not self._open:
             return
         self._open = False
         ENVIRONMENT.show()
-        litellm = await asyncio.to_thread(loaded)
+        litellm = await asyncio.to_thread(load_litellm)
         await litellm.close_litellm_async_clients()
         litellm.in_memory_llm_clients_cache.flush_cache()
 
     def _call(self, request: Request) -> dict[str, Any]:
-        body = body_of(request, Dialect(names_model=False))
+        body = request_body(request, Dialect(names_model=False))
         return {
             **body,
             **self._target.arguments,
@@ -161,21 +159,21 @@ class LitellmBridge:
             "drop_params": False,
         }
 
-    def _translated(self, error: Exception) -> CallError:
+    def _translate(self, error: Exception) -> CallError:
         if isinstance(error, TimeoutError):
-            message = f"no whole reply in {self._target.timeout_s:g} s"
+            message = f"no complete reply within {self._target.timeout_s:g} s"
             return CallError(ErrorKind.TIMEOUT, message)
         message = self._scrub(str(getattr(error, "message", "") or error)) or type(error).__name__
-        if elsewhere := next((e for e in _behind(error) if isinstance(e, Elsewhere)), None):
+        if elsewhere := next((e for e in _causes(error) if isinstance(e, HostMismatch)), None):
             return CallError(ErrorKind.BAD_REQUEST, str(elsewhere), charged=False)
         if _never_sent(error):
             return CallError(ErrorKind.NETWORK, message, charged=False)
         if status := _redirect(error):
-            message = f"the service redirects, which is not followed (status {status})"
+            message = f"the service redirects; redirects are not followed (HTTP {status})"
             return CallError(ErrorKind.BAD_RESPONSE, message, status=status, charged=False)
         status = getattr(error, "status_code", None)
         status = status if isinstance(status, int) else None
-        kind = kind_of_exception(error, message)
+        kind = classify_exception(error, message)
         refused = kind not in _UNCLEAR and status is not None and 400 <= status < 500
         return CallError(
             kind,
@@ -189,17 +187,17 @@ class LitellmBridge:
 _UNCLEAR = frozenset(
     {ErrorKind.TIMEOUT, ErrorKind.NETWORK, ErrorKind.CONTENT_FILTER, ErrorKind.PROVIDER_ERROR}
 )
-"""Kinds whose status litellm may have made up, or that vendors bill."""
+"""Kinds whose status may be invented by litellm, or that vendors bill."""
 
 
-def kind_of_exception(error: BaseException, message: str) -> ErrorKind:
-    """Return what an exception of litellm means."""
+def classify_exception(error: BaseException, message: str) -> ErrorKind:
+    """Return the kind of an exception of litellm."""
     names = (cls.__name__ for cls in type(error).__mro__)
     kind = next((KINDS[name] for name in names if name in KINDS), ErrorKind.BAD_RESPONSE)
-    words = Said(message, message.lower())
+    words = ErrorBody(message, message.lower())
     if kind is ErrorKind.RATE_LIMIT:
-        return kind_of(429, words)
-    return kind_of(400, words) if kind is ErrorKind.BAD_REQUEST else kind
+        return classify(429, words)
+    return classify(400, words) if kind is ErrorKind.BAD_REQUEST else kind
 
 
 def _headers_of(error: BaseException) -> dict[str, str]:
@@ -215,8 +213,8 @@ def _headers_of(error: BaseException) -> dict[str, str]:
     return found
 
 
-def _behind(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that led to it."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and its causes."""
     found: BaseException | None = error
     for _ in range(10):
         if found is None:
@@ -226,13 +224,13 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 
 def _never_sent(error: BaseException) -> bool:
-    """Whether it all began with a connection that did not come about."""
-    return any(cls.__name__ in _NOT_SENT for cause in _behind(error) for cls in type(cause).__mro__)
+    """Whether the cause is a failed connection, so that nothing was sent."""
+    return any(cls.__name__ in _NOT_SENT for cause in _causes(error) for cls in type(cause).__mro__)
 
 
 def _redirect(error: BaseException) -> int | None:
-    """Return the status of the redirect that it all began with, if it did."""
-    for cause in _behind(error):
+    """Return the status of the redirect that caused the error; None if none did."""
+    for cause in _causes(error):
         response = getattr(cause, "response", None)
         for holder in (cause, response):
             status = getattr(holder, "status_code", None)
@@ -241,20 +239,20 @@ def _redirect(error: BaseException) -> int | None:
     return None
 
 
-# --- keeping litellm to what it is asked for ------------------------------------------------------
+# --- environment and loading ----------------------------------------------------------------------
 
 
 class Environment:
-    """Takes credentials out of the environment while somebody uses litellm."""
+    """Removes credentials from the environment while litellm is in use."""
 
     def __init__(self) -> None:
         self._users = 0
         self._tokenizers: str | None = None
         self.hidden: dict[str, str] = {}
-        """What is out of the environment now."""
+        """Variables that are removed now."""
 
     def hide(self) -> None:
-        """Take out what looks like a credential or an address, for the first of its users."""
+        """Remove variables that look like credentials or addresses, for the first user."""
         self._users += 1
         if self._users == 1:
             names = [n for n in os.environ if _SENSITIVE.fullmatch(n) and n not in _GUARDS]
@@ -262,7 +260,7 @@ class Environment:
             self._tokenizers = os.environ.get(_TOKENIZERS)
 
     def show(self) -> None:
-        """Put it back, after the last of its users."""
+        """Restore the variables after the last user."""
         self._users -= 1
         if self._users == 0:
             os.environ.update(self.hidden)
@@ -274,14 +272,14 @@ class Environment:
 
 
 ENVIRONMENT = Environment()
-"""The environment is one for the process, so this is too."""
+"""One for the process, like its environment."""
 
 
 _LOADING = threading.Lock()
 
 
-def loaded() -> Any:
-    """Return litellm without its side effects; it takes seconds, so call this in a thread."""
+def load_litellm() -> Any:
+    """Return litellm without side effects; it takes seconds, so call this in a thread."""
     with _LOADING:
         return _load()
 
@@ -294,8 +292,8 @@ def _load() -> Any:
         import litellm
     except Exception as error:  # a broken library may raise anything
         raise UsageError(
-            f"litellm is installed but cannot be used: {type(error).__name__}: {error}",
-            hint="install it again",
+            f"litellm is installed but broken: {type(error).__name__}: {error}",
+            hint="reinstall it: pip install --force-reinstall litellm",
         ) from error
     litellm.suppress_debug_info = True
     litellm.telemetry = False
@@ -307,10 +305,10 @@ def _load() -> Any:
     return litellm
 
 
-# --- keeping it to one host -----------------------------------------------------------------------
+# --- one host -------------------------------------------------------------------------------------
 
 
-class Elsewhere(Exception):
+class HostMismatch(Exception):
     """litellm was about to call a host that the model is not at; nothing was sent."""
 
 
@@ -327,7 +325,7 @@ def _keep_in_place(client: Any) -> None:
         if place is None:
             return send(self, request, **options)
         if (found := origin(str(request.url))) != place:
-            raise Elsewhere(f"litellm would call {found}, and the model is at {place}")
+            raise HostMismatch(f"litellm would call {found}, and the model is at {place}")
         return send(self, request, **{**options, "follow_redirects": False})
 
     client.send = placed

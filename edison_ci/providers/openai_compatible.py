@@ -1,7 +1,7 @@
 """The chat completions protocol of OpenAI.
 
-Spoken by OpenAI, Azure, Ollama, vLLM and many others: one body, one reply; what differs are the
-address and the headers (`adapters.py`) and the name of one parameter.
+Used by OpenAI, Azure, Ollama, vLLM and many others: one body and one reply; only the address and
+the headers (`adapters.py`) and the name of one parameter differ.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from edison_ci.records import Json, Request
 
 
-# A service may send anything. What is not a JSON object is a bad response; counts of tokens that
-# cannot be are no counts; texts are made storable.
+# A service may send anything. A reply that is not a JSON object is a bad response; impossible token
+# counts are ignored; texts are made storable.
 MOST_TOKENS = 100_000_000
-"""More than this nobody has counted."""
+"""Larger counts are not plausible."""
 FIVE_MINUTES = 1.25
-"""Price of a token that is written to a provider's cache, in tokens of input; who has such a price
-(Anthropic, also through others) charges this for five minutes."""
+"""Price of a token that is written to the cache of a provider for five minutes, in tokens of input
+(Anthropic, also through other services)."""
 _LONGEST_NAME = 200
 _DEEPEST = 50
 _NEAR_THE_END = 6
-"""How much of a literal or an escape may be left when a text is cut in the middle of it."""
+"""The longest rest of a literal or an escape when a text is cut inside of it."""
 
 
 class Usage(NamedTuple):
-    """What a call used; None where the service does not say or says what cannot be."""
+    """The usage of a call; None if it is missing or impossible."""
 
     tokens_in: int | None
     tokens_out: int | None
@@ -44,13 +44,13 @@ class Usage(NamedTuple):
     write_surcharge_in: float = 0.0
 
 
-def parsed(body: bytes, scrub: Scrubber) -> dict[str, Any]:
-    """Return the JSON object of a reply; raises CallError for everything else."""
+def parse_reply(body: bytes, scrub: Scrubber) -> dict[str, Any]:
+    """Return the JSON object of a reply; raises CallError for any other reply."""
     text = body.decode("utf-8", errors="replace")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        failure = _unparsed(text, error)
+        failure = _parse_error(text, error)
     else:
         if isinstance(value, dict):
             if value.get("error"):
@@ -61,11 +61,11 @@ def parsed(body: bytes, scrub: Scrubber) -> dict[str, Any]:
 
 
 def bad_reply(what: str) -> CallError:
-    """Return the error for a reply that is not what it should be."""
+    """Return the error for a malformed reply."""
     return CallError(ErrorKind.BAD_RESPONSE, f"the reply {what}", status=200)
 
 
-def _unparsed(text: str, error: Exception) -> CallError:
+def _parse_error(text: str, error: Exception) -> CallError:
     stripped = text.strip()
     if not stripped:
         return bad_reply("is empty")
@@ -73,29 +73,29 @@ def _unparsed(text: str, error: Exception) -> CallError:
         return bad_reply("is a web page")
     failure = bad_reply("is not JSON")
     if isinstance(error, json.JSONDecodeError):
-        # JSON that is right up to its last characters was cut off on the way.
+        # JSON that is valid up to its last characters was truncated in transport.
         failure.cut_off = stripped.startswith("{") and (
             error.pos >= len(stripped) - _NEAR_THE_END or "Unterminated string" in error.msg
         )
     return failure
 
 
-def count(value: object) -> int | None:
-    """Return a number of tokens, or None when it cannot be one."""
+def token_count(value: object) -> int | None:
+    """Return a number of tokens; None if the value cannot be one."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
     return value if is_count else None  # type: ignore[return-value]  # it is an int then
 
 
-def usage_of(tokens_in: object, tokens_out: object, cached_in: object) -> Usage:
-    """Return what was used; half a statement is none."""
-    used_in, used_out = count(tokens_in), count(tokens_out)
+def read_usage(tokens_in: object, tokens_out: object, cached_in: object) -> Usage:
+    """Return the usage; empty unless both counts are valid."""
+    used_in, used_out = token_count(tokens_in), token_count(tokens_out)
     if used_in is None or used_out is None:
         return Usage(None, None)
-    return Usage(used_in, used_out, min(count(cached_in) or 0, used_in))
+    return Usage(used_in, used_out, min(token_count(cached_in) or 0, used_in))
 
 
 def storable(text: str) -> str:
-    """Return a text without halves of characters, which no file and no database takes."""
+    """Return a text without lone surrogates, which cannot be stored."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -104,7 +104,7 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any, depth: int = 0) -> Json:
-    """Return JSON whose texts are storable; what is no number or nested too deep becomes null."""
+    """Return JSON with storable texts; NaN, infinity and deep nesting become null."""
     if depth > _DEEPEST:
         return None
     if isinstance(value, str):
@@ -118,24 +118,24 @@ def storable_json(value: Any, depth: int = 0) -> Json:
     return value if isinstance(value, bool | int | float) else None
 
 
-def name_of(value: object) -> str:
-    """Return the name of the model that answered, as far as it is one."""
+def model_name(value: object) -> str:
+    """Return the name of the model that answered; empty if it is not a string."""
     return storable(value[:_LONGEST_NAME]) if isinstance(value, str) else ""
 
 
 def tool_call(name: object, arguments: object) -> dict[str, Json]:
-    """Return a call of a tool as checks see it; arguments that are not JSON stay a text."""
+    """Return a tool call for checks; arguments that are not JSON stay a string."""
     if isinstance(arguments, str):
         with contextlib.suppress(ValueError, RecursionError):
             arguments = json.loads(arguments) if arguments.strip() else {}
-    return {"tool": name_of(name), "arguments": storable_json(arguments)}
+    return {"tool": model_name(name), "arguments": storable_json(arguments)}
 
 
 _TAKES_MAX_TOKENS = re.compile(r"(?:ft:)?(?:gpt-3|gpt-4|chatgpt-4)")
-"""Older models of OpenAI; all others want `max_completion_tokens`."""
+"""Older models of OpenAI; all others require `max_completion_tokens`."""
 _REASONS = re.compile(r"(?:^|[^a-z0-9])(?:o[1-9]|gpt-?[5-9])(?![0-9])")
-"""A deployment's name that tells of a model which wants `max_completion_tokens`."""
-# Made once: `json.dumps` would make an encoder for each call.
+"""Names of deployments of models that require `max_completion_tokens`."""
+# Created once: `json.dumps` would create an encoder for each call.
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 _FINISH = {
     "stop": FinishReason.STOP,
@@ -149,15 +149,15 @@ _FORMATS = frozenset({"text", "json_object", "json_schema"})
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one service does in its own way."""
+    """The differences of a service."""
 
     limit: str = "max_tokens"
     """Name of the parameter for the longest answer."""
     names_model: bool = True
-    """Whether the body names the model; Azure's address does."""
+    """Whether the body names the model; for Azure the address does."""
 
 
-def dialect_of(provider: str, model: str) -> Dialect:
+def find_dialect(provider: str, model: str) -> Dialect:
     """Return the dialect of a provider for a model."""
     if provider == "openai":
         old = _TAKES_MAX_TOKENS.match(model) is not None
@@ -177,17 +177,17 @@ class OpenAICompatible:
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
-        body = _as_json(body_of(request, self._dialect)).encode()
+        body = _as_json(request_body(request, self._dialect)).encode()
         reply = await self._transport.post(body)
-        return completion_of(parsed(reply.body, self._transport.scrub), reply.latency_ms)
+        return read_completion(parse_reply(reply.body, self._transport.scrub), reply.latency_ms)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
 
 
-def body_of(request: Request, dialect: Dialect) -> dict[str, Any]:
-    """Return the body of a request: what it says, and nothing that it does not say."""
+def request_body(request: Request, dialect: Dialect) -> dict[str, Any]:
+    """Return the body of a request, without defaults."""
     params = dict(request.params)
     extra = params.pop("extra", None)
     body: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
@@ -197,14 +197,14 @@ def body_of(request: Request, dialect: Dialect) -> dict[str, Any]:
     for name, value in params.items():
         body[dialect.limit if name == "max_tokens" else name] = value
     if request.tools:
-        body["tools"] = tools_of(request.tools)
+        body["tools"] = wrap_tools(request.tools)
     if request.response_format is not None:
-        body["response_format"] = format_of(request.response_format)
+        body["response_format"] = wrap_format(request.response_format)
     return body
 
 
-def tools_of(tools: Json) -> list[Any]:
-    """Return tools as the protocol wraps them: functions, and none that the service would run."""
+def wrap_tools(tools: Json) -> list[Any]:
+    """Return tools in the form of the protocol: functions only, none that the service runs."""
     wrapped: list[Any] = []
     for tool in tools if isinstance(tools, list) else []:
         inner = tool.get("function", tool) if isinstance(tool, dict) else tool
@@ -212,14 +212,14 @@ def tools_of(tools: Json) -> list[Any]:
     return wrapped
 
 
-def format_of(wanted: Json) -> Json:
+def wrap_format(wanted: Json) -> Json:
     """Return the form of the answer: a JSON Schema is wrapped, a format stays as it is."""
     if isinstance(wanted, dict) and wanted.get("type") in _FORMATS:
         return wanted
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted}}
 
 
-def completion_of(value: dict[str, Any], latency_ms: int) -> Completion:
+def read_completion(value: dict[str, Any], latency_ms: int) -> Completion:
     """Return the answer in a reply, or raise CallError when there is none."""
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
@@ -236,7 +236,7 @@ def completion_of(value: dict[str, Any], latency_ms: int) -> Completion:
         cached_in=usage.cached_in,
         write_surcharge_in=usage.write_surcharge_in,
         latency_ms=latency_ms,
-        served_model=name_of(value.get("model")),
+        served_model=model_name(value.get("model")),
         tool_calls=_calls(calls) if isinstance(calls, list) and calls else None,
     )
 
@@ -264,7 +264,7 @@ def _usage(usage: object) -> Usage:
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     if cached is None:
         cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name for it
-    used = usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
-    # So proxies tell of models whose vendor charges for writing to its cache.
-    written = min(count(usage.get("cache_creation_input_tokens")) or 0, used.tokens_in or 0)
+    used = read_usage(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
+    # Proxies report it for models whose vendor charges for writing to its cache.
+    written = min(token_count(usage.get("cache_creation_input_tokens")) or 0, used.tokens_in or 0)
     return used._replace(write_surcharge_in=(FIVE_MINUTES - 1) * written)

@@ -1,7 +1,7 @@
-"""Retries of failed calls, and breakers that leave a model alone for a while.
+"""Retries of failed calls, and the circuit breaker of a model.
 
-One retry loop, on failures of transport only. A lane whose calls keep failing is closed by a
-breaker and probed after a growing pause; a wrong key or an empty account closes it for the run.
+Only failures of transport are retried. A client whose calls keep failing is paused by a breaker and
+probed after growing intervals; a wrong key or an exhausted quota closes it for the run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import FATAL, CallError, ErrorKind
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,18 +26,18 @@ logger = logging.getLogger(__name__)
 LONGEST_PAUSE_S = 30.0
 LONGEST_RETRY_AFTER_S = 120.0
 LONGEST_STORM_S = 300.0
-"""A lane that hears nothing but "too many" for so long takes no more calls."""
+"""A client that gets nothing but rate limits for this long is closed."""
 FAILURES_TO_OPEN = 5
 FIRST_PROBE_S = 60.0
 LAST_PROBE_S = 480.0
 SUCCESSES_TO_CLOSE = 2
 SAME_BAD_REQUESTS = 3
 LONG_WAIT_S = 10.0
-"""A pause that is worth a word."""
+"""Pauses from this length on are logged."""
 
 
-class LaneClosed(Exception):
-    """The lane takes no more calls in this run."""
+class ClientClosed(Exception):
+    """The client makes no more calls in this run."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class LaneClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time and chance, handed in so that tests need neither."""
+    """Time, sleep and random numbers, which tests replace."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -60,13 +60,13 @@ class Clock:
         return cls(time.monotonic, asyncio.sleep, random.Random())
 
 
-def wish_is_too_long(error: CallError) -> bool:
-    """Whether a provider asks for more time than a run waits."""
+def retry_after_too_long(error: CallError) -> bool:
+    """Whether a provider asks for a longer pause than a run waits."""
     return (error.retry_after_s or 0) > LONGEST_RETRY_AFTER_S
 
 
 class Breaker:
-    """Opens after failures in a row, lets a probe through after a pause, closes on successes."""
+    """Opens after consecutive failures, sends a probe after a pause, closes on successes."""
 
     def __init__(self, clock: Clock, model: str = "") -> None:
         self._clock, self.model = clock, model
@@ -78,13 +78,13 @@ class Breaker:
         self._refused_since: float | None = None
         self._bad_request: tuple[str, int] = ("", 0)
         self._last, self._told_until = "", 0.0
-        self.closed_for: str | None = None
-        """Why the lane takes no more calls in this run."""
+        self.closed_reason: str | None = None
+        """Why the client makes no more calls in this run."""
         self.advice = ""
-        """What whoever waits for the lane can do; said once."""
+        """A hint for the user while the client waits; logged once."""
 
     async def wait(self) -> bool:
-        """Return when a call may be made, and whether it is a probe; raises LaneClosed."""
+        """Wait until a call may be made; return whether it is a probe; raises ClientClosed."""
         while True:
             self.refuse_closed()
             if self._open_until is None:
@@ -96,22 +96,22 @@ class Breaker:
             await self._clock.sleep(max(left, 0.05))
 
     @property
-    def waits_for(self) -> str | None:
-        """Return what went wrong last, while the lane is left alone."""
-        return None if self._open_until is None or self.closed_for else self._last
+    def waiting_reason(self) -> str | None:
+        """The last error while the breaker is open; None otherwise."""
+        return None if self._open_until is None or self.closed_reason else self._last
 
     def refuse_closed(self) -> None:
-        """Raise LaneClosed if the lane takes no more calls."""
-        if self.closed_for is not None:
-            raise LaneClosed(self.closed_for)
+        """Raise ClientClosed if the client makes no more calls."""
+        if self.closed_reason is not None:
+            raise ClientClosed(self.closed_reason)
 
-    def abandoned(self, *, probe: bool) -> None:
-        """Take into account that a call ended without a word; another may probe."""
+    def record_abandoned(self, *, probe: bool) -> None:
+        """Record a call without a result; another one may be the probe."""
         if probe:
             self._probing = False
 
-    def succeeded(self) -> None:
-        """Take a success into account."""
+    def record_success(self) -> None:
+        """Record a successful call."""
         self._failures, self._bad_request, self._refused_since = 0, ("", 0), None
         self._probing = False
         if self._open_until is not None:
@@ -120,32 +120,32 @@ class Breaker:
             if self._successes >= SUCCESSES_TO_CLOSE:
                 self._open_until, self._pause_s = None, FIRST_PROBE_S
 
-    def failed(self, error: CallError, *, probe: bool | None = None) -> None:
-        """Take a failure into account; unless told, it is the probe's if one is out."""
+    def record_failure(self, error: CallError, *, probe: bool | None = None) -> None:
+        """Record a failed call; by default it is the probe if one is in flight."""
         probe = self._probing if probe is None else probe
-        self.abandoned(probe=probe)
+        self.record_abandoned(probe=probe)
         if error.kind in FATAL:
-            self.closed_for = str(error)
+            self.closed_reason = str(error)
         elif error.kind is ErrorKind.BAD_REQUEST:
             message, count = self._bad_request
             count = count + 1 if message == error.message else 1
             self._bad_request = (error.message, count)
             if count >= SAME_BAD_REQUESTS:
-                self.closed_for = str(error)
+                self.closed_reason = str(error)
         elif error.kind is ErrorKind.RATE_LIMIT:
-            self._refused(error)
+            self._count_refusal(error)
         elif error.retried and (probe or self._open_until is None):
-            # What was on its way when the breaker opened says nothing new.
+            # Calls that were in flight when the breaker opened do not count.
             self._count(error)
 
-    def _refused(self, error: CallError) -> None:
+    def _count_refusal(self, error: CallError) -> None:
         now = self._clock.monotonic()
         if self._refused_since is None:
             self._refused_since = now
-        if wish_is_too_long(error):
-            self.closed_for = f"{error} (retry after {fixed(error.retry_after_s or 0)} s)"
+        if retry_after_too_long(error):
+            self.closed_reason = f"{error} (retry after {fixed(error.retry_after_s or 0)} s)"
         elif now - self._refused_since > LONGEST_STORM_S:
-            self.closed_for = f"{error} (for {fixed(LONGEST_STORM_S / 60)} minutes)"
+            self.closed_reason = f"{error} (for {fixed(LONGEST_STORM_S / 60)} minutes)"
         elif (error.retry_after_s or 0) >= LONG_WAIT_S:
             self._tell_once(error, error.retry_after_s or 0)
 
@@ -154,7 +154,7 @@ class Breaker:
         self._successes = 0
         if self._open_until is not None:
             if self._pause_s >= LAST_PROBE_S:
-                self.closed_for = f"{error} (no probe got through for a quarter of an hour)"
+                self.closed_reason = f"{error} (all probes failed for a quarter of an hour)"
                 return
             self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
             self._leave_alone(error)
@@ -167,27 +167,27 @@ class Breaker:
         self._tell("no answer; trying again later", self._pause_s, error)
 
     def _tell_once(self, error: CallError, pause_s: float) -> None:
-        """Say that the provider asks for a pause, though every call in flight hears the same."""
+        """Log the pause that the provider asks for once, not for every call in flight."""
         now = self._clock.monotonic()
         if now >= self._told_until:
             self._told_until = now + pause_s
             self._tell("too many calls; trying again later", pause_s, error)
 
     def _tell(self, message: str, pause_s: float, error: CallError) -> None:
-        """Say for how long a model is left alone, and once what can be done about it."""
-        told = {"model": self.model, "in": f"{fixed(pause_s)} s", "error": str(error)}
+        """Log the length of a pause, and the hint once."""
+        data = {"model": self.model, "in": f"{fixed(pause_s)} s", "error": str(error)}
         if self.advice:
-            told["hint"], self.advice = self.advice, ""
-        logger.warning(message, extra=told)
+            data["hint"], self.advice = self.advice, ""
+        logger.warning(message, extra=data)
 
 
-def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:
-    """Return the one retry loop: full jitter, and never sooner than the provider asks.
+def retry_loop(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:
+    """Return the retry loop: full jitter, and never sooner than the provider asks.
 
-    After the deadline no further attempt begins. Being told to come back later is no attempt: only
-    the deadline and the breaker end that.
+    After the deadline no further attempt begins. A rate limit does not count as an attempt: only
+    the deadline and the breaker end these.
     """
-    from tenacity import AsyncRetrying, retry_if_exception  # few runs need it
+    from tenacity import AsyncRetrying, retry_if_exception  # slow to load, and few runs need it
 
     start, refusals = clock.monotonic(), 0
 
@@ -195,7 +195,7 @@ def retrying(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> As
         nonlocal refusals
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, CallError) and error.kind is ErrorKind.RATE_LIMIT:
-            if wish_is_too_long(error):
+            if retry_after_too_long(error):
                 return True
             refusals += 1
         tried = state.attempt_number - refusals

@@ -1,67 +1,150 @@
-"""HTTP to services: connections, time-outs, sizes, and what went wrong.
+"""HTTP to services: allowed addresses, connections, time limits, sizes and errors.
 
-The one home of aiohttp, which is imported with the first call, so that a run that calls nobody does
-not pay for it. One session and one TLS context serve all calls of a model. Redirects are not
-followed: a key goes to the host it was meant for and to no other. The environment's proxies are
-honoured, its netrc is not (that is why aiohttp's `trust_env` stays off).
+aiohttp is imported with the first call, as it is slow to load. One session and one TLS context
+serve all calls of a model. Redirects are not followed, so a key is sent to its configured host
+  only.
+Proxies of the environment are used, netrc is not (so `trust_env` of aiohttp stays off).
+
+Addresses with secrets of machines are refused for every model: link-local addresses and metadata
+services of clouds. This machine and private networks are allowed for local models, but in CI, where
+the owner of the runner may have services that a pull request must not reach, `.edison/trust.yaml`
+has to name them. The address that is connected to counts, after the lookup of its name; behind a
+proxy, which does the lookup, it is the name.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import datetime as dt
 import ipaddress
 import socket
 import ssl
 import time
 from dataclasses import field
+from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.providers.addresses import Reach, refuse
-from edison_ci.providers.failures import Scrubber, refusal
-from edison_ci.providers.retry_after import retry_after_s
+from edison_ci.providers.failures import Scrubber, retry_after_s, status_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import aiohttp
 
+    from edison_ci.config.trust import TrustFile
 
-# Before the first encrypted connection, and not before: it takes 50 ms, which a model on this
-# machine does not need. aiohttp loads them twice when it is imported, unless it is imported in
-# here.
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA = frozenset(
+    map(ipaddress.ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254"))
+)
+"""Metadata services without a link-local address."""
+_NAMES = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.ip_network("::/96")
+_OFF = ("", "0", "false")
+_CI = ("CI", "GITHUB_ACTIONS", "GITHUB_EVENT_NAME")
+
+
+class Reach(Enum):
+    """The addresses at which a model may be."""
+
+    PUBLIC = "public"
+    """Public addresses only."""
+    NEARBY = "nearby"
+    """Also this machine and private networks."""
+
+
+def allowed_reach(address: str, trust: TrustFile, environ: Mapping[str, str]) -> Reach:
+    """Return the reach of a model at an address: in CI the trust file has to name it."""
+    in_ci = any(environ.get(name, "").lower() not in _OFF for name in _CI)
+    return Reach.PUBLIC if in_ci and not trust.names(address) else Reach.NEARBY
+
+
+def refusal_reason(host: str, reach: Reach) -> str:
+    """Return why a host, by name or as an address in any notation, is refused; empty if not."""
+    name = host.strip("[]").rstrip(".").lower()
+    # A proxy, which does the lookup, may read %2e as a dot; only a zone of IPv6 has a %.
+    if not name.isascii() or ("%" in name and ":" not in name):
+        return "has characters that could be read as another host"
+    if name in _NAMES:
+        return "is the metadata service of a cloud"
+    found = _address(name)
+    if found is None:
+        local = name == "localhost" or name.endswith(".localhost")
+        return _NEAR if local and reach is Reach.PUBLIC else ""
+    return _address_refusal(found, reach)
+
+
+def host_of(url: str) -> str:
+    """Return the host of an address; '' if it has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+async def refuse_unreachable(address: str, reach: Reach) -> None:
+    """Raise CallError if the host of an address resolves to one that is refused."""
+    host = host_of(address)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return  # the call itself will fail with a better message
+    for *_, place in found:
+        refuse_address(host, str(place[0]), reach)
+
+
+def refuse_address(host: str, address: str, reach: Reach) -> None:
+    """Raise CallError if the address of a host is refused."""
+    if reason := refusal_reason(address, reach):
+        raise CallError(ErrorKind.BAD_REQUEST, f"{host} {reason}", charged=False)
+
+
+_NEAR = (
+    "is this machine or in a private network; in CI such hosts must be listed in "
+    ".edison/trust.yaml of the base: hosts: [http://HOST:PORT]"
+)
+
+
+def _address(name: str) -> _Address | None:
+    """Return an IP address in any notation that the system accepts; None for a name."""
+    try:
+        return ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(name))
+    except (OSError, ValueError):
+        return None
+
+
+def _address_refusal(address: _Address, reach: Reach) -> str:
+    inner = _embedded_ipv4(address) if isinstance(address, ipaddress.IPv6Address) else None
+    if inner is not None:
+        return _address_refusal(inner, reach)
+    if address.is_link_local or address in _METADATA:
+        return "is a link-local address or the metadata service of a cloud"
+    return _NEAR if reach is Reach.PUBLIC and not address.is_global else ""
+
+
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address embedded in an IPv6 address, if any."""
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo
+    return address.ipv4_mapped or address.sixtofour or (teredo[1] if teredo else None)
+
+
 @cache
 def tls_context(ca_file: str) -> ssl.SSLContext:
-    """Return the TLS context that trusts the certificates of a file."""
+    """Return the TLS context for the certificates of a file; loading them takes 50 ms."""
     return ssl.create_default_context(cafile=ca_file)
-
-
-@contextlib.contextmanager
-def certificates_when_needed() -> Iterator[None]:
-    """Let contexts that are made within load the system's certificates with their first use."""
-    kind: Any = ssl.SSLContext
-    load = kind.set_default_verify_paths
-    kind.set_default_verify_paths = lambda context: _with_first_use(context, load)
-    try:
-        yield
-    finally:
-        kind.set_default_verify_paths = load
-
-
-def _with_first_use(context: Any, load: Any) -> None:
-    """Have a context load its certificates when it is to encrypt a connection."""
-
-    def wrap_bio(*args: Any, **kwargs: Any) -> Any:
-        if "wrap_bio" in vars(context):
-            load(context)
-            del context.wrap_bio
-        return context.wrap_bio(*args, **kwargs)
-
-    context.wrap_bio = wrap_bio
 
 
 CONNECT_S = 10.0
@@ -70,18 +153,18 @@ MAX_REPLY_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Where calls go, and with which headers."""
+    """The address of a service, with headers and limits."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    """The key is among them."""
+    """They contain the key, so they are not shown."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Never to be seen in a message."""
+    """Masked in all messages."""
     timeout_s: float = 60.0
     proxy: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     reach: Reach = Reach.NEARBY
-    """Where its name may lead."""
+    """The addresses that its name may resolve to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +184,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes) -> Reply:
-        """Return the reply to a body of JSON; raises CallError, with no key in it."""
+        """Return the reply to a JSON body; raises CallError, whose message has no key."""
         session = self._session or self._open()
         start = time.perf_counter()
         try:
@@ -112,12 +195,13 @@ class Transport:
         except CallError:
             raise
         except Exception as error:
-            failure = self._translated(error)
+            failure = self._translate(error)
         else:
             if 200 <= status < 300:
                 return Reply(received, round((time.perf_counter() - start) * 1000))
-            failure = self._refused(status, headers, received)
-        # Raised here and not above: an exception of aiohttp in the chain would carry the headers.
+            failure = self._status_error(status, headers, received)
+        # Raised outside of `except`: a chained aiohttp exception would carry the key in its
+        # headers.
         raise failure
 
     async def aclose(self) -> None:
@@ -127,8 +211,7 @@ class Transport:
             self._session = None
 
     def _open(self) -> aiohttp.ClientSession:
-        with certificates_when_needed():
-            import aiohttp
+        import aiohttp  # loads the system's certificates, which takes 50 ms
 
         service = self._service
         total = service.timeout_s
@@ -136,14 +219,16 @@ class Transport:
             own = service.ca_file if service.url.startswith("https:") else None
             context = tls_context(own) if own is not None else True
         except OSError:
-            message = "the certificates that SSL_CERT_FILE names cannot be read"
+            message = (
+                "the certificates in SSL_CERT_FILE cannot be read: check the path and the file"
+            )
             raise CallError(ErrorKind.BAD_REQUEST, message, charged=False) from None
         self._session = aiohttp.ClientSession(
             headers={"Content-Type": "application/json", **service.headers},
             connector=aiohttp.TCPConnector(limit=0, ssl=context, socket_factory=self._socket),
             timeout=aiohttp.ClientTimeout(
                 total=total,
-                # A little less than all, so that it is known that nothing was sent.
+                # Less than the total, so that a connection timeout shows that nothing was sent.
                 connect=min(CONNECT_S, 0.9 * total),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -152,69 +237,73 @@ class Transport:
         return self._session
 
     def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
-        """Return a socket for an address that was found, which may be out of reach.
+        """Return a socket for a resolved address; raises CallError if it is refused.
 
-        Asked for every connection, so a name cannot lead elsewhere in between. A proxy's address is
-        the environment's choice.
+        Called for every connection, so that a name cannot resolve to another address in between.
+        The address of a proxy is chosen by the environment.
         """
         family, kind, protocol, _, place = found
         if self._service.proxy is None:
-            refuse(_host_of(self._service.url), str(place[0]), self._service.reach)
+            refuse_address(_display_url(self._service.url), str(place[0]), self._service.reach)
         return socket.socket(family, kind, protocol)
 
-    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> CallError:
+    def _status_error(self, status: int, headers: Mapping[str, str], body: bytes) -> CallError:
         if 300 <= status < 400:
-            where = _host_of(headers.get("Location", ""))
-            message = f"the service redirects to {where}, which is not followed (status {status})"
+            where = _display_url(headers.get("Location", ""))
+            message = (
+                f"the service redirects to {where}; redirects are not followed (HTTP {status})"
+            )
             return CallError(ErrorKind.BAD_RESPONSE, message, status=status, charged=False)
         lowered = {name.lower(): value for name, value in headers.items()}
         wait_s = retry_after_s(lowered, dt.datetime.now(dt.UTC))
-        return refusal(status, body, self.scrub, retry_after_s=wait_s)
+        return status_error(status, body, self.scrub, retry_after_s=wait_s)
 
-    def _translated(self, error: Exception) -> CallError:
-        """Return our error for one of aiohttp's; their texts may hold headers and are not used."""
+    def _translate(self, error: Exception) -> CallError:
+        """Return the error for one of aiohttp, whose text may contain headers and is not used."""
         import aiohttp
 
-        host = _host_of(self._service.url)
+        host = _display_url(self._service.url)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            message = f"no connection to {host} in {CONNECT_S:g} s"
+            message = f"no connection to {host} within {CONNECT_S:g} s"
             return CallError(ErrorKind.TIMEOUT, message, charged=False)
         if isinstance(error, TimeoutError):
-            message = f"no whole reply from {host} in {self._service.timeout_s:g} s"
+            message = f"no complete reply from {host} within {self._service.timeout_s:g} s"
             return CallError(ErrorKind.TIMEOUT, message)
         if isinstance(error, aiohttp.ClientConnectorError):
-            return CallError(ErrorKind.NETWORK, self._unconnected(error, host), charged=False)
+            return CallError(ErrorKind.NETWORK, self._connect_error(error, host), charged=False)
         if isinstance(error, aiohttp.ClientHttpProxyError):
-            message = f"the proxy refuses the way to {host} (status {error.status})"
+            message = f"the proxy refuses the connection to {host} (HTTP {error.status})"
             return CallError(ErrorKind.NETWORK, message, charged=False)
         if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):
-            # Cut short, or no HTTP from some byte on.
-            cut = CallError(ErrorKind.BAD_RESPONSE, f"the reply of {host} was cut off or mangled")
+            # Truncated, or not valid HTTP.
+            cut = CallError(
+                ErrorKind.BAD_RESPONSE, f"the reply of {host} was truncated or corrupted"
+            )
             cut.cut_off = True
             return cut
         if isinstance(error, aiohttp.InvalidURL):
-            return CallError(ErrorKind.BAD_REQUEST, f"{host} is no address", charged=False)
+            return CallError(ErrorKind.BAD_REQUEST, f"{host} is not a valid address", charged=False)
         if isinstance(error, aiohttp.ClientConnectionError | OSError):
-            return CallError(ErrorKind.NETWORK, f"the connection to {host} broke")
+            return CallError(ErrorKind.NETWORK, f"the connection to {host} was interrupted")
         message = f"{type(error).__name__} while calling {host}"
         return CallError(ErrorKind.BAD_RESPONSE, message)
 
-    def _unconnected(self, error: aiohttp.ClientConnectorError, host: str) -> str:
+    def _connect_error(self, error: aiohttp.ClientConnectorError, host: str) -> str:
         import aiohttp
 
         if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return f"the host of {host} is not known"
+            return f"cannot resolve the host name of {host}"
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            reason = getattr(error.certificate_error, "verify_message", "") or "it does not fit"
+            reason = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
             return f"the certificate of {host} is not accepted: {self.scrub(str(reason))}"
         if isinstance(error, aiohttp.ClientProxyConnectionError):
-            return f"no connection to the proxy on the way to {host}"
+            return f"cannot connect to the proxy for {host}"
         reason = self.scrub(error.os_error.strerror or "refused")
-        return f"no connection to {host}: {reason}"
+        return f"cannot connect to {host}: {reason}"
 
 
 async def _read(reply: aiohttp.ClientResponse) -> bytes:
-    """Return the body, decompressed; more than the cap is not read."""
+    """Return the decompressed body; raises CallError if it is too large."""
     content = reply.content
     first = await content.readany()
     if content.at_eof():
@@ -231,13 +320,13 @@ async def _read(reply: aiohttp.ClientResponse) -> bytes:
 
 
 def _too_large(reply: aiohttp.ClientResponse) -> CallError:
-    reply.close()  # the rest is not wanted, so the connection is of no more use
+    reply.close()  # the rest is not read, so the connection cannot be reused
     message = f"the reply is larger than {MAX_REPLY_BYTES // 1_000_000} MB"
     return CallError(ErrorKind.BAD_RESPONSE, message, status=reply.status)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address stays on this machine."""
+    """Whether an address is on this machine."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -248,7 +337,7 @@ def is_loopback(url: str) -> bool:
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """Return the proxy that the environment names for an address; none for this machine."""
+    """Return the proxy of the environment for an address; None for this machine."""
     if is_loopback(url):
         return None
     parts = urlsplit(url)
@@ -257,13 +346,13 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
         return environ.get(f"{name}_proxy") or environ.get(f"{name}_PROXY".upper()) or ""
 
     chosen = named(parts.scheme) or named("all")
-    if not chosen or _bypassed(parts.hostname or "", parts.netloc, named("no")):
+    if not chosen or _bypasses_proxy(parts.hostname or "", parts.netloc, named("no")):
         return None
     return chosen if "://" in chosen else f"http://{chosen}"
 
 
-def _bypassed(host: str, netloc: str, no_proxy: str) -> bool:
-    """Whether `no_proxy` names a host, a domain it is in, or everything."""
+def _bypasses_proxy(host: str, netloc: str, no_proxy: str) -> bool:
+    """Whether `no_proxy` contains a host, its domain, or `*`."""
     for entry in no_proxy.split(","):
         name = entry.strip().lstrip(".").lower()
         if name == "*" or (name and (name in (host, netloc) or host.endswith(f".{name}"))):
@@ -271,8 +360,8 @@ def _bypassed(host: str, netloc: str, no_proxy: str) -> bool:
     return False
 
 
-def _host_of(url: str) -> str:
-    """Return scheme, host and port of an address, for people."""
+def _display_url(url: str) -> str:
+    """Return scheme, host and port of an address, for messages."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

@@ -1,1 +1,1 @@
-"""Better prompts as small diffs, tried before they are shown."""
+"""Prompt refinement: small diffs by a model, checked by guardrails and measured before review."""

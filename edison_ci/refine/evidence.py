@@ -1,8 +1,9 @@
-"""Evidence that a change helps, and that it is more than luck.
+"""Evidence that a change helps beyond chance.
 
-Base and candidate have answered the same cases in one run. On the training cases the gain must be
-more than luck (one-sided p at most .10, STATS 16); on the cases that the refiner never saw the
-change must not be shown worse (STATS 15), and only their number is called the improvement.
+Base and candidate answered the same cases in one run. On the training cases the gain must be beyond
+chance (one-sided p at most .10, STATS 16); on the held-out cases, which the refiner never saw, the
+change must not be significantly worse (STATS 15), and only their difference is called the
+improvement. The sentences are sent to the refiner with later requests: changing them changes those.
 """
 
 from __future__ import annotations
@@ -12,26 +13,27 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.errors import UsageError
-from edison_ci.refine.weaknesses import aside_in, split_of
-from edison_ci.results.comparison import Setting, stand
-from edison_ci.results.comparison_sample import Choice, comparison_sample
-from edison_ci.results.run_document import interval_json
+from edison_ci.numeric import exceeds, mean_or_none
+from edison_ci.records import Side
+from edison_ci.refine.weaknesses import quarantined_cases, split_of
+from edison_ci.results.comparison import ComparisonSettings, compare_choices
+from edison_ci.results.comparison_sample import CellChoice, comparison_sample
 from edison_ci.results.samples import SIDES, TwoSidedSample, metric_of
-from edison_ci.rounding import exceeds, mean_or_none
+from edison_ci.results.scores import interval_json
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.paired import Pairs
-from edison_ci.stats.permutation import paired_p
+from edison_ci.stats.paired import Pairs, paired_p
 from edison_ci.stats.sentences import cases, chance, signed
 from edison_ci.stats.verdicts import MOST_MISSING
-from edison_ci.store.runs import clusters_of, find_run, part_names, statuses_of_side
+from edison_ci.store.cells import cell_statuses, clusters_of, component_names
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
 
-    from edison_ci.refine.candidate import Change, Subject
+    from edison_ci.refine.candidate import Change, RefineTarget
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
@@ -45,25 +47,25 @@ _DECISIONS: dict[str, Decision] = {
 }
 
 
-class Both(NamedTuple):
-    """A number before and after a change; None where it is not known."""
+class BeforeAfter(NamedTuple):
+    """A number before and after a change; None where it is unknown."""
 
     before: float | None
     after: float | None
 
 
-class PartChange(NamedTuple):
-    """What became of a criterion, check or grader: means from 0 to 1."""
+class ComponentChange(NamedTuple):
+    """Means (0-1) of a criterion, check or grader before and after a change."""
 
     name: str
     kind: str
-    train: Both
-    holdout: Both
+    train: BeforeAfter
+    holdout: BeforeAfter
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How much longer a prompt gets."""
+    """Growth of the prompt's file."""
 
     chars: int
     percent: float
@@ -72,14 +74,14 @@ class Growth:
 
     @classmethod
     def of(cls, change: Change) -> Growth:
-        """Return how a change lengthens the prompt's file."""
-        before = len(change.subject.text)
+        """Return the growth that a change causes."""
+        before = len(change.target.text)
         chars = len(change.text) - before
         added, removed = len(change.patch.added), len(change.patch.removed)
         return cls(chars, round(100 * chars / before, 1), added, removed)
 
     def as_json(self) -> dict[str, float]:
-        """Return the growth as it is stored."""
+        """Return the growth as a JSON value."""
         return {
             "chars": self.chars,
             "percent": self.percent,
@@ -89,38 +91,38 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the training cases, or those that are held out, show of a change."""
+class SplitEvidence:
+    """Evidence from the training or from the held-out cases."""
 
     n: int
-    """Cases that both sides have."""
+    """Cases with a score on both sides."""
     before: Interval | None
     after: Interval | None
     gain: float | None
     low: float | None
     high: float | None
     p: float | None
-    """Two-sided."""
-    luck: float | None
-    """One-sided: how often a change that does nothing gains as much."""
+    """Two-sided p-value."""
+    p_gain: float | None
+    """One-sided p-value: how often a change without effect gains as much."""
     method: str
     decision: Decision
     fixed: tuple[str, ...]
     broken: tuple[str, ...]
     missing: int
-    """Cases that lack a side."""
-    passed: Both
+    """Cases without a score on one side."""
+    pass_rate: BeforeAfter
     """Share of cases that pass."""
-    preferred: str = ""
-    """How a pairwise judge prefers the new answers to the old, where one compared them."""
+    preference: str = ""
+    """Result of a pairwise judge, where one compared new and old answers."""
 
     @property
-    def enough(self) -> bool:
-        """Whether not too many cases are missing."""
+    def is_complete(self) -> bool:
+        """Whether few enough cases are missing."""
         return self.n > 0 and not exceeds(self.missing, MOST_MISSING * (self.n + self.missing))
 
-    def said(self, kind: str) -> str:
-        """Say the change in points, on cases of this kind."""
+    def sentence(self, kind: str) -> str:
+        """Return the change in points on cases of this kind, as a sentence."""
         if self.gain is None:
             return f"no {kind} case has a score on both sides"
         likely = ""
@@ -129,7 +131,7 @@ class Shown:
         return f"{signed(self.gain)} points{likely} on {self.n:,} {kind} cases"
 
     def as_json(self, kind: str) -> dict[str, Any]:
-        """Return it as it is stored."""
+        """Return the evidence as a JSON value."""
         return {
             "n": self.n,
             "before": interval_json(self.before),
@@ -140,98 +142,98 @@ class Shown:
                 "high": self.high,
                 "n": self.n,
                 "p": self.p,
-                "p_gain": self.luck,
+                "p_gain": self.p_gain,
                 "method": self.method,
             },
             "decision": self.decision,
-            "sentence": self.said(kind),
+            "sentence": self.sentence(kind),
             "fixed": [*self.fixed],
             "broken": [*self.broken],
             "missing": self.missing,
-            "pass_rate": self.passed._asdict(),
-            "head_to_head": self.preferred or None,
+            "pass_rate": self.pass_rate._asdict(),
+            "head_to_head": self.preference or None,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What trying a change showed."""
+    """Evidence of a trial of a change."""
 
-    train: Shown | None
-    holdout: Shown | None
-    parts: tuple[PartChange, ...]
-    cost_microusd: Both
-    """Mean of an answer."""
-    blocked: Both
-    """Answers that a screen blocked."""
+    train: SplitEvidence | None
+    holdout: SplitEvidence | None
+    components: tuple[ComponentChange, ...]
+    cost_microusd: BeforeAfter
+    """Mean cost of an answer."""
+    blocked: BeforeAfter
+    """Number of blocked answers."""
     growth: Growth
-    searched: bool = False
-    """Whether it is the best of many on the training cases, whose gain then proves little."""
+    from_search: bool = False
+    """Whether it is the best of many on the training cases, so that their gain is biased."""
 
     @property
     def doubt(self) -> str:
-        """Why it may not be proposed without force; empty if it may."""
+        """Why the change is not proven to help; empty if it is."""
         holdout = self.holdout
-        if said := self._training_doubt():
-            return said
+        if doubt := self._training_doubt():
+            return doubt
         if holdout is not None and holdout.decision == "worse":
             return "shown worse on unseen cases"
-        if holdout is not None and holdout.n and not holdout.enough:
+        if holdout is not None and holdout.n and not holdout.is_complete:
             return "too many unseen cases lack a score"
-        if self.searched and (said := self._unseen_doubt()):
-            return said
+        if self.from_search and (doubt := self._unseen_doubt()):
+            return doubt
         if exceeds(self.blocked.after or 0, self.blocked.before or 0):
             return "more answers are blocked"
         return ""
 
     def _training_doubt(self) -> str:
         train = self.train
-        if train is None or train.gain is None or not train.enough:
+        if train is None or train.gain is None or not train.is_complete:
             return "too few training cases have a score on both sides"
         if not exceeds(train.gain, 0):
             return "no gain on the training cases"
-        if train.luck is None or train.luck > ACCEPTED_P:
-            luck = "" if train.luck is None else f" ({chance(train.luck)})"
+        if train.p_gain is None or train.p_gain > ACCEPTED_P:
+            luck = "" if train.p_gain is None else f" ({chance(train.p_gain)})"
             return f"the gain on the training cases may be luck{luck}"
         return ""
 
     def _unseen_doubt(self) -> str:
-        """Return why the unseen cases, looked at once, do not show a gain by themselves."""
+        """Return why the held-out cases alone do not show a gain; empty if they do."""
         holdout = self.holdout
         if holdout is None or holdout.gain is None or not exceeds(holdout.gain, 0):
             return "no gain on the unseen cases"
-        if holdout.luck is None or holdout.luck > ACCEPTED_P:
-            luck = "" if holdout.luck is None else f" ({chance(holdout.luck)})"
+        if holdout.p_gain is None or holdout.p_gain > ACCEPTED_P:
+            luck = "" if holdout.p_gain is None else f" ({chance(holdout.p_gain)})"
             return f"the gain on the unseen cases may be luck{luck}"
         return ""
 
     @property
     def proven(self) -> bool:
-        """Whether it may be proposed without force."""
+        """Whether the change is shown to help."""
         return not self.doubt
 
     @property
     def verified(self) -> bool:
-        """Whether there are enough cases that the refiner never saw."""
+        """Whether there are enough held-out cases."""
         return self.holdout is not None and verified(self.holdout.n)
 
     @property
     def sentence(self) -> str:
-        """All of it in words."""
-        said = [self.holdout.said("unseen") if self.holdout is not None else "no unseen cases"]
+        """The evidence as one sentence."""
+        parts = [self.holdout.sentence("unseen") if self.holdout is not None else "no unseen cases"]
         if self.train is not None:
-            said.append(self.train.said("training"))
-        told = "; ".join(said)
+            parts.append(self.train.sentence("training"))
+        text = "; ".join(parts)
         if self.doubt:
-            told += f". Not shown to help: {self.doubt}"
+            text += f". Not shown to help: {self.doubt}"
         if not self.verified:
-            seen = 0 if self.holdout is None else self.holdout.n
-            told += f". {NOT_VERIFIED.capitalize()}: {cases(seen)} unseen, {FEWEST_HOLDOUT_CASES}"
-            told += " are needed"
-        return f"{told[:1].upper()}{told[1:]}."
+            n = 0 if self.holdout is None else self.holdout.n
+            text += f". {NOT_VERIFIED.capitalize()}: {cases(n)} unseen, {FEWEST_HOLDOUT_CASES}"
+            text += " are needed"
+        return f"{text[:1].upper()}{text[1:]}."
 
     def as_json(self) -> dict[str, Any]:
-        """Return the evidence with the keys of the store."""
+        """Return the evidence as a JSON value, as it is stored."""
         return {
             "train": None if self.train is None else self.train.as_json("training"),
             "holdout": None if self.holdout is None else self.holdout.as_json("unseen"),
@@ -241,12 +243,12 @@ class Evidence:
             "sentence": self.sentence,
             "criteria": [
                 {
-                    "name": part.name,
-                    "kind": part.kind,
-                    **part.train._asdict(),
-                    "holdout": part.holdout._asdict(),
+                    "name": each.name,
+                    "kind": each.kind,
+                    **each.train._asdict(),
+                    "holdout": each.holdout._asdict(),
                 }
-                for part in self.parts
+                for each in self.components
             ],
             "cost_microusd": self.cost_microusd._asdict(),
             "blocked": self.blocked._asdict(),
@@ -254,67 +256,71 @@ class Evidence:
         }
 
 
-# --- from the cells of a trial --------------------------------------------------------------------
+# --- computation ---------------------------------------------------------------------------------
 
 
 def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> Evidence:
-    """Return what a trial of a change shows."""
-    run, subject = find_run(connection, run_id), change.subject
-    train, holdout = split_cases(subject)
-    aside = aside_in(subject)
-    parts = [_Part(connection, run, subject, aside | other) for other in (holdout, train)]
-    shown = [part.shown() for part in parts]
+    """Return the evidence of a trial of a change."""
+    run, target = find_run(connection, run_id), change.target
+    train, holdout = split_cases(target)
+    aside = quarantined_cases(target)
+    splits = [_Split(connection, run, target, aside | other) for other in (holdout, train)]
+    found = [split.evidence() for split in splits]
     means = [
-        part.means() if found is not None else {} for part, found in zip(parts, shown, strict=True)
+        split.means() if evidence is not None else {}
+        for split, evidence in zip(splits, found, strict=True)
     ]
-    unknown = Both(None, None)
+    unknown = BeforeAfter(None, None)
     return Evidence(
-        train=shown[0],
-        holdout=shown[1],
-        parts=tuple(
-            PartChange(name, kind, *(known.get((kind, name), unknown) for known in means))
+        train=found[0],
+        holdout=found[1],
+        components=tuple(
+            ComponentChange(name, kind, *(known.get((kind, name), unknown) for known in means))
             for kind, name in dict.fromkeys([*means[0], *means[1]])
         ),
-        cost_microusd=_cost(_cells(connection, run, aside)) if any(shown) else unknown,
-        blocked=Both(
-            *(statuses_of_side(connection, run_id, side).get("blocked", 0) for side in SIDES)
+        cost_microusd=_cost(_cells(connection, run, aside)) if any(found) else unknown,
+        blocked=BeforeAfter(
+            *(cell_statuses(connection, run_id, side=side).get("blocked", 0) for side in SIDES)
         ),
         growth=Growth.of(change),
     )
 
 
-def split_cases(subject: Subject) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the ids of the training cases and of those that are held out."""
-    split = split_of(subject.experiment)
+def split_cases(target: RefineTarget) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the ids of the training and of the held-out cases."""
+    split = split_of(target.experiment)
     found: tuple[set[str], set[str]] = (set(), set())
-    for case in subject.project.cases(subject.experiment):
+    for case in target.project.cases(target.experiment):
         found[is_holdout(case, split)].add(str(case.id))
     return frozenset(found[0]), frozenset(found[1])
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The cells of a trial whose cases are not left out, set side by side."""
+class _Split:
+    """The cells of a trial, paired by case, without the cases in `left_out`."""
 
     connection: sqlite3.Connection
     run: Run
-    subject: Subject
+    target: RefineTarget
     left_out: frozenset[str]
 
-    def shown(self) -> Shown | None:
-        """Return what these cases show; None if there is none of them."""
+    def evidence(self) -> SplitEvidence | None:
+        """Return the evidence of these cases; None if there are none."""
         clusters = clusters_of(self.connection, self.run.id)
-        setting = Setting(self.subject.experiment.file.gates, clusters, self.left_out)
-        sides = (Choice("before", self.run, "base"), Choice("after", self.run, "head"))
+        setting = ComparisonSettings(self.target.experiment.file.gates, clusters, self.left_out)
+        sides = (
+            CellChoice("before", self.run, Side.BASE),
+            CellChoice("after", self.run, Side.HEAD),
+        )
         try:
-            standing = stand(self.connection, *sides, setting)
-        except UsageError:  # nothing was answered on one side
+            standing = compare_choices(self.connection, *sides, setting)
+        except UsageError:  # one side has no answers
             return None
         if not standing.n and not standing.missing:
             return None
         pairs, names = self._pairs(clusters)
         wins = standing.head_to_head
-        return Shown(
+        return SplitEvidence(
             n=standing.n,
             before=_interval(pairs, "base"),
             after=_interval(pairs, "head"),
@@ -322,43 +328,43 @@ class _Part:
             low=None if standing.interval is None else standing.interval.low,
             high=None if standing.interval is None else standing.interval.high,
             p=standing.p,
-            luck=_luck(pairs, names),
+            p_gain=_p_gain(pairs, names),
             method=standing.method,
             decision=_DECISIONS[standing.verdict],
             fixed=tuple(moved.case for moved in standing.fixed),
             broken=tuple(moved.case for moved in standing.broken),
             missing=standing.missing,
-            passed=self._mean("pass_rate"),
-            preferred="" if wins is None else wins.said_of("the new prompt", "the old one"),
+            pass_rate=self._mean("pass_rate"),
+            preference="" if wins is None else wins.sentence_for("the new prompt", "the old one"),
         )
 
-    def means(self) -> dict[tuple[str, str], Both]:
-        """Return the means of every criterion, check and grader, by kind and name."""
-        parts = part_names(self.connection, self.run.id)
-        return {(kind, name): self._mean(f"{kind}.{name}") for kind, name in parts}
+    def means(self) -> dict[tuple[str, str], BeforeAfter]:
+        """Return the means of all components, by kind and name."""
+        components = component_names(self.connection, self.run.id)
+        return {(kind, name): self._mean(f"{kind}.{name}") for kind, name in components}
 
     def _pairs(self, clusters: Mapping[str, str]) -> tuple[Pairs, list[str]]:
         cells = _cells(self.connection, self.run, self.left_out)
-        found = cells.pairs(metric_of(cells, "composite"), cells.common_subjects())
+        found = cells.pairs(metric_of(cells, "composite"), cells.common_variants())
         grouped = None
         if any(case in clusters for case in found.cases):
             grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
         return Pairs(tuple(found.base), tuple(found.head), grouped), found.cases
 
-    def _mean(self, metric: str) -> Both:
+    def _mean(self, metric: str) -> BeforeAfter:
         return _means(_cells(self.connection, self.run, self.left_out), metric)
 
 
 def _cells(connection: sqlite3.Connection, run: Run, left_out: frozenset[str]) -> TwoSidedSample:
     """Return the cells of a trial without some of its cases."""
-    before, after = Choice("before", run, "base"), Choice("after", run, "head")
+    before, after = CellChoice("before", run, Side.BASE), CellChoice("after", run, Side.HEAD)
     return comparison_sample(connection, before, after, left_out).cells
 
 
-def _means(cells: TwoSidedSample, name: str) -> Both:
+def _means(cells: TwoSidedSample, name: str) -> BeforeAfter:
     metric = metric_of(cells, name)
-    sides = (cells.sample(metric, cells.subjects(side), side).values for side in SIDES)
-    return Both(*map(mean_or_none, sides))
+    sides = (cells.sample(metric, cells.variants(side), side).values for side in SIDES)
+    return BeforeAfter(*map(mean_or_none, sides))
 
 
 def _interval(pairs: Pairs, side: Literal["base", "head"]) -> Interval | None:
@@ -368,12 +374,12 @@ def _interval(pairs: Pairs, side: Literal["base", "head"]) -> Interval | None:
     return mean_interval(scores)
 
 
-def _luck(pairs: Pairs, names: Iterable[str]) -> float | None:
+def _p_gain(pairs: Pairs, names: Iterable[str]) -> float | None:
     if not pairs.n:
         return None
     return paired_p(pairs, rng=generator_for([*names]), side="greater").value
 
 
-def _cost(cells: TwoSidedSample) -> Both:
+def _cost(cells: TwoSidedSample) -> BeforeAfter:
     dollars = _means(cells, "cost_usd.mean")
-    return Both(*(None if mean is None else 1e6 * mean for mean in dollars))
+    return BeforeAfter(*(None if mean is None else 1e6 * mean for mean in dollars))

@@ -1,9 +1,9 @@
-"""Guardrails: what a diff must keep before it is tried.
+"""Guardrails: rules that a diff must pass before it is measured.
 
-A refiner is somebody else's model that has read somebody else's texts: what it writes is taken as a
-suggestion of a small change to the instructions, and nothing else. Each rule answers for itself,
-with what it found and where its limit is. A diff is looked at by all of them, so that whoever wrote
-it can mend everything at once.
+A refiner is an external model that has read untrusted texts, so its reply counts as a suggestion of
+a small change to the instructions and nothing more. Each rule reports what it found and its limit.
+All rules are checked, so that everything can be corrected at once. The details are sent back to the
+refiner: changing their wording changes its requests.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from edison_ci.store.suggestions import Guardrail, MadeBy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from edison_ci.config.decisions import Refine
+    from edison_ci.config.experiment import Refine
     from edison_ci.config.prompt import Prompt
     from edison_ci.records import Case, Json
-    from edison_ci.refine.candidate import Change, Subject
+    from edison_ci.refine.candidate import Change, RefineTarget
 
 
-# Scripts that write no blanks between words; there a character counts as half a word.
-# A prompt that contains its test cases does well on them and proves nothing. So a run of words
-# that a case has, and that the prompt did not have before, may not be long. The words of the
-# change are few and are held in memory; the cases, which may be many, are read once.
+# A prompt that contains its test cases scores well on them and proves nothing. So a change must not
+# add long runs of words from a case. The words of the change are few and are held in memory; the
+# cases, which may be many, are streamed once. In scripts without spaces between words (_UNSPACED) a
+# character counts as half a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 _TEMPLATE = (("{{", "}}"), ("{%", "%}"), ("{#", "#}"))
@@ -41,21 +41,21 @@ _FULL, _HALF = 2, 1
 
 
 class _Windows(NamedTuple):
-    """Runs of words, by the number of words in them."""
+    """Runs of words, and their lengths."""
 
     sizes: frozenset[int]
     runs: frozenset[tuple[str, ...]]
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as they are compared: without case, marks and blanks."""
+    """Return the words of a text for comparison: case-folded, without punctuation."""
     return _WORD.findall(text.casefold())
 
 
-def copied(lines: Iterable[str], before: str, texts: Iterable[str], *, longest: int) -> str:
-    """Return a run of more than `longest` words that the lines share with a text; '' if none.
+def copied_run(lines: Iterable[str], before: str, texts: Iterable[str], *, longest: int) -> str:
+    """Return a run of more than `longest` words that the lines share with a text, or ''.
 
-    Runs that stood in the prompt before are its own.
+    Runs that the prompt had before do not count.
     """
     windows = _windows(lines, before, longest + 1)
     if not windows.runs:
@@ -97,7 +97,7 @@ def _without_templates(text: str) -> str:
 
 
 def _runs(words: list[str], least: int) -> Iterator[tuple[str, ...]]:
-    """Yield the shortest run from each word that is worth so many words."""
+    """Yield, from each word on, the shortest run that counts as `least` words."""
     for start in range(len(words)):
         worth = 0
         for stop in range(start, len(words)):
@@ -108,7 +108,7 @@ def _runs(words: list[str], least: int) -> Iterator[tuple[str, ...]]:
 
 
 def texts_of(cases: Iterable[Case]) -> Iterator[str]:
-    """Yield what stands in cases: their inputs and what they expect."""
+    """Yield the inputs and expected outputs of cases."""
     for case in cases:
         for value in (*case.inputs.values(), case.expected):
             if value is not None:
@@ -120,15 +120,14 @@ def _text(value: Json) -> str:
 
 
 WIDER = {MadeBy.REFINE: 1, MadeBy.OPTIMIZE: 4}
-"""How many times further than one reply a change may go, in length and in lines.
+"""Factor on the limits of length and lines, by origin of the change.
 
-What a search finds is a chain of small changes, each of which kept the limits by itself. Four of
-them are about what a person can still read in one pull request. Everything else is the same for
-both: what is locked, what may not be added, and how many lines in a row may be taken away.
+A search finds a chain of small changes, each within the limits of one refinement; four of them are
+about what a person can still review in one pull request. All other rules are the same for both.
 """
 APPLIES = "applies"
-"""The rule that comes first: without it there is nothing to look at."""
-_LISTED = 3
+"""Name of the first rule: the diff applies. Without that, no other rule can be checked."""
+_MOST_LISTED = 3
 _EXPRESSION = {
     "jinja": re.compile(r"\{\{.*?\}\}", re.S),
     "braces": re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}"),
@@ -137,37 +136,37 @@ _HEADING = re.compile(r"^# (system|user|assistant)\s*$", re.M)
 _LOGIC = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.S)
 _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-"""Characters that are letters or marks by their class, and are not seen all the same."""
+"""Characters that are invisible although their category is a letter or mark."""
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _NEEDED = "\u200c\u200d\ufe0f"
-"""Joiners, without which some scripts and emoji cannot be written: fine where they were before."""
+"""Joiners that some scripts and emoji need: allowed if the prompt already uses them."""
 
 
-class Found(NamedTuple):
-    """What a rule says of a change."""
+class RuleResult(NamedTuple):
+    """Result of one rule for a change."""
 
     ok: bool
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
-    """What has to be known beside the change itself."""
+class GuardrailContext:
+    """What the rules need besides the change itself."""
 
     cases: Callable[[], Iterable[Case]] = tuple
     """Reads the cases of the experiment."""
     answers: tuple[str, ...] = ()
-    """Answers that the refiner was shown."""
+    """Answers in the refiner's request."""
     known: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the prompt that are out of the question, and why."""
+    """Prompt versions that must not be suggested again, with the reason."""
     made_by: MadeBy = MadeBy.REFINE
-    """Whose change it is, which decides how far it may go."""
+    """Origin of the change, which decides its limits."""
     further: Callable[[Change], Iterable[Guardrail]] = lambda _: ()
-    """Says which other rules the change breaks, beside those of every change."""
+    """Returns further broken rules of the change."""
 
     @property
     def wider(self) -> int:
-        """How many times further than one reply the change may go."""
+        """Factor on the limits of length and lines."""
         return WIDER[self.made_by]
 
 
@@ -176,120 +175,121 @@ class Rule:
     """A guardrail."""
 
     name: str
-    says: str
-    """What must hold, for people."""
+    description: str
     limit: str
-    """Keys of `refine` that set it; empty if nothing does."""
-    look: Callable[[Change, Background], Found | None]
-    """Returns None where there is nothing to look at."""
+    """Keys of `refine` that configure it; empty if none does."""
+    check: Callable[[Change, GuardrailContext], RuleResult | None]
+    """Returns None where the rule does not apply."""
 
 
-def judged(subject: Subject, diff: str, note: str, background: Background) -> Candidate:
-    """Return the candidate that a diff makes, with what every guardrail says of it."""
+def check_diff(
+    target: RefineTarget, diff: str, note: str, background: GuardrailContext
+) -> Candidate:
+    """Apply a diff and check every guardrail."""
     try:
-        change = change_of(subject, diff)
+        change = change_of(target, diff)
     except PatchRefused as refused:
         return Candidate(diff, note, (Guardrail(APPLIES, False, refused.reason),))
-    return Candidate(str(change.patch), note, rails_of(change, background), change)
+    return Candidate(str(change.patch), note, check_change(change, background), change)
 
 
-def rails_of(change: Change, background: Background) -> tuple[Guardrail, ...]:
-    """Return what every guardrail says of a change."""
+def check_change(change: Change, background: GuardrailContext) -> tuple[Guardrail, ...]:
+    """Return the results of all guardrails for a change."""
     lines = len(change.patch.added) + len(change.patch.removed)
-    path = change.subject.prompt.path
+    path = change.target.prompt.path
     rails = [Guardrail(APPLIES, True, f"{lines} lines of {path}, where it says")]
     for rule in RULES:
-        found = rule.look(change, background)
+        found = rule.check(change, background)
         if found is not None:
             rails.append(Guardrail(rule.name, *found))
     return (*rails, *background.further(change))
 
 
-# --- how much -------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------
 
 
-def _length(change: Change, background: Background) -> Found:
-    before, limits = len(change.subject.text), change.subject.limits
+def _length(change: Change, background: GuardrailContext) -> RuleResult:
+    before, limits = len(change.target.text), change.target.limits
     grown = len(change.text) - before
     most = max(int(limits.max_length_change * before), limits.max_length_chars) * background.wider
-    return Found(abs(grown) <= most, f"{grown:+,} characters of {before:,}; at most {most:,}")
+    return RuleResult(abs(grown) <= most, f"{grown:+,} characters of {before:,}; at most {most:,}")
 
 
-def _lines(change: Change, background: Background) -> Found:
-    before, limits = _count(change.subject.text), change.subject.limits
+def _lines(change: Change, background: GuardrailContext) -> RuleResult:
+    before, limits = _count(change.target.text), change.target.limits
     lines = len(change.patch.added) + len(change.patch.removed)
     most = max(int(limits.max_lines_change * before), limits.max_lines) * background.wider
-    return Found(lines <= most, f"{lines} lines added or removed of {before}; at most {most}")
+    return RuleResult(lines <= most, f"{lines} lines added or removed of {before}; at most {most}")
 
 
-def _removed_run(change: Change, _: Background) -> Found:
-    run, most = change.patch.longest_removal, change.subject.limits.max_removed_run
-    return Found(run <= most, f"{run} lines in a row removed; at most {most}")
+def _removed_run(change: Change, _: GuardrailContext) -> RuleResult:
+    run, most = change.patch.longest_removal, change.target.limits.max_removed_run
+    return RuleResult(run <= most, f"{run} lines in a row removed; at most {most}")
 
 
 def _count(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
 
 
-# --- which parts ----------------------------------------------------------------------------------
+# --- locked parts ---------------------------------------------------------------------------------
 
 
-def _locked(part: str, limits: Refine) -> bool:
+def _is_locked(part: str, limits: Refine) -> bool:
     return part not in limits.allow
 
 
-def _front_matter(change: Change, _: Background) -> Found:
-    same = _front(change.subject.text) == _front(change.text)
-    if same or not _locked("front_matter", change.subject.limits):
-        return Found(True, "as it was" if same else "changed, which refine.allow permits")
-    return Found(False, "the front matter changed; it is locked")
+def _front_matter(change: Change, _: GuardrailContext) -> RuleResult:
+    same = _front(change.target.text) == _front(change.text)
+    if same or not _is_locked("front_matter", change.target.limits):
+        return RuleResult(True, "as it was" if same else "changed, which refine.allow permits")
+    return RuleResult(False, "the front matter changed; it is locked")
 
 
 def _front(text: str) -> str:
-    """Return the front matter with the lines that mark it; empty if there is none."""
+    """Return the front matter with its delimiters; empty if there is none."""
     lines = text.split("\n")
     marks = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
     return "\n".join(lines[: marks[1] + 1]) if len(marks) > 1 and not marks[0] else ""
 
 
-def _roles(change: Change, _: Background) -> Found:
-    before, after = (_HEADING.findall(text) for text in (change.subject.text, change.text))
+def _roles(change: Change, _: GuardrailContext) -> RuleResult:
+    before, after = (_HEADING.findall(text) for text in (change.target.text, change.text))
     same = before == after
-    if same and change.prompt is not None:  # a code fence may swallow a heading that is still there
+    if same and change.prompt is not None:  # a new code fence can hide a heading
         before, after = (
             [section.role for section in prompt.sections]
-            for prompt in (change.subject.prompt, change.prompt)
+            for prompt in (change.target.prompt, change.prompt)
         )
         same = before == after
-    if same or not _locked("roles", change.subject.limits):
-        return Found(True, ", ".join(after) or "none")
+    if same or not _is_locked("roles", change.target.limits):
+        return RuleResult(True, ", ".join(after) or "none")
     said = f"the sections were {', '.join(before)} and would be {', '.join(after) or 'none'}"
-    return Found(False, f"{said}; role headings are locked")
+    return RuleResult(False, f"{said}; role headings are locked")
 
 
-def _few_shots(change: Change, _: Background) -> Found | None:
+def _few_shots(change: Change, _: GuardrailContext) -> RuleResult | None:
     if change.prompt is None:
         return None
-    before, after = _shots(change.subject.prompt), _shots(change.prompt)
-    if before == after or not _locked("few_shots", change.subject.limits):
-        return Found(True, f"{len(after) // 2} pairs")
-    return Found(False, "a few-shot example changed; they are locked")
+    before, after = _shots(change.target.prompt), _shots(change.prompt)
+    if before == after or not _is_locked("few_shots", change.target.limits):
+        return RuleResult(True, f"{len(after) // 2} pairs")
+    return RuleResult(False, "a few-shot example changed; they are locked")
 
 
 def _shots(prompt: Prompt) -> list[tuple[str, str]]:
-    """Return the pairs of questions and answers before the last question."""
-    said = [section for section in prompt.sections if section.role != "system"]
-    return [(section.role, section.template.source) for section in said[:-1]]
+    """Return role and text of the few-shot messages before the last question."""
+    messages = [section for section in prompt.sections if section.role != "system"]
+    return [(section.role, section.template.source) for section in messages[:-1]]
 
 
-def _variables(change: Change, _: Background) -> Found | None:
+def _variables(change: Change, _: GuardrailContext) -> RuleResult | None:
     if change.prompt is None:
         return None
-    before, after = (_expressions(p) for p in (change.subject.prompt, change.prompt))
-    if before == after or not _locked("variables", change.subject.limits):
-        return Found(True, f"{after.total()} used")
-    said = [f"{what} {_named(names)}" for what, names in _differing(before, after)]
-    return Found(False, f"{' and '.join(said)}; variables are locked")
+    before, after = (_expressions(p) for p in (change.target.prompt, change.prompt))
+    if before == after or not _is_locked("variables", change.target.limits):
+        return RuleResult(True, f"{after.total()} used")
+    said = [f"{what} {_quote_names(names)}" for what, names in _differing(before, after)]
+    return RuleResult(False, f"{' and '.join(said)}; variables are locked")
 
 
 def _differing(before: Counter[str], after: Counter[str]) -> Iterator[tuple[str, Counter[str]]]:
@@ -298,10 +298,10 @@ def _differing(before: Counter[str], after: Counter[str]) -> Iterator[tuple[str,
             yield what, names
 
 
-def _named(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     listed = [*names]
-    more = ", ..." if len(listed) > _LISTED else ""
-    return ", ".join(map(brief, listed[:_LISTED])) + more
+    more = ", ..." if len(listed) > _MOST_LISTED else ""
+    return ", ".join(map(brief, listed[:_MOST_LISTED])) + more
 
 
 def _expressions(prompt: Prompt) -> Counter[str]:
@@ -312,54 +312,58 @@ def _expressions(prompt: Prompt) -> Counter[str]:
     return found
 
 
-def _logic(change: Change, _: Background) -> Found | None:
-    if change.subject.prompt.header.syntax == "braces":
+def _logic(change: Change, _: GuardrailContext) -> RuleResult | None:
+    if change.target.prompt.header.syntax == "braces":
         return None
-    before, after = (Counter(_LOGIC.findall(text)) for text in (change.subject.text, change.text))
+    before, after = (Counter(_LOGIC.findall(text)) for text in (change.target.text, change.text))
     added = after - before
     if not added:
-        return Found(True, "none added")
-    return Found(False, f"adds {_named(added)}; a refinement changes words, not template logic")
+        return RuleResult(True, "none added")
+    return RuleResult(
+        False, f"adds {_quote_names(added)}; a refinement changes words, not template logic"
+    )
 
 
-# --- what it says ---------------------------------------------------------------------------------
+# --- content --------------------------------------------------------------------------------------
 
 
-def _valid(change: Change, _: Background) -> Found:
+def _valid(change: Change, _: GuardrailContext) -> RuleResult:
     if change.experiment is not None:
-        return Found(True, "the project is valid with it")
-    said = "; ".join(f"line {p.where.line}: {p.message}" for p in change.problems[:_LISTED])
-    return Found(False, said or "the project is not valid with it")
+        return RuleResult(True, "the project is valid with it")
+    said = "; ".join(f"line {p.where.line}: {p.message}" for p in change.problems[:_MOST_LISTED])
+    return RuleResult(False, said or "the project is not valid with it")
 
 
-def _output(change: Change, _: Background) -> Found | None:
+def _output(change: Change, _: GuardrailContext) -> RuleResult | None:
     if change.prompt is None:
         return None
-    before, after = change.subject.prompt.expect, change.prompt.expect
-    same = before == after or not _locked("front_matter", change.subject.limits)
+    before, after = change.target.prompt.expect, change.prompt.expect
+    same = before == after or not _is_locked("front_matter", change.target.limits)
     if same:
-        return Found(True, f"{after}, as before")
+        return RuleResult(True, f"{after}, as before")
     said = f"answers had to be {before} and would have to be {after}"
-    return Found(False, f"{said}: the prompt says json or <response> otherwise than before")
+    return RuleResult(False, f"{said}: the prompt says json or <response> otherwise than before")
 
 
-def _new(change: Change, background: Background) -> Found | None:
+def _new(change: Change, background: GuardrailContext) -> RuleResult | None:
     if change.prompt is None:
         return None
-    if change.prompt.version == change.subject.prompt.version:
-        return Found(False, "nothing that reaches the model changes")
+    if change.prompt.version == change.target.prompt.version:
+        return RuleResult(False, "nothing that reaches the model changes")
     known = background.known.get(change.prompt.version)
-    return Found(known is None, known or "not tried before")
+    return RuleResult(known is None, known or "not tried before")
 
 
-def _invisible(change: Change, _: Background) -> Found:
-    before = change.subject.text
+def _invisible(change: Change, _: GuardrailContext) -> RuleResult:
+    before = change.target.text
     for line in change.patch.added:
         for character in line:
             if _unseen(character) and not (character in _NEEDED and character in before):
                 name = unicodedata.name(character, "no name").lower()
-                return Found(False, f"adds U+{ord(character):04X} ({name}), which nobody can see")
-    return Found(True, "none added")
+                return RuleResult(
+                    False, f"adds U+{ord(character):04X} ({name}), which nobody can see"
+                )
+    return RuleResult(True, "none added")
 
 
 def _unseen(character: str) -> bool:
@@ -369,23 +373,25 @@ def _unseen(character: str) -> bool:
     return hidden or _SELECTORS.match(character) is not None
 
 
-def _secrets(change: Change, _: Background) -> Found:
+def _secrets(change: Change, _: GuardrailContext) -> RuleResult:
     found = next(secrets_in("\n".join(change.patch.added)), None)
-    return Found(found is None, "none" if found is None else found.message)
+    return RuleResult(found is None, "none" if found is None else found.message)
 
 
-def _copied(change: Change, background: Background) -> Found:
-    longest = change.subject.limits.max_copied_words
+def _copied_text(change: Change, background: GuardrailContext) -> RuleResult:
+    longest = change.target.limits.max_copied_words
 
     def texts() -> Iterator[str]:
         yield from background.answers
         yield from texts_of(background.cases())
 
-    run = copied(change.patch.added, change.subject.text, texts(), longest=longest)
+    run = copied_run(change.patch.added, change.target.text, texts(), longest=longest)
     if not run:
-        return Found(True, f"no more than {longest} words in a row are those of a case")
-    # The words are the writer's own, so that telling them tells nothing of a case.
-    return Found(False, f"copies more than {longest} words of a case or its answer: {brief(run)}")
+        return RuleResult(True, f"no more than {longest} words in a row are those of a case")
+    # The refiner wrote these words itself, so quoting them reveals nothing of a case.
+    return RuleResult(
+        False, f"copies more than {longest} words of a case or its answer: {brief(run)}"
+    )
 
 
 RULES = (
@@ -409,41 +415,39 @@ RULES = (
     ),
     Rule(
         "removed_run",
-        "So many lines in a row are removed at most.",
+        "Only a limited number of consecutive lines is removed.",
         "max_removed_run",
         _removed_run,
     ),
-    Rule("front_matter", "The front matter stays as it is.", "allow", _front_matter),
-    Rule("roles", "The headings of sections stay as they are.", "allow", _roles),
-    Rule("few_shots", "Few-shot examples stay as they are.", "allow", _few_shots),
+    Rule("front_matter", "The front matter is unchanged.", "allow", _front_matter),
+    Rule("roles", "The role headings are unchanged.", "allow", _roles),
+    Rule("few_shots", "Few-shot examples are unchanged.", "allow", _few_shots),
     Rule(
         "variables",
-        "The same variables are used, as often and with the same filters.",
+        "The same variables are used, equally often and with the same filters.",
         "allow",
         _variables,
     ),
-    Rule(
-        "template_logic", "No block and no comment of the template language is added.", "", _logic
-    ),
+    Rule("template_logic", "No template block or comment is added.", "", _logic),
     Rule(
         "output",
-        "Answers are expected in the same form (`expect`) as before.",
+        "The expected form of answers (`expect`) stays the same.",
         "allow (front_matter)",
         _output,
     ),
     Rule(
         "copied_text",
-        "No long run of words is that of a case or of an answer that the refiner was shown.",
+        "No long run of words is copied from a case or from an answer that the refiner saw.",
         "max_copied_words",
-        _copied,
+        _copied_text,
     ),
-    Rule("invisible", "No character is added that nobody can see.", "", _invisible),
+    Rule("invisible", "No invisible character is added.", "", _invisible),
     Rule("secrets", "Nothing that looks like a key or a token is added.", "", _secrets),
     Rule(
         "new",
-        "It changes what reaches the model, and was not tried or rejected before.",
+        "It changes what reaches the model, and was not measured or rejected before.",
         "",
         _new,
     ),
 )
-"""Every guardrail but the first, which is that the diff applies exactly, to this one file."""
+"""Every guardrail except the first (`applies`: the diff applies exactly, to this one file)."""

@@ -1,9 +1,11 @@
-"""Diffs of exactly one file, and what the file says after one.
+"""Strict parsing and application of a unified diff of exactly one file.
 
-Whoever wrote the diff may be careless or hostile, so nothing is guessed: a unified diff of the one
-file that was asked for, every count right, every line of context where the diff says it is, hunks
-in their order and apart from each other. Anything else is refused with a reason that its writer and
-a person can act on. Lines end with a line feed and nothing else, as in Git.
+The author of a diff may be careless or hostile, so nothing is guessed: only the expected file,
+  correct
+counts, context lines exactly where the diff places them, hunks in order without overlap. Anything
+else is refused with a reason; reasons are sent back to the refiner, so changing their wording
+  changes
+its requests. Lines end with a line feed only, as in Git.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import brief
-from edison_ci.names import unified_diff
+from edison_ci.documents.text_diff import unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_DIFF = 100_000
-"""Characters of a diff. A prompt file has at most a few times as many."""
+"""Most characters of a diff."""
 NO_NEWLINE = "\\ No newline at end of file"
 _MAX_HUNKS = 100
 _HUNK = re.compile(r"@@ -(\d{1,7})(?:,(\d{1,7}))? \+(\d{1,7})(?:,(\d{1,7}))? @@(?: .*)?\Z")
@@ -36,7 +38,7 @@ _FILE_HEADERS = ("diff ", "--- ", "+++ ", "Index: ", "*** ")
 
 
 class PatchRefused(Exception):
-    """A diff that is not applied, and why."""
+    """A diff that cannot be applied, with the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -47,15 +49,15 @@ class Line(NamedTuple):
     """A line of a hunk."""
 
     sign: str
-    """A blank for context, + or -."""
+    """A space for context, + or -."""
     text: str
     ends: bool = True
-    """Whether a line feed ends it."""
+    """Whether it ends with a line feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines that stand together in the file."""
+    """One hunk of a diff."""
 
     old_start: int
     new_start: int
@@ -63,35 +65,35 @@ class Hunk:
 
     @property
     def old(self) -> list[Line]:
-        """The lines that it wants to find."""
+        """The lines before the change."""
         return [line for line in self.lines if line.sign != "+"]
 
     @property
     def new(self) -> list[Line]:
-        """The lines that it leaves."""
+        """The lines after the change."""
         return [line for line in self.lines if line.sign != "-"]
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A diff of one file, read and found sound in itself."""
+    """A parsed and consistent diff of one file."""
 
     path: str
     hunks: tuple[Hunk, ...]
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The lines that it adds."""
+        """The added lines."""
         return self._signed("+")
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """The lines that it takes away."""
+        """The removed lines."""
         return self._signed("-")
 
     @property
     def longest_removal(self) -> int:
-        """Most lines in a row of the file that it takes away."""
+        """Number of lines in the longest run of removed lines."""
         longest = run = last = 0
         for hunk in self.hunks:
             for number, line in enumerate(hunk.old, hunk.old_start):
@@ -105,14 +107,14 @@ class Patch:
 
     def __str__(self) -> str:
         """The diff as Git writes it."""
-        said = [f"--- a/{self.path}", f"+++ b/{self.path}"]
+        lines = [f"--- a/{self.path}", f"+++ b/{self.path}"]
         for hunk in self.hunks:
             old, new = _span(hunk.old_start, len(hunk.old)), _span(hunk.new_start, len(hunk.new))
-            said.append(f"@@ -{old} +{new} @@")
+            lines.append(f"@@ -{old} +{new} @@")
             for line in hunk.lines:
-                said.append(f"{line.sign}{line.text}")
-                said += [] if line.ends else [NO_NEWLINE]
-        return "\n".join(said) + "\n"
+                lines.append(f"{line.sign}{line.text}")
+                lines += [] if line.ends else [NO_NEWLINE]
+        return "\n".join(lines) + "\n"
 
 
 def _span(start: int, count: int) -> str:
@@ -142,7 +144,7 @@ def parse_patch(diff: str, path: str) -> Patch:
 
 
 def _read_headers(lines: Sequence[str], path: str) -> int:
-    """Return where the hunks start, if what stands before names this file and nothing else."""
+    """Check that the headers name only this file; return the index of the first hunk."""
     seen: list[str] = []
     for number, line in enumerate(lines, 1):
         if line.startswith("@@"):
@@ -217,7 +219,7 @@ def _not_a_hunk(line: str, number: int, hunk: int, path: str) -> PatchRefused:
 def _read_body(
     lines: Sequence[str], at: int, number: int, counts: list[int]
 ) -> tuple[list[Line], int]:
-    """Return as many lines as the header of a hunk promises, and where they end."""
+    """Return the lines that the header of a hunk promises, and the index after them."""
     body: list[Line] = []
     old, new = counts
     while old or new:
@@ -227,7 +229,7 @@ def _read_body(
                 f"{old} of the old and {new} of the new are missing"
             )
         line = lines[at]
-        # Git, too, takes an empty line for an empty line of context.
+        # Like Git, treat an empty line as an empty context line.
         sign, text = (line[0], line[1:]) if line else (" ", "")
         if line == NO_NEWLINE:
             _end_without_newline(body, number)
@@ -290,7 +292,7 @@ def _check_order(hunks: Sequence[Hunk]) -> None:
 
 
 def apply_patch(text: str, patch: Patch) -> str:
-    """Return the text after the diff; raises PatchRefused where the diff does not fit exactly."""
+    """Return the text after the diff; raises PatchRefused unless it fits exactly."""
     lines, whole = text.split("\n"), text.endswith("\n")
     if whole:
         lines.pop()
@@ -323,7 +325,7 @@ def _require_context(lines: Sequence[str], hunk: Hunk, number: int) -> None:
 
 
 def _require_same_end(hunk: Hunk, number: int, *, last: bool, whole: bool) -> None:
-    """Refuse a hunk that is wrong about the newline at the end of the file, or changes it."""
+    """Refuse a hunk that misstates or changes the newline at the end of the file."""
     ends = [side[-1].ends for side in (hunk.old, hunk.new) if side]
     if not last:
         if not all(ends):
@@ -341,7 +343,7 @@ def _require_same_end(hunk: Hunk, number: int, *, last: bool, whole: bool) -> No
 def diff_of(path: str, before: str, after: str) -> str:
     """Return the unified diff between two texts of a file; empty if there is none."""
     if after and not after.endswith("\n") and before.endswith("\n"):
-        after += "\n"  # editors differ about the last line, and nobody means it
+        after += "\n"  # editors differ about the final newline
     lines = unified_diff(
         before.split("\n")[:-1] if before.endswith("\n") else before.split("\n"),
         after.split("\n")[:-1] if after.endswith("\n") else after.split("\n"),

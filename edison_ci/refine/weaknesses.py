@@ -1,7 +1,7 @@
 """Weaknesses of a prompt, and training cases that show them.
 
-Only training cases are looked at, and only they can be shown to a refiner: what it has not seen
-proves later whether the change helps.
+Only training cases are used, and only they can be shown to a refiner: the held-out cases later show
+whether the change helps.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import is_holdout
-from edison_ci.config.dataset_entry import Split
+from edison_ci.config.experiment import Split
+from edison_ci.numeric import reaches, snap
 from edison_ci.plan.fingerprint import plain
-from edison_ci.plan.selection import Part
-from edison_ci.results.weak_answers import WeakAnswers
-from edison_ci.rounding import reaches, snap
-from edison_ci.safety.redaction import redacted_case, redaction
+from edison_ci.plan.selection import SplitPart
+from edison_ci.results.weaknesses import WeakAnswers
+from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.store.answers import answer_at
 
 if TYPE_CHECKING:
@@ -26,81 +26,84 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment
     from edison_ci.records import Case
-    from edison_ci.refine.candidate import Subject
-    from edison_ci.results.weak_answers import Remark, WeakAnswer
+    from edison_ci.refine.candidate import RefineTarget
+    from edison_ci.results.weaknesses import ComponentRemark, WeakAnswer
 
 MOST_TARGETS = 2
 _FORM = "form of the answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A criterion, check or grader by which the prompt does badly."""
+class WeakComponent:
+    """A criterion, check or grader with a low score."""
 
     name: str
     kind: Literal["criterion", "check", "grader", "form"]
     score: float
     """Mean over the training cases, 0-1."""
-    says: str = ""
-    """What it asks for, in the words of the project."""
+    description: str = ""
+    """What it requires, as the project describes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A training case that went wrong, with the answer and what was said of it."""
+    """A failed training case, with its answer and the remarks of graders."""
 
     cell: str
     case: Case
     answer: str
     score: float | None
-    remarks: tuple[Remark, ...]
+    remarks: tuple[ComponentRemark, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Weakness:
-    """What a refiner is told about a prompt."""
+    """What a prompt is weak in, and examples that show it."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[WeakComponent, ...]
     examples: tuple[Example, ...]
     cases: int
     """Training cases that were measured."""
 
 
 def split_of(experiment: Experiment) -> Split:
-    """Return which cases are held out; without `split` it is the default."""
+    """Return the split of an experiment, or the default split."""
     return experiment.file.split or Split()
 
 
-def part_of(experiment: Experiment, name: Literal["train", "holdout"]) -> Part:
-    """Return the training cases, or those that are held out."""
-    return Part(name, split_of(experiment))
+def split_part(experiment: Experiment, name: Literal["train", "holdout"]) -> SplitPart:
+    """Return the training or the held-out part of the split."""
+    return SplitPart(name, split_of(experiment))
 
 
-def aside_in(subject: Subject) -> frozenset[str]:
-    """Return the cases in quarantine, which count for nothing."""
-    aside = subject.project.quarantine.cases
-    return frozenset(entry.case for entry in aside if entry.experiment == subject.experiment.id)
+def quarantined_cases(target: RefineTarget) -> frozenset[str]:
+    """Return the ids of the cases in quarantine, which are not counted."""
+    entries = target.project.quarantine.cases
+    return frozenset(entry.case for entry in entries if entry.experiment == target.experiment.id)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The part of a run that is looked at."""
+class WeaknessScope:
+    """The part of a run in which weaknesses are searched."""
 
     prompt: str | None = None
-    """What the prompt is called in the run; None where it is the only one."""
+    """Name of the prompt in the run; None where it is the only one."""
     cases: frozenset[str] | None = None
     """None for all."""
 
 
-EVERYTHING = View()
+EVERYTHING = WeaknessScope()
 
 
 def weaknesses(
-    connection: sqlite3.Connection, subject: Subject, run_id: str, view: View = EVERYTHING
+    connection: sqlite3.Connection,
+    target: RefineTarget,
+    run_id: str,
+    scope: WeaknessScope = EVERYTHING,
 ) -> Weakness:
-    """Return what a run on the training cases says against the prompt."""
-    answers = WeakAnswers(connection, run_id, aside_in(subject), view.prompt, view.cases)
-    reader = _Reader(answers, subject)
+    """Return the weaknesses that a run on the training cases shows."""
+    answers = WeakAnswers(connection, run_id, quarantined_cases(target), scope.prompt, scope.cases)
+    reader = _Reader(answers, target)
     targets = reader.targets()
     examples = reader.examples(targets) if targets else ()
     return Weakness(targets, examples, answers.count())
@@ -109,59 +112,63 @@ def weaknesses(
 @dataclass(frozen=True, slots=True)
 class _Reader:
     answers: WeakAnswers
-    subject: Subject
+    target: RefineTarget
 
-    def targets(self) -> tuple[Target, ...]:
-        """Return the two parts of the grade that are worst, the worst first."""
-        known = {(kind, name): says for kind, name, says in _said(self.subject.experiment)}
-        found = [Target(n, k, snap(s), known.get((k, n), "")) for n, k, s in self.answers.means()]  # type: ignore[arg-type]  # kinds that are asked for
+    def targets(self) -> tuple[WeakComponent, ...]:
+        """Return the components of the grade with the lowest means, the lowest first."""
+        known = {(kind, name): text for kind, name, text in _descriptions(self.target.experiment)}
+        found = [
+            # The query selects these kinds only.
+            WeakComponent(name, kind, snap(mean), known.get((kind, name), ""))  # type: ignore[arg-type]
+            for name, kind, mean in self.answers.means()
+        ]
         found += self._form()
-        weak = [target for target in found if not reaches(target.score, 1)]
-        return tuple(sorted(weak, key=lambda target: (target.score, target.name))[:MOST_TARGETS])
+        weak = [one for one in found if not reaches(one.score, 1)]
+        return tuple(sorted(weak, key=lambda one: (one.score, one.name))[:MOST_TARGETS])
 
-    def _form(self) -> list[Target]:
-        """Return the form of answers as a target, where some could not be read."""
+    def _form(self) -> list[WeakComponent]:
+        """Return the form of answers as a target, where some answers are malformed."""
         share = self.answers.malformed_share()
         if not share:
             return []
-        says = f"Answers must be of this form: {self.subject.prompt.expect}"
-        return [Target(_FORM, "form", 1 - share, says)]
+        text = f"Answers must be of this form: {self.target.prompt.expect}"
+        return [WeakComponent(_FORM, "form", 1 - share, text)]
 
-    def examples(self, targets: Sequence[Target]) -> tuple[Example, ...]:
-        """Return the training cases that failed, those that the targets dislike most first.
+    def examples(self, targets: Sequence[WeakComponent]) -> tuple[Example, ...]:
+        """Return failed training cases, lowest scores on the targets first.
 
-        Where none failed, those that the targets dislike most.
+        Where none failed, the cases with the lowest scores on the targets.
         """
-        rows = self.answers.worst([(target.kind, target.name) for target in targets])
+        rows = self.answers.worst([(one.kind, one.name) for one in targets])
         chosen: dict[str, WeakAnswer] = {}
         for row in [row for row in rows if row.failed] or rows:
             chosen.setdefault(row.case, row)
-        picked = [*chosen.values()][: self.subject.limits.examples]
+        picked = [*chosen.values()][: self.target.limits.examples]
         known = self._training({row.case for row in picked})
         return tuple(self._example(row, known[row.case]) for row in picked if row.case in known)
 
     def _training(self, wanted: set[str]) -> dict[str, Case]:
-        """Return cases by id; one that is held out is never among them."""
-        split = split_of(self.subject.experiment)
-        feed = self.subject.project.cases(self.subject.experiment)
+        """Return the wanted cases by id, except held-out ones."""
+        split = split_of(self.target.experiment)
+        feed = self.target.project.cases(self.target.experiment)
         return {c.id: c for c in feed if c.id in wanted and not is_holdout(c, split)}
 
     def _example(self, row: WeakAnswer, case: Case) -> Example:
-        stored = answer_at(self.answers.connection, row.address, row.take)
+        stored = answer_at(self.answers.connection, row.request_hash, row.answer_no)
         text = "" if stored is None else stored.completion.text
-        output = parse_output(text, self.subject.prompt.expect)
+        output = parse_output(text, self.target.prompt.expect)
         shown = output.raw if output.malformed else output.text
-        case = redacted_case(case, redaction(self.subject.project.file.settings))
+        case = redact_case(case, redactor(self.target.project.file.settings))
         return Example(row.cell, case, shown, row.composite, self.answers.remarks(row.cell))
 
 
-def _said(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Yield what each part of the grade asks for: kind, name and words."""
+def _descriptions(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, name and description of each component of the grade."""
     if experiment.rubric is not None:
         for criterion in experiment.rubric.criteria:
             yield "criterion", criterion.name, criterion.description
     for name, check in experiment.file.named_checks().items():
-        told = {key: value for key, value in plain(check).items() if value is not None}
-        yield "check", name, f"The check {json.dumps(told, ensure_ascii=False)}"
+        options = {key: value for key, value in plain(check).items() if value is not None}
+        yield "check", name, f"The check {json.dumps(options, ensure_ascii=False)}"
     for use, grader in zip(experiment.file.judges.graders, experiment.graders, strict=True):
-        yield "grader", use.known_as, grader.header.description or f"The grader {grader.id}"
+        yield "grader", use.report_name, grader.header.description or f"The grader {grader.id}"

@@ -1,1 +1,1 @@
-"""Telling what a run found: to people, to other programs, and to a pull request."""
+"""Reports of runs: Markdown, HTML, JSON, JUnit, SARIF, CSV, pull-request comments and charts."""

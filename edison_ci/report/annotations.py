@@ -1,24 +1,133 @@
-"""Annotations of a pull request, beside the lines that it changed.
+"""Annotations of changed lines, and GitHub Actions workflow commands.
 
-GitHub shows ten annotations of a level in a step and drops the others silently: at most nine are
-written, the worst first, and one that says how many more there are.
+GitHub shows ten annotations of a level per step and drops the others silently: at most nine are
+written, the worst first, and one that counts the rest. Untrusted text can never add a command or an
+output.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from edison_ci.formatting import counted, score
-from edison_ci.report.changed_lines import Spot, spot_of
-from edison_ci.report.workflow import command
+from edison_ci.errors import UsageError
+from edison_ci.numeric import counted, score
+from edison_ci.records import RunStatus, Verdict
+from edison_ci.sanitize import lines, without_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.report.changed_lines import Changed
     from edison_ci.results.report import Report
     from edison_ci.results.run_result import RunResult
+
+
+_MOST_LINES = 20_000
+"""Longer files are not compared line by line; their changes have no lines."""
+
+
+class Lines(NamedTuple):
+    """A range of lines, counted from 1, both ends included."""
+
+    first: int
+    last: int
+
+
+Changed: TypeAlias = "Mapping[str, Sequence[Lines]]"
+"""Changed lines, by path in the project."""
+
+
+class FileLines(NamedTuple):
+    """A file and lines at which a result is shown."""
+
+    path: str
+    lines: Lines | None = None
+    """None if no line is known; the path may be empty as well."""
+
+
+def changed_lines(before: str, after: str) -> tuple[Lines, ...]:
+    """Return the lines of a text that differ from before; a removal marks the line after it."""
+    old, new = before.splitlines(), after.splitlines()
+    if not new or max(len(old), len(new)) > _MOST_LINES:
+        return ()
+    same = _common_prefix(old, new)
+    rest = min(len(old), len(new)) - same
+    end = _common_prefix(old[::-1][:rest], new[::-1][:rest])
+    # Popular lines are not anchors (autojunk): with them a hostile file would take minutes.
+    matcher = difflib.SequenceMatcher(None, old[same : len(old) - end], new[same : len(new) - end])
+    found = []
+    for tag, _, _, first, last in matcher.get_opcodes():
+        if tag != "equal":
+            begin = min(same + first + 1, len(new))
+            found.append(Lines(begin, max(same + last, begin)))
+    return tuple(found)
+
+
+def _common_prefix(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return the number of equal lines at the beginning."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+
+
+def spot_of(view: RunResult, prompt: str | None, changed: Changed) -> FileLines:
+    """Return where a result of a prompt, or of all prompts, is shown.
+
+    That is the changed line of the prompt, else of the experiment or of models.yaml; if nothing
+    changed, the prompt's file without a line.
+    """
+    files = view.files
+    own = [path for name, path in files.prompts.items() if prompt in (name, None)]
+    places = [path for path in (*own, files.experiment, files.models) if path]
+    for path in places:
+        if changed.get(path):
+            return FileLines(path, changed[path][0])
+    return FileLines(places[0]) if places else FileLines("")
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_TOKEN = re.compile(r"[A-Za-z0-9_]{32,100}")
+
+
+def command(name: str, message: str, properties: Mapping[str, object] | None = None) -> str:
+    """Return a workflow command; properties without a value are left out."""
+    given = {key: value for key, value in (properties or {}).items() if value is not None}
+    listed = ",".join(f"{key}={_property(lines(str(value)))}" for key, value in given.items())
+    return f"::{name}{f' {listed}' if listed else ''}::{_data(lines(message))}"
+
+
+def stop_commands(text: str, token: str) -> str:
+    """Return text between `stop-commands` lines, so that the runner ignores commands in it.
+
+    The token must be new and random: a text that knows it could end the block.
+    """
+    if not _TOKEN.fullmatch(token) or token in text:
+        raise UsageError("the token is invalid or part of the text", hint="generate another one")
+    # For runners that do not know stop-commands, commands in the text are broken up as well.
+    body = without_commands(lines(text)).rstrip("\n")
+    return f"::stop-commands::{token}\n{body}\n::{token}::"
+
+
+def outputs(values: Mapping[str, str], delimiter: str) -> str:
+    """Return the text for GITHUB_OUTPUT; the delimiter must be new and random."""
+    if not _TOKEN.fullmatch(delimiter):
+        raise UsageError("the delimiter is too easy to guess", hint="use 32 random hex digits")
+    pieces = []
+    for name, value in values.items():
+        if not _NAME.fullmatch(name) or delimiter in value:
+            raise UsageError(f"the output {name!r} cannot be written", hint="use another delimiter")
+        pieces.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+    return "".join(pieces)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
 
 Level: TypeAlias = Literal["error", "warning", "notice"]
 _LEVELS: tuple[Level, ...] = ("error", "warning", "notice")
@@ -27,15 +136,15 @@ _NAMED = 5
 
 
 class Annotation(NamedTuple):
-    """One remark at one place."""
+    """One annotation of a line."""
 
     level: Level
     title: str
     message: str
-    spot: Spot = Spot("")
+    spot: FileLines = FileLines("")
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with the names that GitHub has for its parts."""
+        """Return the annotation with the property names of GitHub."""
         lines = self.spot.lines
         return {
             "level": self.level,
@@ -47,25 +156,25 @@ class Annotation(NamedTuple):
         }
 
 
-def annotated(report: Report, changed: Changed) -> list[Annotation]:
-    """Return what is to be shown beside lines, the worst first."""
+def annotations_of(report: Report, changed: Changed) -> list[Annotation]:
+    """Return the annotations of a report, the worst first."""
     found = [Annotation("error", "not measured", report.failure)] if report.failure else []
     if report.undecided:
         found.append(Annotation("notice", "not evaluated", report.undecided))
     found += [Annotation("warning", "no longer measured", each) for each in report.dropped]
     for view in report.runs:
-        found += _of(view, changed)
+        found += _run_annotations(view, changed)
     return sorted(found, key=lambda one: _LEVELS.index(one.level))
 
 
 def annotation_commands(found: Sequence[Annotation], folder: str = "") -> list[str]:
     """Return annotations as workflow commands; paths start in `folder` of the checkout."""
-    said = [_command(one, folder) for one in found[:MOST]]
+    commands = [_command(one, folder) for one in found[:MOST]]
     if len(found) > MOST:
         rest = found[MOST:]
-        told = f"{len(rest):,} more in the job summary"
-        said.append(command(rest[0].level, told, {"title": "edison"}))
-    return said
+        message = f"{len(rest):,} more in the job summary"
+        commands.append(command(rest[0].level, message, {"title": "edison"}))
+    return commands
 
 
 def _command(one: Annotation, folder: str) -> str:
@@ -79,30 +188,30 @@ def _command(one: Annotation, folder: str) -> str:
     return command(one.level, one.message, properties)
 
 
-def _of(view: RunResult, changed: Changed) -> Iterator[Annotation]:
+def _run_annotations(view: RunResult, changed: Changed) -> Iterator[Annotation]:
     name = view.run.experiment + "".join(f", {label}" for label in view.labels)
-    on = f"{name}, on the base's material" if view.on == "base" else name
+    on = f"{name}, with the base's eval suite" if view.on == "base" else name
     yield from _gates(view, changed, on)
-    if view.run.status != "COMPLETED" and view.missing:
-        level: Level = "error" if view.run.verdict == "error" else "warning"
+    if view.run.status != RunStatus.COMPLETED and view.missing:
+        level: Level = "error" if view.run.verdict == Verdict.ERROR else "warning"
         yield Annotation(level, on, view.missing[0], spot_of(view, None, changed))
-    if view.material:
-        told = ", ".join(change.place for change in view.material[:_NAMED])
-        more = ", ..." if len(view.material) > _NAMED else ""
-        spot = Spot(view.files.experiment)
+    if view.eval_suite:
+        places = ", ".join(change.place for change in view.eval_suite[:_NAMED])
+        more = ", ..." if len(view.eval_suite) > _NAMED else ""
+        spot = FileLines(view.files.experiment)
         if changed.get(view.files.experiment):
-            spot = Spot(view.files.experiment, changed[view.files.experiment][0])
-        yield Annotation("warning", f"{on}: evaluation material changed", f"{told}{more}", spot)
+            spot = FileLines(view.files.experiment, changed[view.files.experiment][0])
+        yield Annotation("warning", f"{on}: eval suite changed", f"{places}{more}", spot)
     if view.on == "head":
         yield from _broken(view, changed, name)
-        yield from _found(view, changed, name)
+        yield from _findings(view, changed, name)
 
 
 def _gates(view: RunResult, changed: Changed, on: str) -> Iterator[Annotation]:
     for row in view.gates:
-        if row.verdict not in ("fail", "inconclusive"):
+        if row.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             continue
-        insists = row.verdict == "fail" or row.if_unclear == "fail"
+        insists = row.verdict == Verdict.FAIL or row.if_unclear == "fail"
         about = f"{on}: {row.metric} {row.verdict}"
         about += f", {row.prompt} with {row.model}" if row.model else ""
         level: Level = "error" if insists else "notice"
@@ -111,7 +220,7 @@ def _gates(view: RunResult, changed: Changed, on: str) -> Iterator[Annotation]:
 
 def _broken(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
     for one in view.changes:
-        broken = one.standing.broken
+        broken = one.comparison.broken
         if not broken:
             continue
         listed = ", ".join(f"{m.case} ({score(m.a)} to {score(m.b)})" for m in broken[:_NAMED])
@@ -120,14 +229,14 @@ def _broken(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation
         yield Annotation("warning", title, f"{listed}{more}", spot_of(view, one.prompt, changed))
 
 
-def _found(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
-    def alike(finding: Any) -> tuple[str, str, str]:
+def _findings(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
+    def key(finding: Any) -> tuple[str, str, str]:
         return (finding.action, finding.kind, finding.prompt)
 
-    for (action, kind, prompt), group in groupby(sorted(view.findings, key=alike), key=alike):
+    for (action, kind, prompt), group in groupby(sorted(view.findings, key=key), key=key):
         cases = list(dict.fromkeys(finding.case for finding in group))
         level: Level = "warning" if action == "block" else "notice"
         title = f"{name}: {kind} {'blocked' if action == 'block' else 'flagged'}, {prompt}"
         more = ", ..." if len(cases) > _NAMED else ""
-        told = f"{counted(len(cases), 'case')}: {', '.join(cases[:_NAMED])}{more}"
-        yield Annotation(level, title, told, spot_of(view, prompt, changed))
+        message = f"{counted(len(cases), 'case')}: {', '.join(cases[:_NAMED])}{more}"
+        yield Annotation(level, title, message, spot_of(view, prompt, changed))

@@ -1,7 +1,6 @@
-"""Components of our pages.
+"""Components of pages and HTML reports, one function for each component of static/edison.css.
 
-Each function returns the markup of one component of the stylesheet, static/edison.css, with every
-text in it escaped. Templates may call them: what they return is taken as markup.
+Every text is escaped. Templates call the functions and insert the returned markup.
 """
 
 from __future__ import annotations
@@ -9,21 +8,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from markupsafe import Markup
+
 from edison_ci._dataclass import dataclass
-from edison_ci.names import matcher
-from edison_ci.report.markup import Child, Html, element, escape, joined
+from edison_ci.documents.text_diff import matcher
+from edison_ci.report.markup import Child, element, escape, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from edison_ci.report.charts.drawing import DataTable, Drawing
 
 
-# --- status: word and shape -----------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 
 class Status(NamedTuple):
-    """How a status looks: its shape, and the kind of its colours."""
+    """Icon and color class of a status."""
 
     shape: str
     kind: str
@@ -62,7 +63,7 @@ STATUSES = {
     "superseded": Status("dash", "none"),
     "pending": Status("dot", "none"),
 }
-"""Every word that has a look of its own; others look like `pending`."""
+"""Statuses with their own icon; others are shown like `pending`."""
 _ICONS = {
     "check": "M8 1.5a6.5 6.5 0 1 0 0 13a6.5 6.5 0 1 0 0-13ZM4.8 8.3l2.2 2.2l4.2-4.6",
     "cross": "M2 2h12v12H2ZM5.3 5.3l5.4 5.4M10.7 5.3l-5.4 5.4",
@@ -80,32 +81,32 @@ _ICONS = {
 }
 
 
-def icon(shape: str) -> Html:
-    """Return a small shape in the colour of the text; the word beside it says what it means."""
-    drawn = element(
+def icon(shape: str) -> Markup:
+    """Return a small decorative icon in the color of the text."""
+    path = element(
         "path", d=_ICONS[shape], fill="none", stroke="currentColor", stroke_width="1.6",
         stroke_linecap="round", stroke_linejoin="round",
     )  # fmt: skip
-    return element("svg", drawn, class_="icon", viewBox="0 0 16 16", aria_hidden="true")
+    return element("svg", path, class_="icon", viewBox="0 0 16 16", aria_hidden="true")
 
 
 def status_of(word: str) -> Status:
-    """Return how a status looks."""
+    """Return icon and color class of a status."""
     return STATUSES.get(word.lower(), STATUSES["pending"])
 
 
-def badge(word: str, *, large: bool = False) -> Html:
-    """Return a status as a shape with its word."""
+def badge(word: str, *, large: bool = False) -> Markup:
+    """Return a status as an icon with its word."""
     shape, kind = status_of(word)
     class_ = f"badge badge-{kind}" + (" badge-large" if large else "")
     return element("span", icon(shape), word, class_=class_)
 
 
-def outcome(word: str, shown: str) -> Html:
-    """Return a number with the shape of its outcome; the word is there for those who hear it."""
+def outcome(word: str, value: str) -> Markup:
+    """Return a number with the icon of its outcome; screen readers read the word as well."""
     shape, kind = status_of(word)
-    said = element("span", f" {word}", class_="visually-hidden")
-    return element("span", icon(shape), shown, said, class_=f"outcome outcome-{kind}")
+    hidden = element("span", f" {word}", class_="visually-hidden")
+    return element("span", icon(shape), value, hidden, class_=f"outcome outcome-{kind}")
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ def outcome(word: str, shown: str) -> Html:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One number that a page is about."""
+    """One key figure of a page."""
 
     name: str
     value: str
@@ -123,21 +124,26 @@ class Card:
     plot: Drawing | None = None
 
 
-def cards(shown: Iterable[Card]) -> Html:
-    """Return numbers that a page is about, beside each other."""
-    return element("dl", *(_card(card) for card in shown), class_="cards")
+def cards(found: Iterable[Card]) -> Markup:
+    """Return key figures side by side."""
+    return element("dl", *(_card(each) for each in found), class_="cards")
 
 
-def _card(card: Card) -> Html:
-    unit = element("small", f" {card.unit}") if card.unit else None
-    plot = element("dd", card.plot.svg, class_="card-plot") if card.plot else None
-    note = element("dd", card.note, class_="card-note") if card.note else None
-    value = element("dd", card.value, unit, class_="card-value")
-    return element("div", element("dt", card.name), value, note, plot, class_="card")
+def card(name: str, value: object, note: str = "", unit: str = "") -> Markup:
+    """Return one key figure, for a template that lists them in `<dl class="cards">`."""
+    return _card(Card(name, str(value), unit, note))
 
 
-def data_table(table: DataTable, *, caption: str = "") -> Html:
-    """Return a table of texts; the first cell of a row is its head."""
+def _card(each: Card) -> Markup:
+    unit = element("small", f" {each.unit}") if each.unit else None
+    plot = element("dd", each.plot.svg, class_="card-plot") if each.plot else None
+    note = element("dd", each.note, class_="card-note") if each.note else None
+    value = element("dd", each.value, unit, class_="card-value")
+    return element("div", element("dt", each.name), value, note, plot, class_="card")
+
+
+def data_table(table: DataTable, *, caption: str = "") -> Markup:
+    """Return a table of texts; the first cell of a row is its header."""
     numeric = [column.numeric for column in table.columns]
     head = (
         element("th", column.name, scope="col", class_="num" if column.numeric else None)
@@ -147,26 +153,26 @@ def data_table(table: DataTable, *, caption: str = "") -> Html:
         element("tr", *(_cell(i, cell, numeric[i]) for i, cell in enumerate(row)))
         for row in table.rows
     )
-    told = element("caption", caption, class_="visually-hidden") if caption else None
+    title = element("caption", caption, class_="visually-hidden") if caption else None
     return element(
-        "table", told, element("thead", element("tr", *head)), element("tbody", *body),
+        "table", title, element("thead", element("tr", *head)), element("tbody", *body),
         class_="data",
     )  # fmt: skip
 
 
-def _cell(position: int, words: str, numeric: bool) -> Html:
+def _cell(position: int, text: str, numeric: bool) -> Markup:
     if position == 0 and not numeric:
-        return element("th", element("bdi", words), scope="row")
-    return element("td", words, class_="num" if numeric else None)
+        return element("th", element("bdi", text), scope="row")
+    return element("td", text, class_="num" if numeric else None)
 
 
-def scrolled(content: Html, label: str) -> Html:
-    """Return something wide in a place of its own that can be moved by keyboard too."""
+def scrolled(content: Markup, label: str) -> Markup:
+    """Return wide content in a scrollable region that works with the keyboard."""
     return element("div", content, class_="scroll", role="region", tabindex="0", aria_label=label)
 
 
-def figure(drawing: Drawing, *, caption: bool = True) -> Html:
-    """Return a chart with its title, what to know about it, and its data behind a fold."""
+def figure(drawing: Drawing, *, caption: bool = True) -> Markup:
+    """Return a chart with its title, note and a folded data table."""
     title = element("figcaption", drawing.title) if caption else None
     note = element("p", drawing.note, class_="chart-note") if drawing.note else None
     data = None
@@ -176,27 +182,27 @@ def figure(drawing: Drawing, *, caption: bool = True) -> Html:
     return element("figure", title, drawing.svg, note, data, class_="chart")
 
 
-# --- places on a page -----------------------------------------------------------------------------
+# --- layout ---------------------------------------------------------------------------------------
 
 
-def section(title: str, *content: Child, key: str | None = None) -> Html:
-    """Return a part of a page under its heading; `key` is what a link names."""
+def section(title: str, *content: Child, key: str | None = None) -> Markup:
+    """Return a section with its heading; `key` is its id."""
     return element("section", element("h2", title), *content, class_="section", id=key)
 
 
-def notice(kind: str, *content: Child) -> Html:
-    """Return something that must be read first; kinds are good, bad, odd and none."""
+def notice(kind: str, *content: Child) -> Markup:
+    """Return a notice; kinds are good, bad, odd and none."""
     return element("div", *content, class_=f"notice notice-{kind}", role="note")
 
 
-def empty_state(title: str, *content: Child) -> Html:
-    """Return what stands where there is nothing yet, and what to do next."""
+def empty_state(title: str, *content: Child) -> Markup:
+    """Return the placeholder of an empty list, with the next step."""
     return element("div", element("h3", title), element("p", *content), class_="empty")
 
 
-def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
-    """Return names with what is known of them."""
-    rows = (joined([element("dt", name), element("dd", value)]) for name, value in pairs)
+def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
+    """Return a list of names and values."""
+    rows = (join([element("dt", name), element("dd", value)]) for name, value in pairs)
     return element("dl", *rows, class_="facts")
 
 
@@ -205,27 +211,27 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
 _JOINERS = re.compile("[\u200c-\u200f]")
 
 
-def text_box(text: str, *, label: str = "", prose: bool = False) -> Html:
-    """Return what a model or a file says, always as text; what is hidden in it is shown.
+def text_box(text: str, *, label: str = "", prose: bool = False) -> Markup:
+    """Return untrusted text in a box, with invisible characters spelled out.
 
-    Joiners and marks of direction stay: Persian, Arabic and emoji need them, and the box ends
-    whatever they do. What overrides directions is spelt out.
+    Joiners and direction marks stay, because Persian, Arabic and emoji need them and their effect
+    ends with the box. Direction overrides are spelled out.
     """
     pieces = _JOINERS.split(text)
-    shown: list[str] = [escape(pieces[0])]
+    parts: list[str] = [escape(pieces[0])]
     for found, piece in zip(_JOINERS.findall(text), pieces[1:], strict=True):
-        shown += [found, escape(piece)]
+        parts += [found, escape(piece)]
     class_ = "text-box text-box-prose" if prose else "text-box"
     if not text.strip():
         return element("p", "(empty)", class_="quiet")
     return element(
-        "pre", Html("".join(shown)), class_=class_, dir="auto", tabindex="0", role="region",
+        "pre", Markup("".join(parts)), class_=class_, dir="auto", tabindex="0", role="region",
         aria_label=label or "text",
     )  # fmt: skip
 
 
-def diff_view(before: str, after: str, *, around: int = 3) -> Html:
-    """Return how a text changed, line by line; a sign says what a colour says."""
+def diff_view(before: str, after: str, *, around: int = 3) -> Markup:
+    """Return a line diff of two texts; signs repeat what the colors show."""
     rows = (_diff_row(*each) for each in _diff_lines(before, after, around))
     body = element("tbody", *rows)
     return element(
@@ -234,14 +240,13 @@ def diff_view(before: str, after: str, *, around: int = 3) -> Html:
     )  # fmt: skip
 
 
-def _diff_row(kind: str, at: tuple[str, str], words: str) -> Html:
+def _diff_row(kind: str, at: tuple[str, str], text: str) -> Markup:
     if kind == "hunk":
-        return element("tr", element("td", words, colspan=4), class_="hunk")
+        return element("tr", element("td", text, colspan=4), class_="hunk")
     sign = {"added": "+", "removed": "-"}.get(kind, " ")
-    said = {"added": "added", "removed": "removed"}.get(kind)
-    hidden = element("span", said, class_="visually-hidden") if said else None
+    hidden = element("span", kind, class_="visually-hidden") if kind else None
     cells = [element("td", number, class_="at") for number in at]
-    cells += [element("td", sign, hidden, class_="sign"), element("td", words, dir="auto")]
+    cells += [element("td", sign, hidden, class_="sign"), element("td", text, dir="auto")]
     return element("tr", *cells, class_=kind or None)
 
 
@@ -260,54 +265,16 @@ def _diff_lines(before: str, after: str, around: int) -> Iterator[tuple[str, tup
                 yield "added", ("", str(i + 1)), b[i]
 
 
-# --- moving about ---------------------------------------------------------------------------------
-
-
-class Link(NamedTuple):
-    """A word that leads somewhere."""
-
-    words: str
-    address: str
-    here: bool = False
-    """Whether it is where the reader is."""
-    amount: int | None = None
-
-
-def tabs(links: Iterable[Link], label: str) -> Html:
-    """Return the pages that belong together, with the one that is open marked."""
-    items = (element("li", _link(link)) for link in links)
-    return element("nav", element("ul", *items, class_="tabs"), aria_label=label)
-
-
-def _link(link: Link) -> Html:
-    count = (
-        element("span", f" {link.amount:,}", class_="count") if link.amount is not None else None
-    )
-    here = "page" if link.here else None
-    return element("a", link.words, count, href=link.address, aria_current=here)
-
-
-def switch(links: Iterable[Link], label: str) -> Html:
-    """Return ways to see one thing, of which one is taken."""
-    return element("nav", *map(_link, links), class_="switch", aria_label=label)
-
-
-def pager(shown: range, total: int, *, previous: str | None, following: str | None) -> Html:
-    """Return where in a long list the reader is, and the ways back and on."""
-    last = min(shown.stop, total)
-    place = f"{shown.start + 1:,} to {last:,} of {total:,}" if total else "nothing found"
+def pager(rows: range, total: int, *, previous: str | None, following: str | None) -> Markup:
+    """Return the position in a long list, with links to the previous and next page."""
+    last = min(rows.stop, total)
+    place = f"{rows.start + 1:,} to {last:,} of {total:,}" if total else "nothing found"
     ends = (("Previous", previous, "prev"), ("Next", following, "next"))
     buttons = (
-        element("a", words, href=address, rel=rel, class_="button")
+        element("a", text, href=address, rel=rel, class_="button")
         if address is not None
-        else element("span", words, class_="button", aria_disabled="true")
-        for words, address, rel in ends
+        else element("span", text, class_="button", aria_disabled="true")
+        for text, address, rel in ends
     )
     where = element("span", place, class_="where")
     return element("nav", where, *buttons, class_="pager", aria_label="Pages")
-
-
-def crumbs(links: Sequence[Link]) -> Html:
-    """Return the way from the first page to this one."""
-    items = (element("li", _link(link) if not link.here else link.words) for link in links)
-    return element("nav", element("ol", *items), class_="crumbs", aria_label="You are here")

@@ -1,7 +1,6 @@
-"""Pages as PDF.
+"""Pages as PDF, printed by an installed Chromium.
 
-A Chromium that is there prints it, as anybody could by hand: headless, without a network, without
-our environment, and with a profile that is thrown away.
+The browser runs headless, without network, with a minimal environment and a temporary profile.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from pathlib import Path
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import UsageError
 from edison_ci.extras import find_program
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
 
 BROWSERS = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
     "microsoft-edge",
 )  # fmt: skip
-"""Names of programs that can print a page, the first that is there is taken."""
+"""Names of programs that can print a page; the first one found is used."""
 VARIABLE = "EDISON_CHROMIUM"
 _TIMEOUT_S = 180.0
 _FLAGS = (
@@ -31,44 +30,44 @@ _FLAGS = (
 
 
 def find_browser() -> str:
-    """Return the program that prints; an error says what to install."""
+    """Return the browser; raises UsageError with install instructions if there is none."""
     named = os.environ.get(VARIABLE)
     if named:
         found = find_program(named)
         if found is None:
             raise UsageError(
-                f"{VARIABLE} names {named!r}, which cannot be run",
-                hint="name a Chromium or Chrome, or unset it to look for one",
+                f"{VARIABLE} is {named!r}, which cannot be run",
+                hint="set it to a Chromium or Chrome, or unset it to search for one",
             )
         return found
     for name in BROWSERS:
         if (found := find_program(name)) is not None:
             return found
     raise UsageError(
-        "a PDF is printed by Chromium, and there is none here",
-        hint=f"install one (Debian: apt-get install chromium) or name one in {VARIABLE}; "
-        "or write --format html and print it from a browser",
+        "PDF output needs Chromium, which was not found",
+        hint=f"install it (Debian: apt-get install chromium) or set {VARIABLE}; "
+        "or use --format html and print it from a browser",
     )
 
 
-def printed(browser: str, page: str) -> bytes:
-    """Return a page as a PDF."""
+def print_pdf(browser: str, page: str) -> bytes:
+    """Print an HTML page to a PDF."""
     with tempfile.TemporaryDirectory(prefix="edison-pdf-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         source, target = folder / "report.html", folder / "report.pdf"
         source.write_text(hidden(page), encoding="utf-8", errors="backslashreplace")
-        # Its sandbox does not work for root, as whom containers run; the page has no scripts.
+        # The sandbox does not work as root, the user of most containers; the page has no scripts.
         as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
         command = [
             browser, *_FLAGS, *as_root, f"--user-data-dir={folder / 'profile'}",
             f"--print-to-pdf={target}", source.as_uri(),
         ]  # fmt: skip
-        said = _run(command, folder)
+        output = _run(command, folder)
         if not target.is_file() or not target.read_bytes().startswith(b"%PDF"):
-            last = said.strip().splitlines()[-1:] or ["it said nothing"]
+            last = output.strip().splitlines()[-1:] or ["no output"]
             raise UsageError(
-                f"{Path(browser).name} made no PDF: {last[0][:200]}",
-                hint="write --format html and print it from a browser",
+                f"{Path(browser).name} failed to write a PDF: {last[0][:200]}",
+                hint="use --format html and print it from a browser",
             )
         return target.read_bytes()
 
@@ -86,7 +85,7 @@ def _run(command: list[str], folder: Path) -> str:
             timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"it was not done after {fixed(_TIMEOUT_S)} s"
+        return f"timeout after {fixed(_TIMEOUT_S)} s"
     except OSError as error:
         return f"{error.strerror}"
     return done.stderr.decode(errors="replace")

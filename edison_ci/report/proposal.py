@@ -1,8 +1,8 @@
-"""The text of a pull request that offers a refined prompt.
+"""Title, commit message and description of a pull request that proposes a refined prompt.
 
-Why, for which weaknesses, what was measured before and after, which answers were bad, and how to
-say no. The note, the reasons and the answers are written by models: they stand in code, and the
-title and the commit, which a forge reads for commands, hold none of it.
+The description gives reason, evidence, failing examples and how to decide. Notes, reasons and
+answers are written by models: they are quoted as code, and never part of the title or the commit
+message, in which a forge looks for commands.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.forge.capping import MAX_BODY_CHARS
-from edison_ci.formatting import NOTHING, change, counted, dollars, score
-from edison_ci.report.layout import Limit, Section, Table, fitted
-from edison_ci.report.safe_markdown import code, fenced, prose
-from edison_ci.rounding import fixed
+from edison_ci.forge.sticky_comment import MAX_BODY_CHARS
+from edison_ci.numeric import NOTHING, change, counted, dollars, probability, score
+from edison_ci.report.markdown import Limit, Section, Table, code, fenced, fit, prose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,149 +22,152 @@ if TYPE_CHECKING:
 
 MOST_EXAMPLES = 10
 _CASES = 20
-_SETS = (("holdout", "unseen"), ("train", "training"))
-"""The cases that the refiner never saw come first: only their number is the improvement."""
+_SETS = (("holdout", "held-out"), ("train", "training"))
+"""Held-out cases come first: only they estimate the improvement."""
 _EXAMPLES_CHARS = 30_000
 _DECIDED = {
     "better": "better",
     "worse": "worse",
-    "same": "practically the same",
-    "unclear": "not known",
+    "same": "no practical difference",
+    "unclear": "undecided",
 }
-_UNTOLD = re.compile(r"[^\w -]|-(?=\d)")
-"""What a title or a commit does not say: whatever a forge may take for a mention or a command."""
+_NOT_IN_TITLES = re.compile(r"[^\w -]|-(?=\d)")
+"""Removed from titles and commit messages: what a forge may treat as a mention or a command."""
 _HIDDEN = "<!-- edison-ci:suggestion:v1 {} -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A failing answer that the refiner was shown."""
+    """A failing answer from the refiner's request."""
 
     case: str
     model: str
     score: float | None
     failed: tuple[tuple[str, str], ...] = ()
-    """Names of what failed, and why."""
+    """Names of failed components, with reasons."""
     output: str | None = None
-    """None once it was taken away."""
+    """None if it is no longer stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A suggestion and what goes with it."""
+class ProposalText:
+    """A suggestion with the content of its proposal."""
 
     suggestion: Suggestion
     examples: tuple[Example, ...] = ()
     private: bool = False
-    """Whether texts of cases, answers and models stay in the results."""
+    """Whether texts of cases, answers and models must not leave the results."""
     lines_only: bool = False
-    """Whether it is offered as lines to accept, in somebody's own pull request."""
+    """Whether it is proposed as suggested lines in the pull request of another author."""
 
     @property
     def evidence(self) -> Mapping[str, Any]:
-        """What was measured."""
+        """The stored evidence."""
         return self.suggestion.evidence
 
 
 def marker(suggestion: Suggestion) -> str:
-    """Return the hidden line by which a text about a suggestion is found again."""
+    """Return the hidden line that identifies a text about a suggestion."""
     return _HIDDEN.format(suggestion.hash)
 
 
 def title_of(suggestion: Suggestion) -> str:
-    """Return what the pull request and the commit are called."""
-    names = [" ".join(_UNTOLD.sub(" ", name).split())[:40] for name in suggestion.targets[:3]]
+    """Return the title of the pull request and the commit."""
+    names = [
+        " ".join(_NOT_IN_TITLES.sub(" ", name).split())[:40] for name in suggestion.targets[:3]
+    ]
     named = ", ".join(name for name in names if name)
     return f"Refine {suggestion.prompt}{f': {named}' if named else ''}"
 
 
 def message_of(suggestion: Suggestion) -> str:
-    """Return what the commit says below its title: numbers, and nothing that a model wrote."""
-    told = [f"Suggested by edison for the experiment {suggestion.experiment}."]
+    """Return the commit message below the title: numbers only, no text of a model."""
+    lines = [f"Suggested by edison for the experiment {suggestion.experiment}."]
     for key, name in _SETS:
         if found := _measured(suggestion.evidence, key):
-            told.append(f"On {_n(found)} {name} cases: {_changed(found)}.")
-    told += ["Measured with simulated models."] if suggestion.simulated else []
-    told += ["Not shown to help."] if not suggestion.proven else []
-    return "\n".join(told)
+            lines.append(f"On {_n(found)} {name} cases: {_change(found)}.")
+    lines += ["Measured with simulated models."] if suggestion.simulated else []
+    lines += ["Not shown to help."] if not suggestion.proven else []
+    return "\n".join(lines)
 
 
-def proposal_body(offer: Offer, *, most: int = MAX_BODY_CHARS) -> str:
-    """Return the description of the pull request, never longer than a forge takes."""
-    first = f"{marker(offer.suggestion)}\n\n"
+def proposal_body(proposal: ProposalText, *, most: int = MAX_BODY_CHARS) -> str:
+    """Return the description of the pull request, within the size limit."""
+    first = f"{marker(proposal.suggestion)}\n\n"
     sections = [
-        Section("", tuple(_opening(offer))),
-        Section("### Why", tuple(_why(offer))),
-        *_evidence(offer),
-        Section("### How to decide", tuple(_deciding(offer))),
-        _examples(offer),
-        _guardrails(offer.suggestion),
+        Section("", tuple(_opening(proposal))),
+        Section("### Why", tuple(_why(proposal))),
+        *_evidence(proposal),
+        Section("### How to decide", tuple(_how_to_decide(proposal))),
+        _examples(proposal),
+        _guardrails(proposal.suggestion),
     ]
     limit = Limit(most - len(first), len, "`edison review show`")
-    return (first + fitted([one for one in sections if one is not None], limit)).rstrip() + "\n"
+    return (first + fit([one for one in sections if one is not None], limit)).rstrip() + "\n"
 
 
-# --- what it is -----------------------------------------------------------------------------------
+# --- summary --------------------------------------------------------------------------------------
 
 
-def _opening(offer: Offer) -> list[str]:
-    one = offer.suggestion
-    told = [
+def _opening(proposal: ProposalText) -> list[str]:
+    one = proposal.suggestion
+    texts = [
         f"edison suggests a change of {code(one.path)} for the experiment {code(one.experiment)}. "
-        "It was tried before it was shown; a person decides."
+        "It was measured first; a person decides."
     ]
-    if search := _part(one.evidence, "search"):
-        told.append(_searched(search))
+    if search := _mapping(one.evidence, "search"):
+        texts.append(_search_text(search))
     if one.simulated:
-        told.append("**Simulated**: the models were simulated, so the numbers are an example.")
+        texts.append("**Simulated**: the models were simulated, so the numbers are an example.")
     if not one.proven:
-        told.append("**Unproven**: what was measured does not show that it helps.")
+        texts.append("**Unproven**: the measurements do not show that it helps.")
     if one.edited_from is not None:
-        told.append("**Edited by hand** after it was measured, and not measured again.")
-    return told
+        texts.append("**Edited by hand** after it was measured, and not measured again.")
+    return texts
 
 
-def _searched(search: Mapping[str, Any]) -> str:
-    told = (
+def _search_text(search: Mapping[str, Any]) -> str:
+    text = (
         f"It is the best of {counted(search['measured'], 'version')} that a search over "
-        f"{counted(search['generations'], 'generation')} measured on the training cases: their "
-        "gain was chosen, that of the unseen cases was not. Its steps kept the limits of one "
-        f"refinement each; all together it may go {search['wider']} times as far."
+        f"{counted(search['generations'], 'generation')} measured on the training cases, so the "
+        "gain there is biased by the selection; the gain on the held-out cases is not. Each step "
+        f"kept the limits of one refinement; the whole change may be {search['wider']} times as "
+        "large."
     )
-    if earlier := search["earlier_looks"]:
-        told += f" The unseen cases were looked at for {counted(earlier, 'other change')} before."
-    return told
+    if earlier := search["earlier_comparisons"]:
+        text += f" The held-out cases were used for {counted(earlier, 'other change')} before."
+    return text
 
 
-def _why(offer: Offer) -> list[str]:
-    one = offer.suggestion
-    told = []
+def _why(proposal: ProposalText) -> list[str]:
+    one = proposal.suggestion
+    texts = []
     if one.targets:
-        told.append(f"Weak so far: {', '.join(code(name) for name in one.targets)}.")
-    if offer.private:
-        told.append(f"The note stays with the results: {code(f'edison review show {one.id}')}.")
+        texts.append(f"Weaknesses: {', '.join(code(name) for name in one.targets)}.")
+    if proposal.private:
+        texts.append(f"The note is private: {code(f'edison review show {one.id}')}.")
     elif one.note.strip():
-        told += ["The refiner says:", fenced(one.note)]
-    return told or ["No reason was given."]
+        texts += ["Note of the refiner:", fenced(one.note)]
+    return texts or ["No reason was given."]
 
 
-# --- what was measured ----------------------------------------------------------------------------
+# --- evidence -----------------------------------------------------------------------------------
 
 
-def _evidence(offer: Offer) -> list[Section]:
-    evidence = offer.evidence
+def _evidence(proposal: ProposalText) -> list[Section]:
+    evidence = proposal.evidence
     rows = [_row(name, found) for key, name in _SETS if (found := _measured(evidence, key))]
     if not rows:
         return [Section("### Evidence", ("Nothing was measured.",))]
-    told = [prose(str(evidence["sentence"]))] if evidence.get("sentence") else []
+    texts = [prose(str(evidence["sentence"]))] if evidence.get("sentence") else []
     if evidence.get("verified") is False:
-        told.append("**Improvement not verified**: too few cases are held out.")
-    head = ("cases", "n", "before", "after", "change", "by luck", "so it is")
+        texts.append("**Improvement not verified**: too few held-out cases.")
+    head = ("cases", "n", "before", "after", "change", "p-value", "decision")
     return [
-        Section("### Evidence", tuple(told), Table(head, tuple(rows))),
-        Section("", tuple(_moved(evidence))),
+        Section("### Evidence", tuple(texts), Table(head, tuple(rows))),
+        Section("", tuple(_changed_cases(evidence))),
         _criteria(evidence),
-        Section("", tuple(_price(offer.suggestion))),
+        Section("", tuple(_price(proposal.suggestion))),
     ]
 
 
@@ -176,21 +177,21 @@ def _measured(evidence: Mapping[str, Any], key: str) -> Mapping[str, Any] | None
 
 
 def _row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    p = _part(found, "difference").get("p")
+    p = _mapping(found, "difference").get("p")
     return (
         name,
         _n(found),
-        _level(_part(found, "before")),
-        _level(_part(found, "after")),
-        _changed(found),
-        NOTHING if p is None else f"p {fixed(p, 3)}" if p >= 0.001 else "p < 0.001",
+        _level(_mapping(found, "before")),
+        _level(_mapping(found, "after")),
+        _change(found),
+        probability(p),
         _DECIDED.get(str(found.get("decision")), NOTHING),
     )
 
 
-def _part(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = found.get(key)
-    return part if isinstance(part, dict) else {}
+def _mapping(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = found.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _n(found: Mapping[str, Any]) -> str:
@@ -198,8 +199,8 @@ def _n(found: Mapping[str, Any]) -> str:
     return f"{n:,}" if isinstance(n, int) else NOTHING
 
 
-def _level(part: Mapping[str, Any]) -> str:
-    estimate, low, high = (part.get(key) for key in ("estimate", "low", "high"))
+def _level(found: Mapping[str, Any]) -> str:
+    estimate, low, high = (found.get(key) for key in ("estimate", "low", "high"))
     if estimate is None:
         return NOTHING
     return score(estimate) + (
@@ -207,21 +208,21 @@ def _level(part: Mapping[str, Any]) -> str:
     )
 
 
-def _changed(found: Mapping[str, Any]) -> str:
-    part = _part(found, "difference")
-    return change(part.get("estimate"), part.get("low"), part.get("high"))
+def _change(found: Mapping[str, Any]) -> str:
+    moved = _mapping(found, "difference")
+    return change(moved.get("estimate"), moved.get("low"), moved.get("high"))
 
 
-def _moved(evidence: Mapping[str, Any]) -> list[str]:
-    told = []
+def _changed_cases(evidence: Mapping[str, Any]) -> list[str]:
+    texts = []
     for key, name in _SETS:
         for what in ("fixed", "broken"):
             cases = (_measured(evidence, key) or {}).get(what) or []
             if cases:
                 more = f" and {len(cases) - _CASES:,} more" if len(cases) > _CASES else ""
                 listed = ", ".join(code(str(case)) for case in cases[:_CASES])
-                told.append(f"{counted(len(cases), f'{name} case')} {what}: {listed}{more}.")
-    return told
+                texts.append(f"{counted(len(cases), f'{name} case')} {what}: {listed}{more}.")
+    return texts
 
 
 def _criteria(evidence: Mapping[str, Any]) -> Section:
@@ -241,48 +242,49 @@ def _criteria(evidence: Mapping[str, Any]) -> Section:
 
 
 def _price(one: Suggestion) -> list[str]:
-    growth, cost = _part(one.evidence, "growth"), _part(one.evidence, "cost_microusd")
-    told = []
+    growth, cost = _mapping(one.evidence, "growth"), _mapping(one.evidence, "cost_microusd")
+    texts = []
     if (grown := growth.get("chars")) is not None:
-        told.append(
+        texts.append(
             f"The prompt {'grows' if grown >= 0 else 'shrinks'} by {abs(grown):,} characters."
         )
     if cost.get("before") is not None and cost.get("after") is not None:
-        told.append(f"An answer costs {dollars(cost['after'])} ({dollars(cost['before'])} before).")
-    told.append(f"To find and try it cost {dollars(one.cost_microusd)}.")
-    return [" ".join(told)]
+        before, after = dollars(cost["before"]), dollars(cost["after"])
+        texts.append(f"An answer costs {after} ({before} before).")
+    texts.append(f"Finding and measuring the change cost {dollars(one.cost_microusd)}.")
+    return [" ".join(texts)]
 
 
-# --- what people can do ---------------------------------------------------------------------------
+# --- decision -------------------------------------------------------------------------------------
 
 
-def _deciding(offer: Offer) -> list[str]:
-    one = offer.suggestion
-    if offer.lines_only:
-        take = "Commit the suggested lines to take it, or resolve the comments to leave it."
+def _how_to_decide(proposal: ProposalText) -> list[str]:
+    one = proposal.suggestion
+    if proposal.lines_only:
+        accept = "Commit the suggested lines to accept it, or resolve the comments to decline it."
     else:
-        take = "Merge it to take it; nothing is merged by itself."
+        accept = "Merge the pull request to accept it; nothing is merged automatically."
     reject = f'edison review reject {one.id} --reason "..."'
     return [
-        take,
-        f"To reject it, close it with a comment that says why, or run {code(reject)}. "
-        "The next refinement is told the reason.",
+        accept,
+        f"To reject it, close it with a comment that gives the reason, or run {code(reject)}. "
+        "The next refinement takes the reason into account.",
         f"Suggestion {code(one.id)}.",
     ]
 
 
-def _examples(offer: Offer) -> Section | None:
-    """Return the failing examples, folded, as many as there is room for."""
+def _examples(proposal: ProposalText) -> Section | None:
+    """Return the failing examples in a fold, as many as fit."""
     blocks: list[str] = []
-    for number, one in enumerate(offer.examples[:MOST_EXAMPLES], 1):
-        block = _example(number, one, private=offer.private)
+    for number, one in enumerate(proposal.examples[:MOST_EXAMPLES], 1):
+        block = _example(number, one, private=proposal.private)
         if sum(map(len, blocks)) + len(block) > _EXAMPLES_CHARS:
             break
         blocks.append(block)
     if not blocks:
         return None
     many = counted(len(blocks), "failing answer")
-    first = f"<details><summary>{many} that the refiner was shown</summary>"
+    first = f"<details><summary>{many} in the request to the refiner</summary>"
     return Section("", ("\n\n".join([first, *blocks, "</details>"]),))
 
 
@@ -294,9 +296,9 @@ def _example(number: int, one: Example, *, private: bool) -> str:
         if reason and not private:
             blocks.append(fenced(reason, most=400))
     if private:
-        blocks.append("Texts stay with the results.")
+        blocks.append("The texts are private.")
     elif one.output is not None:
-        blocks += ["It answered:", fenced(one.output, most=1_000)]
+        blocks += ["Answer:", fenced(one.output, most=1_000)]
     return "\n\n".join(blocks)
 
 
@@ -304,7 +306,7 @@ def _guardrails(one: Suggestion) -> Section | None:
     if not one.guardrails:
         return None
     rows: Sequence[tuple[str, ...]] = [
-        (code(rail.rule), "kept" if rail.ok else "broken", prose(rail.detail, most=200))
+        (code(rail.rule), "pass" if rail.ok else "fail", prose(rail.detail, most=200))
         for rail in one.guardrails
     ]
-    return Section("", (), Table(("guardrail", "", "found"), tuple(rows)), fold="Guardrails")
+    return Section("", (), Table(("guardrail", "result", "detail"), tuple(rows)), fold="Guardrails")

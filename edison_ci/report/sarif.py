@@ -1,7 +1,7 @@
 """Findings and regressions as SARIF 2.1.0.
 
-Each is shown at the prompt that it is about, on the lines that the change touched where they are
-known. A result has a fingerprint, so that the same finding of two runs is one.
+Each result is located at its prompt, on the changed lines if they are known. Fingerprints identify
+the same finding in several runs.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from edison_ci import __version__
-from edison_ci.formatting import score
-from edison_ci.report.changed_lines import spot_of
+from edison_ci.numeric import score
+from edison_ci.records import RunStatus
+from edison_ci.report.annotations import spot_of
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.report.changed_lines import Changed, Spot
+    from edison_ci.report.annotations import Changed, FileLines
     from edison_ci.results.report import Report
     from edison_ci.results.run_result import RunResult
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_RESULTS = 5_000
-"""GitHub takes no more of a run."""
+"""GitHub accepts no more results per run."""
 RULES = {
     "gate-failed": ("error", "A gate failed."),
-    "gate-unclear": ("note", "A gate cannot tell yet."),
+    "gate-unclear": ("note", "A gate is inconclusive."),
     "case-broken": ("warning", "A case is clearly worse than in the base."),
-    "safety-blocked": ("error", "A screen found something for which the answer is blocked."),
-    "safety-flagged": ("warning", "A screen found something in an answer."),
+    "safety-blocked": ("error", "A safety screen blocked an answer."),
+    "safety-flagged": ("warning", "A safety screen flagged an answer."),
     "judge-flagged": ("note", "A judge flagged an answer."),
 }
 """Level and description of each rule."""
@@ -43,7 +44,7 @@ class _Result(NamedTuple):
     message: str
     prompt: str | None
     key: tuple[str, ...]
-    """What makes it the same finding in another run."""
+    """Identity of the finding across runs."""
 
 
 def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
@@ -57,15 +58,15 @@ def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
 
 def _run(view: RunResult, changed: Changed, folder: str) -> dict[str, Any]:
     found = list(islice(_results(view), MOST_RESULTS + 1))
-    told = [*view.missing, f"verdict: {view.run.verdict or 'not finished'}"]
+    notes = [*view.missing, f"verdict: {view.run.verdict or 'not finished'}"]
     if len(found) > MOST_RESULTS:
-        told.append(f"there are more than {MOST_RESULTS:,} results; the first are listed")
+        notes.append(f"more than {MOST_RESULTS:,} results; the first are listed")
     return {
         "tool": _tool(),
         "automationDetails": {"id": f"edison/{_uri(view.run.experiment)}/{view.on}/"},
-        "invocations": [_invocation(told, successful=view.run.status == "COMPLETED")],
+        "invocations": [_invocation(notes, successful=view.run.status == RunStatus.COMPLETED)],
         "columnKind": "unicodeCodePoints",
-        "results": [_told(view, one, changed, folder) for one in found[:MOST_RESULTS]],
+        "results": [_result_json(view, one, changed, folder) for one in found[:MOST_RESULTS]],
         "properties": {
             "run_id": view.run.id,
             "verdict": view.run.verdict,
@@ -76,11 +77,12 @@ def _run(view: RunResult, changed: Changed, folder: str) -> dict[str, Any]:
 
 
 def _without_results(failure: str, dropped: tuple[str, ...]) -> dict[str, Any]:
-    told = [failure] if failure else [*dropped] or ["nothing was affected, so nothing was run"]
+    notes = [failure] if failure else [*dropped]
+    notes = notes or ["no experiment is affected, so nothing was run"]
     return {
         "tool": _tool(),
         "automationDetails": {"id": "edison/"},
-        "invocations": [_invocation(told, successful=not failure)],
+        "invocations": [_invocation(notes, successful=not failure)],
         "results": [],
     }
 
@@ -98,12 +100,12 @@ def _tool() -> dict[str, Any]:
     return {"driver": {"name": "edison-ci", "semanticVersion": __version__, "rules": rules}}
 
 
-def _invocation(told: list[str], *, successful: bool) -> dict[str, Any]:
+def _invocation(notes: list[str], *, successful: bool) -> dict[str, Any]:
     return {
         "executionSuccessful": successful,
         "toolExecutionNotifications": [
             {"level": "note" if successful else "error", "message": {"text": line(text)}}
-            for text in told
+            for text in notes
         ],
     }
 
@@ -115,12 +117,12 @@ def _results(view: RunResult) -> Iterator[_Result]:
     for found in view.findings:
         blocked = "safety-blocked" if found.action == "block" else "safety-flagged"
         rule = blocked if found.by == "safety" else "judge-flagged"
-        said = f"{found.kind} in the answer to case {found.case} by {found.model}"
-        yield _Result(rule, said, found.prompt, (found.kind, found.model, found.case))
+        message = f"{found.kind} in the answer to case {found.case} by {found.model}"
+        yield _Result(rule, message, found.prompt, (found.kind, found.model, found.case))
     for one in view.changes:
-        for moved in one.standing.broken:
-            said = f"case {moved.case} with {one.model}: {score(moved.a)} to {score(moved.b)}"
-            yield _Result("case-broken", said, one.prompt, (one.model, moved.case))
+        for moved in one.comparison.broken:
+            message = f"case {moved.case} with {one.model}: {score(moved.a)} to {score(moved.b)}"
+            yield _Result("case-broken", message, one.prompt, (one.model, moved.case))
 
 
 def _gates(view: RunResult) -> Iterator[_Result]:
@@ -128,14 +130,14 @@ def _gates(view: RunResult) -> Iterator[_Result]:
     for row in view.gates:
         if row.verdict in rules:
             about = f"{row.metric} with {row.model}" if row.model else row.metric
-            said = f"{about}: {row.sentence}"
-            yield _Result(rules[row.verdict], said, row.prompt, (row.metric, row.model or ""))
+            message = f"{about}: {row.sentence}"
+            yield _Result(rules[row.verdict], message, row.prompt, (row.metric, row.model or ""))
 
 
-def _told(view: RunResult, one: _Result, changed: Changed, folder: str) -> dict[str, Any]:
+def _result_json(view: RunResult, one: _Result, changed: Changed, folder: str) -> dict[str, Any]:
     labels = f" ({', '.join(view.labels)})" if view.labels else ""
     identity = json.dumps([one.rule, view.run.experiment, view.on, one.prompt, *one.key])
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "ruleId": f"edison/{one.rule}",
         "ruleIndex": list(RULES).index(one.rule),
         "level": RULES[one.rule][0],
@@ -143,10 +145,10 @@ def _told(view: RunResult, one: _Result, changed: Changed, folder: str) -> dict[
         "partialFingerprints": {"edison/v1": hashlib.sha256(identity.encode()).hexdigest()},
     }
     spot = spot_of(view, one.prompt, changed)
-    return {**told, "locations": [_location(spot, folder)]} if spot.path else told
+    return {**found, "locations": [_location(spot, folder)]} if spot.path else found
 
 
-def _location(spot: Spot, folder: str) -> dict[str, Any]:
+def _location(spot: FileLines, folder: str) -> dict[str, Any]:
     region = {"startLine": 1}
     if spot.lines is not None:
         region = {"startLine": spot.lines.first, "endLine": spot.lines.last}

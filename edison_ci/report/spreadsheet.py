@@ -1,7 +1,7 @@
-"""Cells of runs as CSV that a spreadsheet opens, and does not obey.
+"""Cells of runs as CSV, with formulas disarmed.
 
-A spreadsheet takes a cell that begins with =, +, -, @, a tab or a return for a formula, and a
-formula may run programs. So such a text gets an apostrophe in front, unless it is a number.
+A spreadsheet treats a cell that starts with =, +, -, @, tab or return as a formula, and a formula
+can run programs. Such texts get a leading apostrophe, unless they are numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.rounding import significant
+from edison_ci.numeric import significant
+from edison_ci.records import Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,57 +23,59 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "experiment", "run_id", "run_started", "simulated", "side", "prompt", "version", "label",
-    "model", "case_id", "draw", "cell", "status", "composite", "passed", "error", "reason",
+    "model", "case_id", "repeat", "cell", "status", "composite", "passed", "error", "reason",
     "cost_microusd", "cost_kind", "tokens_in", "tokens_out", "latency_ms", "finish_reason",
     "served_model",
 )  # fmt: skip
-"""Columns of every table, before one for each part of the grade and the text; they are promises."""
-# Wide forms too: some spreadsheets read them as the narrow ones.
+"""Stable columns, followed by one column per component of the grade and the text."""
+# Full-width forms too: some spreadsheets treat them like the ASCII ones.
 _FORMULA = re.compile("[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def rows_of(report: Report, cells: Cells) -> Iterator[tuple[str, ...]]:
-    """Yield the head of the table, and a row for each cell of every run."""
-    parts = list(dict.fromkeys(key for view in report.runs for key in _parts(view)))
-    yield (*COLUMNS, *(f"{kind}.{name}" for kind, name in parts), "text")
+    """Yield the header, and a row for each cell of every run."""
+    components = list(dict.fromkeys(key for view in report.runs for key in _components(view)))
+    yield (*COLUMNS, *(f"{kind}.{name}" for kind, name in components), "text")
     for view in report.runs:
         for cell in cells.of(view):
-            scores = {(part.kind, part.name): part.score for part in cell.parts}
-            graded = (_plain(scores.get(key)) for key in parts)
+            scores = {
+                (component.kind, component.name): component.score for component in cell.components
+            }
+            graded = (_plain(scores.get(key)) for key in components)
             yield (*_row(view, cell), *graded, _plain(cell.text))
 
 
 def as_csv(rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> Iterator[str]:
-    """Yield rows as lines of CSV; `raw` leaves texts as they are, formulas too."""
+    """Yield rows as lines of CSV; `raw` keeps formulas."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     for row in rows:
-        writer.writerow(row if raw else map(harmless_cell, row))
+        writer.writerow(row if raw else map(disarm_cell, row))
         yield stream.getvalue()
         stream.seek(0)
         stream.truncate()
 
 
-def harmless_cell(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+def disarm_cell(text: str) -> str:
+    """Return a text that no spreadsheet treats as a formula."""
     shown = _CONTROL.sub(lambda found: f"\\u{{{ord(found.group()):x}}}", text)
     if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown):
         return f"'{shown}"
     return shown
 
 
-def _parts(view: RunResult) -> Iterator[tuple[str, str]]:
-    return ((part.kind, part.name) for part in view.parts)
+def _components(view: RunResult) -> Iterator[tuple[str, str]]:
+    return ((component.kind, component.name) for component in view.components)
 
 
 def _row(view: RunResult, cell: CellResult) -> Iterator[str]:
     run = view.run
-    label = run.labels.get(cell.prompt) if cell.side == "head" else None
+    label = run.labels.get(cell.prompt) if cell.side == Side.HEAD else None
     values = (
         run.experiment, run.id, run.created_at, run.simulated, cell.side, cell.prompt,
-        cell.version[:8], label, cell.model, cell.case, cell.draw, cell.id[:12], cell.status,
+        cell.version[:8], label, cell.model, cell.case, cell.repeat, cell.id[:12], cell.status,
         cell.composite, cell.passed, cell.error, cell.reason, cell.cost_microusd, cell.cost_kind,
         cell.tokens_in, cell.tokens_out, cell.latency_ms, cell.finish_reason, cell.served_model,
     )  # fmt: skip

@@ -2,12 +2,12 @@
 
 A run may have a hundred thousand cases, so none of this goes through them all. Orders are indexes
 of the sums of cases; filters are marks, lists of cases that were written when the run ended. Of
-several lists the shortest is gone through and the others are looked up in. An order is followed
+several lists the shortest is read and the others are searched by index. An order is followed
 until the page is full, or, where few cases fit, these few are sorted. Only the cells of the cases
 on the page are read.
 
 A text is searched in the names of all cases, and in as many answers as there is time for; the grid
-says how many, and a query can ask for all of them.
+reports how many, and a query can search all of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results.part_scores import PartName
-from edison_ci.results.totals import Totals, totals_by_model
-from edison_ci.rounding import mean_or_none
-from edison_ci.store.grades import flagged_cells
+from edison_ci.numeric import mean_or_none
+from edison_ci.records import CellStatus
+from edison_ci.results.rollups import Totals, totals_by_model
+from edison_ci.results.scores import ComponentName
+from edison_ci.store.manual_grades import flagged_cells
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,14 +29,121 @@ if TYPE_CHECKING:
 
     Remember = Callable[[Hashable, Callable[[], int]], int]
     """A cache: returns the number kept under a key, or works it out and keeps it."""
+    from collections.abc import Iterable
+
+    from edison_ci.store.cells import CellRow
+
+
+_COLUMNS = "id, case_id, side, prompt, version, model, repeat, status, composite, passed"
+
+
+class CaseAnswer(NamedTuple):
+    """An answer to a case, without its text."""
+
+    id: str
+    """Of its cell."""
+    case: str
+    side: str
+    prompt: str
+    version: str
+    model: str
+    repeat: int
+    status: str
+    composite: float | None
+    passed: int | None
+
+    @property
+    def word(self) -> str:
+        """Outcome of the repeat."""
+        if self.status != CellStatus.OK or self.passed is None:
+            return "ungraded" if self.status == CellStatus.OK else self.status
+        return "pass" if self.passed else "fail"
+
+
+class CaseKind(NamedTuple):
+    """What kind of case a case was in a run."""
+
+    tags: tuple[str, ...]
+    difficulty: int | None
+    kind: str
+    words: int
+
+
+class Neighbours(NamedTuple):
+    """What comes before and after something; None at either end."""
+
+    before: str | None
+    after: str | None
+
+
+def answers_to(connection: sqlite3.Connection, run_id: str, case: str) -> list[CaseAnswer]:
+    """Return every answer to a case in a run, head before base."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from cell "
+        "where run_id = ? and case_id = ? order by side desc, prompt, model, repeat",
+        (run_id, case),
+    )
+    return [CaseAnswer(*row) for row in rows]
+
+
+def answers_by_id(connection: sqlite3.Connection, ids: Iterable[str]) -> list[CaseAnswer]:
+    """Return answers by the beginnings of the ids of their cells; unknown ones are left out."""
+    found = []
+    for each in ids:
+        row = connection.execute(
+            f"select {_COLUMNS} from cell where id >= ? and id < ? limit 1", (each, f"{each}g")
+        ).fetchone()
+        if row is not None:
+            found.append(CaseAnswer(*row))
+    return found
+
+
+def case_kind(connection: sqlite3.Connection, run_id: str, case: str) -> CaseKind | None:
+    """Return what kind of case a case of a run was; None if that was not stored."""
+    row = connection.execute(
+        "select tags, difficulty, kind, words from run_case where run_id = ? and case_id = ?",
+        (run_id, case),
+    ).fetchone()
+    if row is None:
+        return None
+    tags, *rest = row
+    return CaseKind(tuple(json.loads(tags)), *rest)
+
+
+def neighbouring_cases(connection: sqlite3.Connection, run_id: str, case: str) -> Neighbours:
+    """Return the cases of a run before and after a case, by name."""
+    found = []
+    for sign, order in (("<", "desc"), (">", "asc")):
+        row = connection.execute(
+            f"select case_id from run_case where run_id = ? and case_id {sign} ? "
+            f"order by case_id {order} limit 1",
+            (run_id, case),
+        ).fetchone()
+        found.append(None if row is None else str(row[0]))
+    return Neighbours(*found)
+
+
+def neighbouring_cells(connection: sqlite3.Connection, cell: CellRow) -> Neighbours:
+    """Return the ids of the same prompt and model's cells of the cases before and after."""
+    found = []
+    for case in neighbouring_cases(connection, cell.run_id, cell.case_id):
+        row = None
+        if case is not None:
+            row = connection.execute(
+                "select id from cell where run_id = ? and case_id = ? and model = ? and side = ? "
+                "and prompt = ? order by repeat limit 1",
+                (cell.run_id, case, cell.model, cell.side, cell.prompt),
+            ).fetchone()
+        found.append(None if row is None else str(row[0]))
+    return Neighbours(*found)
+
 
 METRICS = ("grade", "tokens", "cost", "latency")
 SORTS = ("name", "worst", "best")
 MOST_ANSWERS = 500
-"""Answers in which a text is searched unless a query asks for all."""
-# Only the cells of the twenty cases on the page are read.
+"""Answers in which a text is searched unless a query is `deep`."""
 _LIVE_CELLS = 2_000
-"""Of a run that goes on, so many cells tell which prompts and models it has."""
+"""Cells of a running run that are read for its prompts and models."""
 
 # --- the query ------------------------------------------------------------------------------------
 
@@ -56,15 +164,15 @@ class CaseQuery:
     status: str = ""
     """Cases with a cell that ended so."""
     failed: bool = False
-    """Cases that fail in `part`, or as a whole without one."""
+    """Cases that fail in `component`, or as a whole without one."""
     flagged: bool = False
-    part: PartName | None = None
+    component: ComponentName | None = None
     """Whose scores are wanted beside the composite."""
     text: str = ""
     deep: bool = False
     """Whether the text is searched in every answer, however long that takes."""
     offset: int = 0
-    """Cases to pass over; one beyond the end stands for the last page."""
+    """Cases before the page; beyond the end it is the last page."""
     limit: int = 20
 
     @property
@@ -73,7 +181,7 @@ class CaseQuery:
         return bool(self.tag or self.status or self.failed or self.flagged or self.text)
 
     def offset_in(self, total: int) -> int:
-        """Return how many of so many cases come before the page."""
+        """Return how many cases of a total come before the page."""
         return min(self.offset, max(total - 1, 0) // self.limit * self.limit)
 
 
@@ -81,7 +189,7 @@ class CaseQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawResult:
+class RepeatResult:
     """One answer to a case, with a prompt and a model."""
 
     id: str
@@ -92,35 +200,37 @@ class DrawResult:
     cost_microusd: int | None
     tokens: int | None
     latency_ms: int | None
-    part: float | None
-    """Score of the part that was asked for."""
+    component: float | None
+    """Score of the component in the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A case with a prompt and a model, over its draws."""
+    """A case with a prompt and a model, over its repeats."""
 
-    draws: tuple[DrawResult, ...]
+    repeats: tuple[RepeatResult, ...]
 
     @property
     def word(self) -> str:
-        """How it went, in a word: a failed draw says more than one that passed."""
-        statuses = [draw.status for draw in self.draws]
-        for status in ("error", "blocked", "malformed", "skipped"):
-            if status in statuses and (status != "skipped" or set(statuses) == {"skipped"}):
+        """Outcome in a word: failed if any repeat fails."""
+        statuses = [repeat.status for repeat in self.repeats]
+        for status in (CellStatus.ERROR, CellStatus.BLOCKED, CellStatus.MALFORMED):
+            if status in statuses:
                 return status
-        if any(draw.passed == 0 for draw in self.draws):
+        if set(statuses) == {CellStatus.SKIPPED}:
+            return CellStatus.SKIPPED
+        if any(repeat.passed == 0 for repeat in self.repeats):
             return "fail"
-        return "pass" if any(draw.passed == 1 for draw in self.draws) else "ungraded"
+        return "pass" if any(repeat.passed == 1 for repeat in self.repeats) else "ungraded"
 
     @property
     def passes(self) -> int:
-        """How many of its draws pass."""
-        return sum(draw.passed == 1 for draw in self.draws)
+        """How many of its repeats pass."""
+        return sum(repeat.passed == 1 for repeat in self.repeats)
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of a number over the draws that have it."""
-        values = [getattr(draw, name) for draw in self.draws]
+        """Return the mean of a number over the repeats that have it."""
+        values = [getattr(repeat, name) for repeat in self.repeats]
         return mean_or_none([value for value in values if value is not None])
 
 
@@ -152,7 +262,7 @@ class Choices:
     tags: tuple[str, ...]
     prompts: tuple[str, ...]
     models: tuple[str, ...]
-    parts: tuple[PartName, ...]
+    components: tuple[ComponentName, ...]
     sides: tuple[str, ...]
 
 
@@ -171,11 +281,11 @@ class CaseGrid:
     searched: int | None
     """In the answers to how many cases a text was searched; None for all of them."""
     flagged: frozenset[str]
-    """Cells that somebody wants a second look at."""
+    """Cells that a person flagged for review."""
 
-    def wants_look(self, box: Box) -> bool:
-        """Whether somebody wants a second look at an answer in a box."""
-        return any(draw.id in self.flagged for draw in box.draws)
+    def is_flagged(self, box: Box) -> bool:
+        """Whether a person flagged an answer in a box for review."""
+        return any(repeat.id in self.flagged for repeat in box.repeats)
 
 
 def case_grid(
@@ -184,10 +294,10 @@ def case_grid(
     query: CaseQuery,
     remember: Remember | None = None,
 ) -> CaseGrid:
-    """Return the page of cases that a query asks for.
+    """Return the page of cases of a query.
 
-    Counts of cases that fit several filters are kept by `remember`, which must forget them when the
-    run is added up anew.
+    Counts of cases that fit several filters are cached by `remember`, which must drop them when the
+    rollups of the run are written again.
     """
     every = _columns(connection, run_id, query.side)
     settled = any(column.totals is not None for column in every)
@@ -235,21 +345,22 @@ def _rows(
     cases: Sequence[str],
 ) -> Iterator[CaseRow]:
     places = {(column.prompt, column.model): index for index, column in enumerate(columns)}
-    part = query.part or PartName("", "")
+    component = query.component or ComponentName("", "")
     for case in cases:
-        boxes: list[list[DrawResult]] = [[] for _ in columns]
+        boxes: list[list[RepeatResult]] = [[] for _ in columns]
         cells = connection.execute(
-            "select c.prompt, c.model, c.id, c.draw, c.status, c.composite, c.passed, "
+            "select c.prompt, c.model, c.id, c.repeat, c.status, c.composite, c.passed, "
             "a.cost_microusd, a.tokens_in + a.tokens_out, a.latency_ms, p.score "
-            "from cell c left join answer a on a.address = c.address and a.take = c.take "
-            "left join part p on p.cell_id = c.id and p.kind = ? and p.name = ? "
-            "where c.run_id = ? and c.case_id = ? and c.side = ? order by c.draw",
-            (part.kind, part.name, run_id, case, query.side),
+            "from cell c left join answer a on a.request_hash = c.request_hash and a.answer_no = "
+            "c.answer_no "
+            "left join component p on p.cell_id = c.id and p.kind = ? and p.name = ? "
+            "where c.run_id = ? and c.case_id = ? and c.side = ? order by c.repeat",
+            (component.kind, component.name, run_id, case, query.side),
         )
-        for prompt, model, *draw in cells:
+        for prompt, model, *repeat in cells:
             place = places.get((prompt, model))
             if place is not None:
-                boxes[place].append(DrawResult(*draw))
+                boxes[place].append(RepeatResult(*repeat))
         tags = connection.execute(
             "select tags from run_case where run_id = ? and case_id = ?", (run_id, case)
         ).fetchone()
@@ -262,12 +373,12 @@ def _rows(
 
 def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Column]) -> Choices:
     tags = connection.execute(
-        "select value from rollup_facet where run_id = ? and side = 'head' and prompt = '' "
-        "and model = '' and facet = 'tag' and value <> '(none)' order by value",
+        "select value from rollup_slice where run_id = ? and side = 'head' and prompt = '' "
+        "and model = '' and dimension = 'tag' and value <> '(none)' order by value",
         (run_id,),
     )
-    parts = connection.execute(
-        "select distinct kind, name from rollup_part where run_id = ? "
+    components = connection.execute(
+        "select distinct kind, name from rollup_component where run_id = ? "
         "and kind in ('criterion', 'check', 'grader') order by kind desc, name",
         (run_id,),
     )
@@ -278,7 +389,7 @@ def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Colu
         tags=tuple(tag for (tag,) in tags),
         prompts=tuple(sorted({column.prompt for column in columns})),
         models=tuple(sorted({column.model for column in columns})),
-        parts=tuple(PartName(*part) for part in parts),
+        components=tuple(ComponentName(*component) for component in components),
         sides=tuple(side for (side,) in sides),
     )
 
@@ -300,7 +411,8 @@ same, names run in the same direction, so that an index can be read either way."
 _MARK = "{0}.run_id = :run and {0}.side = :side and {0}.kind = :kind{1} and {0}.value = :value{1}"
 _NAMED = "{case} like :name escape '~'"
 _SAID = (
-    "exists (select 1 from cell c join answer_text x on x.address = c.address and x.take = c.take "
+    "exists (select 1 from cell c join answer_text x on x.request_hash = c.request_hash and "
+    "x.answer_no = c.answer_no "
     "where c.run_id = :run and c.case_id = {case} and c.side = :side and c.status <> 'blocked' "
     "and instr(lower(x.text), lower(:text)))"
 )
@@ -364,7 +476,7 @@ def find_cases(
 
 
 class _Chosen:
-    """The cases of a side of a run that have every mark that is asked for."""
+    """The cases of a side of a run that have all the marks of a query."""
 
     def __init__(
         self,
@@ -386,13 +498,13 @@ class _Chosen:
             self._about["flagged"] = json.dumps(flagged)
             self._listed = min(self._listed, len(flagged))
             self.total = self._count(self._from_marks())
-        elif len(self._marks) > 1 or query.status == "ok":
+        elif len(self._marks) > 1 or query.status == CellStatus.OK:
             key = ("cases", run_id, query.side, query.status, *_marks(query))
             count = partial(self._count, self._from_marks())
             self.total = count() if remember is None else remember(key, count)
 
     def cases_with(self, answers: int) -> int:
-        """Return how many cases have so many answers together."""
+        """Return how many cases have that many answers in total."""
         (cells,) = self._connection.execute(
             "select coalesce(sum(cells), 0) from rollup_run where run_id = :run and side = :side",
             self._about,
@@ -454,7 +566,7 @@ class _Chosen:
             found += f" and exists (select 1 from rollup_mark o where {same})"
         if self._query.flagged:
             found += f" and {_FLAGGED.format(case=case)}"
-        if self._query.status == "ok":
+        if self._query.status == CellStatus.OK:
             found += (
                 " and exists (select 1 from rollup_case o where o.run_id = :run "
                 f"and o.side = :side and o.case_id = {case} and o.ok > 0)"
@@ -480,7 +592,7 @@ class _Chosen:
         else:
             index, columns = _ORDERS[query.metric, query.sort]
             order = ", ".join(_term(column, backwards=backwards) for column in columns)
-            # Followed, an order passes so many cases until the page is full.
+            # Number of cases that the order passes until the page is full.
             passed = (offset + most) * self._every / max(self.total, 1)
             if most >= 0 and passed > self._listed:
                 sql = (
@@ -504,20 +616,20 @@ def _marks(query: CaseQuery) -> list[_Mark]:
     if query.tag:
         found.append(_Mark("tag", query.tag))
     if query.failed:
-        found.append(_Mark("failed", query.part.key if query.part else ""))
-    if query.status not in ("", "ok"):
+        found.append(_Mark("failed", query.component.key if query.component else ""))
+    if query.status not in ("", CellStatus.OK):
         found.append(_Mark("status", query.status))
     return found
 
 
 def _flagged(connection: sqlite3.Connection, run_id: str, query: CaseQuery) -> list[str]:
-    """Return the cases with an answer that somebody wants a second look at."""
+    """Return the cases with an answer that a person flagged for review."""
     found = {each.case_id for each in flagged_cells(connection, run_id) if each.side == query.side}
     return sorted(found)
 
 
 def _joined(source: str) -> str:
-    """Return the same cases with their sums, looked up one by one."""
+    """Return the same cases with their sums, read one by one."""
     table, _, rest = source.partition(" where ")
     return (
         f"{table} cross join rollup_case k where k.run_id = :run and k.side = :side "

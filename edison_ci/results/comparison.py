@@ -1,8 +1,8 @@
-"""Comparisons of two sides on the same cases: which is better, and how sure that is.
+"""Comparisons of two sides on the same cases: which is better, with interval and p-value.
 
-Two runs, two versions of a prompt, or two prompts of one run. The rule is that of STATS 15: better
-if the difference is no accident, practically the same if no plausible difference matters, and
-otherwise not yet known, with how many more cases it would take.
+The sides are two runs, two versions of a prompt, or two prompts of one run. The rule is that of
+STATS 15: better if the difference is significant, practically the same if the interval lies inside
+the margin, and otherwise not yet known, with the number of further cases it would take.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.results.comparable import differing_material
-from edison_ci.results.comparison_sample import Choice, comparison_sample
-from edison_ci.results.pairwise import seen_head_to_head
+from edison_ci.numeric import exceeds, mean_or_none, snap
+from edison_ci.records import Side
+from edison_ci.results.comparison_sample import CellChoice, comparison_sample
+from edison_ci.results.pairwise import overall_head_to_head
 from edison_ci.results.samples import SIDES, metric_of
-from edison_ci.rounding import exceeds, mean_or_none, snap
+from edison_ci.results.snapshot import differing_eval_suite
 from edison_ci.stats import ab
 from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for, mean_of
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
 from edison_ci.stats.other_metrics import points_margin
-from edison_ci.stats.paired import Pairs, paired_difference, unpaired_difference
-from edison_ci.stats.permutation import paired_p
+from edison_ci.stats.paired import Pairs, paired_difference, paired_p, unpaired_difference
 from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from edison_ci.config.decisions import Gate
+    from edison_ci.config.experiment import Gate
     from edison_ci.results.comparison_sample import ComparisonSample
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.run_result import RunResult
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BaseComparison:
     """The score of the base, and the change from it on the cases that both sides have."""
 
     composite: Interval | None
@@ -63,7 +63,7 @@ class Compared:
         }
 
 
-def compared(connection: sqlite3.Connection, run_id: str) -> Compared:
+def compare_with_base(connection: sqlite3.Connection, run_id: str) -> BaseComparison:
     """Return the change of the composite from base to head; the unit is the case.
 
     Prompts and models that only one side has say nothing about a change.
@@ -88,16 +88,16 @@ def compared(connection: sqlite3.Connection, run_id: str) -> Compared:
     clustered = any(group.startswith("cluster ") for _, group in alone)
     score = _score(alone, clustered=clustered)
     if not pairs:
-        return Compared(score, None, None, None, 0, None)
+        return BaseComparison(score, None, None, None, 0, None)
     groups = tuple(group for group, *_ in pairs) if clustered else None
     base, head = [p[1] for p in pairs], [p[2] for p in pairs]
     found = paired_difference([b - a for a, b in zip(base, head, strict=True)], clusters=groups)
     if found is None:
-        return Compared(score, None, None, None, 0, None)
+        return BaseComparison(score, None, None, None, 0, None)
     low, high = found.interval or (None, None)
     rng = generator_for([str(p[3]) for p in pairs])
     p = paired_p(Pairs.of(base, head, groups), rng=rng).value if len(pairs) > 1 else None
-    return Compared(score, found.value, low, high, found.n, p)
+    return BaseComparison(score, found.value, low, high, found.n, p)
 
 
 def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | None:
@@ -107,21 +107,21 @@ def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | Non
     return mean_interval(scores)
 
 
-# A case passes if all its answers do, whatever the draw or the model; a case whose answers could
-# not be graded neither passes nor fails.
+# A case passes if all its answers do, over repeats and models; a case whose answers could not be
+# graded neither passes nor fails.
 Passed = tuple[bool | None, bool | None]
 """Whether A and B pass a case."""
 
 
-def flips(
+def pass_pairs(
     cases: Iterable[str], a: Mapping[str, bool | None], b: Mapping[str, bool | None]
 ) -> list[Passed]:
-    """Return of each case whether A and B pass it."""
+    """Return for each case whether A and B pass it."""
     return [(a.get(case), b.get(case)) for case in cases]
 
 
-def marks(passes: Iterable[Passed]) -> list[tuple[bool, bool]]:
-    """Return passes as the statistics take them; what is not known has not changed."""
+def pass_marks(passes: Iterable[Passed]) -> list[tuple[bool, bool]]:
+    """Return passes as booleans; a case that is not graded counts as unchanged."""
     return [(True, True) if a is None or b is None else (a, b) for a, b in passes]
 
 
@@ -135,7 +135,7 @@ _VERDICTS = {
 }
 
 
-class Moved(NamedTuple):
+class MovedCase(NamedTuple):
     """A case that B made clearly better or worse."""
 
     case: str
@@ -149,11 +149,11 @@ class Moved(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How B stands against A."""
+class ComparisonEstimate:
+    """B compared with A."""
 
-    a: Choice
-    b: Choice
+    a: CellChoice
+    b: CellChoice
     n: int
     estimate: float | None
     """B minus A; None without a case."""
@@ -164,16 +164,16 @@ class Standing:
     """a_better, b_better, same or unclear."""
     sentence: str
     margin: float
-    """What counts as a practical difference."""
+    """The smallest difference that matters."""
     scores: tuple[float | None, float | None]
     """The means of A and B on these cases."""
-    fixed: tuple[Moved, ...] = ()
-    broken: tuple[Moved, ...] = ()
+    fixed: tuple[MovedCase, ...] = ()
+    broken: tuple[MovedCase, ...] = ()
     n_more: int | None = None
     missing: int = 0
     notes: tuple[str, ...] = ()
     head_to_head: HeadToHead | None = None
-    """How a judge prefers B to A, where their answers were compared."""
+    """Win rate of B against A, where a judge compared their answers."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison with the keys of the contract."""
@@ -202,42 +202,46 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What the cells do not say themselves."""
+class ComparisonSettings:
+    """Facts for a comparison that are not in the cells."""
 
     gates: Sequence[Gate] = ()
-    """The first one on the composite says which difference matters."""
+    """The margin of the first gate on the composite is the smallest difference that matters."""
     clusters: Mapping[str, str] | None = None
     quarantined: Collection[str] = frozenset()
 
 
-def stand(connection: sqlite3.Connection, a: Choice, b: Choice, setting: Setting) -> Standing:
-    """Compare B with A; refuses what was not measured alike."""
-    require_alike(a, b)
+def compare_choices(
+    connection: sqlite3.Connection, a: CellChoice, b: CellChoice, setting: ComparisonSettings
+) -> ComparisonEstimate:
+    """Compare B with A; raises UsageError if they were measured with different eval suites."""
+    require_same_suite(a, b)
     sample = comparison_sample(connection, a, b, setting.quarantined)
     if not sample.matching.paired:
         return _unpaired(sample, (a, b))
     return _paired(sample, (a, b), setting)
 
 
-def change_of(result: RunResult, subject: tuple[str, str], gates: Sequence[Gate]) -> Standing:
+def change_of(
+    result: RunResult, variant: tuple[str, str], gates: Sequence[Gate]
+) -> ComparisonEstimate:
     """Compare head with base in one run, for a prompt with a model."""
-    prompt, model = subject
+    prompt, model = variant
     base, head = (
-        Choice(side, result.run, side=side, prompt=prompt, models=(model,)) for side in SIDES
+        CellChoice(side, result.run, side=side, prompt=prompt, models=(model,)) for side in SIDES
     )
-    setting = Setting(gates, result.clusters, result.quarantined)
-    return stand(result.connection, base, head, setting)
+    setting = ComparisonSettings(gates, result.clusters, result.quarantined)
+    return compare_choices(result.connection, base, head, setting)
 
 
-def require_alike(a: Choice, b: Choice) -> None:
-    """Refuse two choices whose grades come from other checks, rubrics or judges."""
-    different = differing_material(a.run, b.run)
+def require_same_suite(a: CellChoice, b: CellChoice) -> None:
+    """Raise UsageError if two choices were graded by different checks, rubrics or judges."""
+    different = differing_eval_suite(a.run, b.run)
     if different:
         older = min((a, b), key=lambda choice: choice.run.created_at)
         raise UsageError(
-            f"{a.told} and {b.told} were not measured alike: {', '.join(different)} differ",
-            hint=f"grade the older one anew, edison regrade {older.run.id}, "
+            f"{a.name} and {b.name} were not measured alike: {', '.join(different)} differ",
+            hint=f"grade the older one again, edison regrade {older.run.id}, "
             "or measure both together: edison run --against REF",
         )
 
@@ -245,46 +249,48 @@ def require_alike(a: Choice, b: Choice) -> None:
 # --- the same cases -------------------------------------------------------------------------------
 
 
-def _paired(sample: ComparisonSample, choices: tuple[Choice, Choice], setting: Setting) -> Standing:
+def _paired(
+    sample: ComparisonSample, choices: tuple[CellChoice, CellChoice], setting: ComparisonSettings
+) -> ComparisonEstimate:
     cells = sample.cells
-    found = cells.pairs(metric_of(cells, "composite"), cells.common_subjects())
+    found = cells.pairs(metric_of(cells, "composite"), cells.common_variants())
     clusters = setting.clusters or {}
     grouped = None
     if any(case in clusters for case in found.cases):
         grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
     pairs = Pairs(tuple(found.base), tuple(found.head), grouped)
     rule = GateRule(margin=_margin(setting.gates, pairs))
-    passes = flips(found.cases, cells.passing("base"), cells.passing("head"))
-    seen = seen_head_to_head(cells, clusters)
+    passes = pass_pairs(found.cases, cells.case_passes(Side.BASE), cells.case_passes(Side.HEAD))
+    seen = overall_head_to_head(cells, clusters)
     wins = None if seen is None else ab.HeadToHead(seen.rate)
     rng = generator_for(found.cases)
-    compared = compare(pairs, rule, rng=rng, passed=marks(passes), head_to_head=wins)
+    compare_with_base = compare(pairs, rule, rng=rng, passed=pass_marks(passes), head_to_head=wins)
     same = bool(found.cases) and found.same_answers
-    outcome = Outcome.SAME if same else compared.outcome
-    notes = [*compared.notes, *_doubts(*choices), *_notes(found, sample)]
+    outcome = Outcome.SAME if same else compare_with_base.outcome
+    notes = [*compare_with_base.notes, *_doubts(*choices), *_notes(found, sample)]
     if exceeds(found.missing, MOST_MISSING * (pairs.n + found.missing)):
         outcome = Outcome.UNCLEAR
     base, head = pairs.means("base"), pairs.means("head")
 
-    def moved(positions: Iterable[int]) -> tuple[Moved, ...]:
+    def moved(positions: Iterable[int]) -> tuple[MovedCase, ...]:
         return tuple(
-            Moved(found.cases[i], float(base[i]), float(head[i]), passes[i]) for i in positions
+            MovedCase(found.cases[i], float(base[i]), float(head[i]), passes[i]) for i in positions
         )
 
-    return Standing(
+    return ComparisonEstimate(
         *choices,
         n=pairs.n,
-        estimate=compared.value,
-        interval=compared.interval,
-        p=None if compared.p is None else compared.p.value,
-        method=compared.method,
+        estimate=compare_with_base.value,
+        interval=compare_with_base.interval,
+        p=None if compare_with_base.p is None else compare_with_base.p.value,
+        method=compare_with_base.method,
         verdict=_VERDICTS[outcome],
-        sentence=_same_answers(pairs.n) if same else _sentence(outcome, compared),
+        sentence=_same_answers(pairs.n) if same else _sentence(outcome, compare_with_base),
         margin=rule.margin,
         scores=(mean_of(base), mean_of(head)) if pairs.n else (None, None),
-        fixed=moved(compared.fixed),
-        broken=moved(compared.broken),
-        n_more=compared.n_more if outcome is Outcome.UNCLEAR else None,
+        fixed=moved(compare_with_base.fixed),
+        broken=moved(compare_with_base.broken),
+        n_more=compare_with_base.n_more if outcome is Outcome.UNCLEAR else None,
         missing=found.missing,
         notes=tuple(notes),
         head_to_head=seen,
@@ -303,8 +309,8 @@ def _margin(gates: Sequence[Gate], pairs: Pairs) -> float:
     return GateRule().margin
 
 
-def _doubts(*choices: Choice) -> list[str]:
-    """Say what of the runs themselves makes a comparison less than it seems."""
+def _doubts(*choices: CellChoice) -> list[str]:
+    """Return notes on runs that are incomplete, or of which one is simulated."""
     notes = [
         f"run {choice.run.id} is {choice.run.status}: not all its cells are there"
         for choice in choices
@@ -341,24 +347,26 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 # --- other cases ----------------------------------------------------------------------------------
 
 
-def _unpaired(sample: ComparisonSample, choices: tuple[Choice, Choice]) -> Standing:
+def _unpaired(
+    sample: ComparisonSample, choices: tuple[CellChoice, CellChoice]
+) -> ComparisonEstimate:
     """Compare two sets of cases of which too few are the same (STATS 6)."""
     cells = sample.cells
-    metric, subjects = metric_of(cells, "composite"), cells.common_subjects()
-    base, head = (cells.sample(metric, subjects, side) for side in SIDES)
+    metric, variants = metric_of(cells, "composite"), cells.common_variants()
+    base, head = (cells.sample(metric, variants, side) for side in SIDES)
     found = unpaired_difference(base.values, head.values)
     interval = found.interval if found is not None else None
     verdict = "unclear"
     if interval is not None and (interval.low > 0 or interval.high < 0):
         verdict = "b_better" if interval.low > 0 else "a_better"
-    told = "they have too few cases in common: unpaired, about 3 to 10 times less sensitive"
+    note = "they have too few cases in common: unpaired, about 3 to 10 times less sensitive"
     if found is None:
-        said = "Nothing to compare: one side has no score."
+        sentence = "Nothing to compare: one side has no score."
     else:
-        said = (
+        sentence = (
             f"Other cases: B is {signed(found.value)} points from A{_likely(interval)}, unpaired."
         )
-    return Standing(
+    return ComparisonEstimate(
         *choices,
         n=found.n if found is not None else 0,
         estimate=found.value if found is not None else None,
@@ -366,11 +374,11 @@ def _unpaired(sample: ComparisonSample, choices: tuple[Choice, Choice]) -> Stand
         p=None,
         method=found.method if found is not None else "none: no case",
         verdict=verdict,
-        sentence=said,
+        sentence=sentence,
         margin=GateRule().margin,
         scores=(mean_or_none(base.values), mean_or_none(head.values)),
         notes=(
-            told,
+            note,
             *([f"only one of the two has {_listed(sample.alone)}"] if sample.alone else []),
         ),
     )

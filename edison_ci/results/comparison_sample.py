@@ -1,63 +1,72 @@
-"""Cells of two runs, or of two prompts of one run, set side by side as a base and a head."""
+"""The two sides of a comparison: found by name, and reduced to the cases that both have.
+
+A name is a run (id, `latest` or its experiment); a prompt in one version, as PROMPT@HASH;
+`production`, the version that a prompt's front matter names; or a Git ref, for the newest complete
+run of that commit.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.names import did_you_mean
-from edison_ci.results.samples import SIDES, CellSource, Subject, TwoSidedSample
+from edison_ci.git.repository import Repository
+from edison_ci.plan.versions import past_versions
+from edison_ci.records import Side
+from edison_ci.results.samples import SIDES, CellSource, TwoSidedSample, Variant
+from edison_ci.spelling import did_you_mean
 from edison_ci.stats.paired import match_cases
-from edison_ci.store.runs import NO_TRIAL, find_run
+from edison_ci.store.runs import NO_TRIAL, find_run, no_run, run_names
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Mapping, Sequence
 
-    from edison_ci.results.samples import Side
+    from edison_ci.config.load import Project
+    from edison_ci.config.prompt import Prompt
     from edison_ci.stats.paired import Matching
     from edison_ci.store.runs import Run
 
 
-OWN_MATERIAL = """coalesce(json_extract(snapshot, '$."command line".against.material'), 'head')"""
-"""SQL of whose material a run was measured with."""
+OWN_EVAL_SUITE = (
+    """coalesce(json_extract(snapshot, '$."command line".against.eval_suite'), 'head')"""
+)
+"""SQL of the side whose eval suite a run was measured with."""
 
 
-# As if they were the two sides of one run: they are copied into a temporary table that stands
-# before the stored one, one choice as base, the other as head, and everything that reads cells can
-# then compare them. The file itself is open for reading only, and stays as it is.
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CellChoice:
     """Cells of a run: one side of it, and perhaps one prompt or one version of it."""
 
-    told: str
-    """As it was asked for."""
+    name: str
+    """As it was given on the command line."""
     run: Run
-    side: Side = "head"
+    side: Side = Side.HEAD
     prompt: str | None = None
     version: str | None = None
     """The first digits of the version's hash."""
     models: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was chosen."""
+        """Return the choice as it appears in `--json`."""
         return {
-            "asked": self.told,
+            "asked": self.name,
             "run_id": self.run.id,
             "experiment": self.run.experiment,
             "side": self.side,
             "prompt": self.prompt,
             "hash": self.version,
-            "commit": self.run.commit_id if self.side == "head" else self.run.base_commit,
+            "commit": self.run.commit_id if self.side == Side.HEAD else self.run.base_commit,
             "simulated": self.run.simulated,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSample:
-    """The cells of two choices that can be compared: what A has is the base, B the head."""
+    """The cells of two choices that can be compared: A is the base, B the head."""
 
     cells: TwoSidedSample
     matching: Matching
@@ -66,24 +75,27 @@ class ComparisonSample:
 
 
 def comparison_sample(
-    connection: sqlite3.Connection, a: Choice, b: Choice, left_out: Collection[str] = frozenset()
+    connection: sqlite3.Connection,
+    a: CellChoice,
+    b: CellChoice,
+    left_out: Collection[str] = frozenset(),
 ) -> ComparisonSample:
-    """Set two choices side by side, on the cases that both have and that are still the same."""
-    stored = [_stored_subjects(connection, choice) for choice in (a, b)]
-    prompts, models = (_common(stored, what) for what in Subject._fields)
+    """Return the cells of two choices, on the cases that both have with the same content."""
+    stored = [_stored_variants(connection, choice) for choice in (a, b)]
+    prompts, models = (_common(stored, what) for what in Variant._fields)
     named = [
-        {Subject(prompts.names[s.prompt], models.names[s.model]): s for s in side if s in common}
-        for side, common in zip(stored, _shared(stored, prompts, models), strict=True)
+        {Variant(prompts.names[s.prompt], models.names[s.model]): s for s in side if s in common}
+        for side, common in zip(stored, _common_variants(stored, prompts, models), strict=True)
     ]
     base, head = (
-        CellSource(choice.run.id, choice.side, choice.version or "", subjects)
-        for choice, subjects in zip((a, b), named, strict=True)
+        CellSource(choice.run.id, choice.side, choice.version or "", variants)
+        for choice, variants in zip((a, b), named, strict=True)
     )
     cells = TwoSidedSample(connection, base, head)
     matching = match_cases(*(_contents(cells, side) for side in SIDES))
     if not matching.common:
         raise UsageError(
-            f"{a.told} and {b.told} have no case in common",
+            f"{a.name} and {b.name} have no case in common",
             hint="a case is the same if its input and expected output are",
         )
     other: set[str] = set(left_out)
@@ -93,14 +105,14 @@ def comparison_sample(
     return ComparisonSample(cells, matching, (*prompts.alone, *models.alone))
 
 
-def _stored_subjects(connection: sqlite3.Connection, choice: Choice) -> set[Subject]:
-    """Return the prompts and models that a choice has cells of."""
+def _stored_variants(connection: sqlite3.Connection, choice: CellChoice) -> set[Variant]:
+    """Return the prompts and models of which a choice has cells."""
     rows = connection.execute(
         "select distinct prompt, model, version from cell where run_id = ? and side = ?",
         (choice.run.id, choice.side),
     ).fetchall()
     found = {
-        Subject(prompt, model)
+        Variant(prompt, model)
         for prompt, model, version in rows
         if choice.prompt in (None, prompt)
         and version.startswith(choice.version or "")
@@ -113,21 +125,21 @@ def _stored_subjects(connection: sqlite3.Connection, choice: Choice) -> set[Subj
         if name not in models:
             hint = did_you_mean(name, models, label="models")
             raise UsageError(f"run {choice.run.id} has no model {name!r}", hint=hint)
-    raise UsageError(f"run {choice.run.id} has no cell of {choice.told}", hint="see: edison status")
+    raise UsageError(f"run {choice.run.id} has no cell of {choice.name}", hint="see: edison status")
 
 
 class _Common(NamedTuple):
-    """The prompts or the models that stand on both sides."""
+    """The prompts or the models that both sides have."""
 
     names: Mapping[str, str]
-    """What the sample calls each of them."""
+    """Their names in the sample."""
     alone: tuple[str, ...]
     """Those that only one side has."""
 
 
-def _common(sides: Sequence[set[Subject]], what: str) -> _Common:
+def _common(sides: Sequence[set[Variant]], what: str) -> _Common:
     """Return the prompts or models that both sides have; two different ones are compared too."""
-    base, head = ({getattr(subject, what) for subject in side} for side in sides)
+    base, head = ({getattr(variant, what) for variant in side} for side in sides)
     if base & head:
         return _Common({name: name for name in base & head}, tuple(sorted(base ^ head)))
     if len(base) > 1 or len(head) > 1:
@@ -139,17 +151,19 @@ def _common(sides: Sequence[set[Subject]], what: str) -> _Common:
     return _Common(dict.fromkeys(base | head, " and ".join((*base, *head))), ())
 
 
-def _shared(sides: Sequence[set[Subject]], prompts: _Common, models: _Common) -> list[set[Subject]]:
+def _common_variants(
+    sides: Sequence[set[Variant]], prompts: _Common, models: _Common
+) -> list[set[Variant]]:
     return [
         {s for s in side if s.prompt in prompts.names and s.model in models.names} for side in sides
     ]
 
 
 def _contents(cells: TwoSidedSample, side: Side) -> dict[str, str]:
-    """Return what each case asks and expects, as a hash."""
+    """Return a hash of input and expected output of each case."""
     found: dict[str, str] = {}
-    for subject in cells.subjects(side):
-        for case, content in cells.contents(subject, side):
+    for variant in cells.variants(side):
+        for case, content in cells.contents(variant, side):
             found[case] = min(found.get(case, content), content)
     return found
 
@@ -159,13 +173,192 @@ def runs_at_commit(
 ) -> list[tuple[Run, Side]]:
     """Return other complete runs of an experiment that have a commit as head or base, newest first.
 
-    Only those on their own eval suite: whatever else a run had for its base is another suite.
+    Only runs on the eval suite of head: another one is not the suite of that commit.
     """
     rows = connection.execute(
         "select id, iif(commit_id = :commit, 'head', 'base') from run where experiment = :name "
         "and id <> :own and complete = 1 and status = 'COMPLETED' "
-        f"and (commit_id = :commit or base_commit = :commit) and {OWN_MATERIAL} = 'head' "
+        f"and (commit_id = :commit or base_commit = :commit) and {OWN_EVAL_SUITE} = 'head' "
         f"and {NO_TRIAL} order by created_at desc, rowid desc limit :most",
         {"commit": commit, "name": run.experiment, "own": run.id, "most": most},
     ).fetchall()
-    return [(find_run(connection, run_id), side) for run_id, side in rows]
+    return [(find_run(connection, run_id), Side(side)) for run_id, side in rows]
+
+
+PRODUCTION = "production"
+_VERSION = re.compile(r"(?P<prompt>.+)@(?P<hash>[0-9a-f]{4,64})")
+_LABEL = re.compile(r"v([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Finds the cells that names on the command line stand for."""
+
+    connection: sqlite3.Connection
+    project: Project
+    experiment: str | None = None
+    """The experiment that is meant where a commit has several."""
+
+    def pair(self, a: str, b: str) -> tuple[CellChoice, CellChoice]:
+        """Return the cells of A and B; the experiment of one is taken for the other."""
+        first, second = self._run(a), self._run(b)
+        known = self.experiment or next((c.run.experiment for c in (first, second) if c), None)
+        known = known or self._only()
+        chosen_b = second or self._other(b, known, beside=first)
+        return first or self._other(a, known, beside=chosen_b), chosen_b
+
+    def one(self, name: str) -> CellChoice:
+        """Return the cells of a single name."""
+        return self._run(name) or self._other(name, self.experiment or self._only(), beside=None)
+
+    def run_with(self, *prompts: str) -> Run:
+        """Return the newest complete run that has cells of all these prompts."""
+        for name in prompts:
+            if not self._is_prompt(name):
+                raise self._no_prompt(name)
+        has = "exists (select 1 from cell where run_id = r.id and side = 'head' and prompt = ?)"
+        where = " and ".join([has] * len(prompts))
+        row = self.connection.execute(
+            f"select id from run r where complete = 1 and {where} and experiment = "
+            "coalesce(?, experiment) order by created_at desc, rowid desc limit 1",
+            (*prompts, self.experiment),
+        ).fetchone()
+        if row is None:
+            raise UsageError(
+                f"no complete run has both {' and '.join(prompts)}",
+                hint="list both under prompts: of one experiment, then edison run",
+            )
+        return find_run(self.connection, row[0])
+
+    def _only(self) -> str | None:
+        names = [e.id for e in self.project.experiments.values() if not e.file.archived]
+        return names[0] if len(names) == 1 else None
+
+    def _run(self, name: str) -> CellChoice | None:
+        """Return a run by id, `latest` or experiment."""
+        known = self.connection.execute(
+            "select exists (select 1 from run where id = ?1 or experiment = ?1)", (name,)
+        ).fetchone()[0]
+        if name != "latest" and not known:
+            return None
+        return CellChoice(name, find_run(self.connection, name))
+
+    def _other(self, name: str, experiment: str | None, *, beside: CellChoice | None) -> CellChoice:
+        if name == PRODUCTION:
+            return self._production(experiment)
+        named = _VERSION.fullmatch(name)
+        if named is not None and self._is_prompt(named["prompt"]):
+            return self._version(name, named["prompt"], named["hash"])
+        return self._commit(name, experiment, beside)
+
+    # --- a version of a prompt --------------------------------------------------------------------
+
+    def _is_prompt(self, name: str) -> bool:
+        if any(prompt.id == name for prompt in self.project.prompts.values()):
+            return True
+        row = self.connection.execute(
+            "select exists (select 1 from run, json_each(run.labels) label where label.key = ?)",
+            (name,),
+        ).fetchone()
+        return bool(row[0])
+
+    def _no_prompt(self, name: str) -> UsageError:
+        hint = did_you_mean(name, [p.id for p in self.project.prompts.values()], label="prompts")
+        return UsageError(f"there is no prompt {name!r}", hint=hint)
+
+    def _version(self, name: str, prompt: str, version: str) -> CellChoice:
+        row = self.connection.execute(
+            "select r.id, c.side from run r join cell c on c.run_id = r.id "
+            "where r.complete = 1 and r.partial = 0 and c.prompt = ? "
+            "and substr(c.version, 1, ?) = ? group by r.id, c.side "
+            "order by r.created_at desc, r.rowid desc, c.side = 'head' desc limit 1",
+            (prompt, len(version), version),
+        ).fetchone()
+        if row is None:
+            raise UsageError(
+                f"no complete run has {prompt} in version {version}", hint=self._versions(prompt)
+            )
+        return CellChoice(name, find_run(self.connection, row[0]), Side(row[1]), prompt, version)
+
+    def _versions(self, prompt: str) -> str:
+        rows = self.connection.execute(
+            "select distinct substr(c.version, 1, 8) from cell c join run r on r.id = c.run_id "
+            "where c.prompt = ? and r.complete = 1 and r.partial = 0 limit 10",
+            (prompt,),
+        )
+        found = ", ".join(version for (version,) in rows)
+        return f"there are: {found}" if found else "run it first: edison run"
+
+    def _production(self, experiment: str | None) -> CellChoice:
+        if experiment is None:
+            raise UsageError("production of which experiment?", hint="add --experiment NAME")
+        for prompt in self.project.experiment(experiment).prompts:
+            if prompt.header.production:
+                return self._version(PRODUCTION, prompt.id, self._in_production(prompt))
+        raise UsageError(
+            f"no prompt of {experiment} names its version in production",
+            hint="write production: HASH into its front matter",
+        )
+
+    def _in_production(self, prompt: Prompt) -> str:
+        name = prompt.header.production
+        label = _LABEL.fullmatch(name)
+        if label is None:
+            return name
+        repository = Repository.find(self.project.root)
+        past = past_versions(prompt.path, self.project.root, repository) if repository else []
+        number = int(label[1])
+        if number > len(past):
+            raise UsageError(f"{prompt.id} has no version {name}", hint="write its hash instead")
+        return past[number - 1]
+
+    # --- a commit ---------------------------------------------------------------------------------
+
+    def _commit(self, name: str, experiment: str | None, beside: CellChoice | None) -> CellChoice:
+        repository = Repository.find(self.project.root)
+        if repository is None:
+            raise no_run(self.connection, name)
+        try:
+            commit = repository.resolve(name)
+        except UsageError as error:
+            raise self._unknown(name, error) from None
+        if experiment is None:
+            names = ", ".join(self.project.experiments)
+            raise UsageError(f"{name} of which experiment?", hint=f"add --experiment: {names}")
+        if beside is not None and beside.side == Side.HEAD and beside.run.base_commit == commit:
+            return CellChoice(name, beside.run, Side.BASE)  # measured together, on one eval suite
+        found = self._newest(f"commit_id = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)
+        if found is not None:
+            return CellChoice(name, found)
+        found = self._newest(f"base_commit = ? and {OWN_EVAL_SUITE} = 'head'", experiment, commit)
+        if found is not None:
+            return CellChoice(name, found, Side.BASE)
+        raise UsageError(
+            f"there is no complete run of {experiment} at {name} ({commit[:8]})",
+            hint=f"measure both together: edison run {experiment} --against {name}",
+        )
+
+    def _unknown(self, name: str, error: UsageError) -> UsageError:
+        """Return the error for a name that is neither a run nor a version nor a commit."""
+        prompt, sign, version = name.rpartition("@")
+        if sign and not prompt.endswith(("^", "~")) and not version.startswith("{"):
+            if not self._is_prompt(prompt):
+                return self._no_prompt(prompt)
+            hint = f"write its hash: edison history {prompt}"
+            return UsageError(f"{version!r} is not the hash of a version of {prompt}", hint=hint)
+        names = [*run_names(self.connection), *self.project.experiments, PRODUCTION]
+        near = did_you_mean(name, names)
+        hint = f"for runs see: edison status; or {error.hint}"
+        if _LABEL.fullmatch(name):
+            hint = "versions of a prompt: edison diff A B; here they are PROMPT@HASH"
+        elif near.startswith("did you mean") or error.hint.startswith("did you mean"):
+            hint = near if near.startswith("did you mean") else error.hint
+        return UsageError(f"{name!r} is not a run, experiment or commit", hint=hint)
+
+    def _newest(self, where: str, experiment: str, commit: str) -> Run | None:
+        row = self.connection.execute(
+            f"select id from run where {where} and experiment = ? and complete = 1 and partial = 0 "
+            "order by created_at desc, rowid desc limit 1",
+            (commit, experiment),
+        ).fetchone()
+        return None if row is None else find_run(self.connection, row[0])

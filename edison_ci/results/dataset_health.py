@@ -1,4 +1,4 @@
-"""The health of a dataset: cases that tell nothing, contradict each other, or are flaky.
+"""Health of a dataset: duplicate, contradicting, uninformative and flaky cases.
 
 A dataset may have a million cases, so what is remembered of each is a few hashes; only cases that
 are reported are kept, up to a limit.
@@ -18,34 +18,33 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
-from edison_ci.config.facets import NONE, length_of, level_of, words_in
-from edison_ci.judges.questions import CRITERIA, OVERALL
+from edison_ci.config.slices import NONE, length_of, level_of, words_in
+from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA
+from edison_ci.numeric import exceeds, fixed, reaches, snap
 from edison_ci.records import canonical_json
-from edison_ci.results.comparable import MOST_RUNS, complete_runs, yardstick
-from edison_ci.rounding import exceeds, fixed, reaches, snap
+from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash
 from edison_ci.stats.scores import mean_interval
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from edison_ci.config.dataset_entry import Split
+    from edison_ci.config.experiment import Split
     from edison_ci.records import Case
     from edison_ci.stats.scores import Interval
-    from edison_ci.store.questions import QuestionScore
+    from edison_ci.store.judgments import QuestionScore
 
 
-# Only what was said of a case as it is now counts. The judges of a case are averaged before cases
-# are.
+# Only scores of a case with its present content count. The judges of a case are averaged before
+# cases are.
 WEAK = 0.35
 """A question whose `overall` is at most this share of its scale is weak: 4 of 1 to 10."""
-"""Judges who differ by this share of the scale disagree (STATS 3)."""
-_USUAL = [criterion.name for criterion in CRITERIA]
+_USUAL = [criterion.name for criterion in QUESTION_CRITERIA]
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionQuality:
-    """How the questions do by one criterion, on its own scale."""
+    """Scores of the questions by one criterion, on its own scale."""
 
     name: str
     low: float
@@ -60,8 +59,8 @@ class CriterionQuality:
         return self.low + share * (self.high - self.low)
 
 
-class Said(NamedTuple):
-    """What one judge said by one criterion."""
+class QuestionJudgment(NamedTuple):
+    """Score and reason of one judge by one criterion."""
 
     score: float
     reason: str
@@ -69,14 +68,14 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:
-    """One question: its mean score by each criterion, and what was said."""
+    """One question: its mean score by each criterion, with each judge's."""
 
     case: str
     scores: Mapping[str, float]
     """Mean over judges, on the criterion's scale."""
     share: float | None
-    """`overall`, or the mean of all criteria where nobody was asked for it, from 0 to 1."""
-    said: Mapping[str, Mapping[str, Said]]
+    """`overall`, or the mean of all criteria where it is not scored, from 0 to 1."""
+    judgments: Mapping[str, Mapping[str, QuestionJudgment]]
     """By criterion and judge."""
     disputed: tuple[str, ...]
     """Criteria on which judges are far apart."""
@@ -84,13 +83,13 @@ class JudgedQuestion:
 
     @property
     def is_weak(self) -> bool:
-        """Whether it should be looked at."""
+        """Whether it should be reviewed."""
         return self.share is not None and not exceeds(self.share, WEAK)
 
 
 @dataclass(slots=True)
 class QuestionQuality:
-    """How good the questions are."""
+    """Quality of the questions of a dataset."""
 
     judges: tuple[str, ...] = ()
     simulated: bool = False
@@ -104,7 +103,7 @@ class QuestionQuality:
 
     @property
     def weak(self) -> list[JudgedQuestion]:
-        """Return the questions to look at."""
+        """Return the questions to review."""
         return [question for question in self.questions if question.is_weak]
 
     @property
@@ -150,11 +149,11 @@ def _question(
     by_criterion: dict[tuple[str, float, float], list[float]],
 ) -> JudgedQuestion | None:
     shares: defaultdict[tuple[str, float, float], list[float]] = defaultdict(list)
-    said: defaultdict[str, dict[str, Said]] = defaultdict(dict)
+    said: defaultdict[str, dict[str, QuestionJudgment]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: _order(row.criterion)):
         if row.share is not None and row.score is not None:
             shares[row.criterion, row.low, row.high].append(row.share)
-            said[row.criterion][row.judge] = Said(row.score, row.reason)
+            said[row.criterion][row.judge] = QuestionJudgment(row.score, row.reason)
     if not shares:
         return None
     means = {key: statistics.fmean(values) for key, values in shares.items()}
@@ -165,7 +164,7 @@ def _question(
         case=case,
         scores={name: low + mean * (high - low) for (name, low, high), mean in means.items()},
         share=overall[0] if overall else statistics.fmean(means.values()),
-        said=dict(said),
+        judgments=dict(said),
         disputed=tuple(k[0] for k, v in shares.items() if reaches(max(v) - min(v), APART)),
         simulated=any(row.simulated for row in rows),
     )
@@ -213,14 +212,14 @@ def count(cases: Iterable[Case], split: Split | None) -> Counts:
 
 
 # What is repeated is the same question: one case as it is now, one prompt version, one model. Its
-# answers are its draws and the takes that were bought again, in complete runs that were graded
+# answers are its repeats and what was bought again, in complete runs that were graded
 # alike. An answer that was graded both ways, by a judge who was asked twice, counts for both.
 FEWEST = 3
-"""Answers to one question below which nothing is said."""
+"""Answers to one question below which its flakiness is not reported."""
 SHARE = 0.2
 """A question is flaky if at least this share of its answers disagrees with the others."""
 APART = 0.5
-"""So far apart are scores that disagree (STATS 3)."""
+"""Distance from which two scores disagree (STATS 3)."""
 RULE = (
     f"at least {FEWEST} answers to the same question, and at least {fixed(100 * SHARE)}% of them "
     f"come out otherwise than the rest, or two are {fixed(100 * APART)} or more points apart"
@@ -263,7 +262,7 @@ class Flaky:
 
 @dataclass(slots=True)
 class Flakiness:
-    """What the answers of an experiment say about its cases."""
+    """Flaky cases of an experiment, by its answers."""
 
     runs: int = 0
     simulated: bool = False
@@ -285,8 +284,8 @@ def flakiness_of(connection: sqlite3.Connection, experiment: str) -> Flakiness:
     runs = complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return Flakiness()
-    wanted = yardstick(runs[0])
-    alike = [run for run in runs if yardstick(run) == wanted]
+    wanted = grading_hash(runs[0])
+    alike = [run for run in runs if grading_hash(run) == wanted]
     result = Flakiness(len(alike), any(run.simulated for run in alike))
     for flaky in _questions(connection, runs[0].id, [run.id for run in alike]):
         if flaky.answers < FEWEST:
@@ -303,14 +302,15 @@ def _questions(connection: sqlite3.Connection, newest: str, runs: list[str]) -> 
     """Yield the answers to each question that the newest run asked, counted."""
     places = ", ".join("?" * len(runs))
     rows = connection.execute(
-        "with graded as (select distinct c.case_id, c.prompt, c.version, c.model, c.address, "
-        "c.take, c.passed, c.composite from cell c "
-        "join cell n on n.run_id = ? and n.side = 'head' and n.draw = 0 "
+        "with graded as (select distinct c.case_id, c.prompt, c.version, c.model, c.request_hash, "
+        "c.answer_no, c.passed, c.composite from cell c "
+        "join cell n on n.run_id = ? and n.side = 'head' and n.repeat = 0 "
         "and n.case_id = c.case_id and n.prompt = c.prompt and n.version = c.version "
         "and n.model = c.model and n.case_hash is c.case_hash "
-        f"where c.run_id in ({places}) and c.passed is not null and c.take is not null "
+        f"where c.run_id in ({places}) and c.passed is not null and c.answer_no is not null "
         "and c.status in ('ok', 'malformed')), "
-        "answered as (select case_id, prompt, version, model, address, take, max(passed) as most, "
+        "answered as (select case_id, prompt, version, model, request_hash, answer_no, "
+        "max(passed) as most, "
         "min(passed) as least, min(composite) as low, max(composite) as high "
         "from graded group by 1, 2, 3, 4, 5, 6) "
         "select case_id, prompt, version, model, count(*) + sum(most > least), sum(most), "
@@ -322,26 +322,26 @@ def _questions(connection: sqlite3.Connection, newest: str, runs: list[str]) -> 
 
 
 SUBJECTS = 2
-"""Prompt versions with models that must have answered a case before anything is said of it."""
+"""Prompt versions with models that must have answered a case before it is reported."""
 SAME = 0.01
 """Scores that differ by less than a point are the same."""
 MOST_GROUPS = 1_000
 MOST_CASES = 1_000
 
 
-class Group(NamedTuple):
+class DuplicateCases(NamedTuple):
     """Cases with the same inputs."""
 
     cases: tuple[str, ...]
     lines: tuple[int, ...]
 
 
-class Tested(NamedTuple):
+class CaseHistory(NamedTuple):
     """What the stored results say about a case."""
 
     case: str
     answers: int
-    subjects: int
+    variants: int
     passed: float | None
     """Share of the answers that passed."""
     low: float | None
@@ -357,13 +357,13 @@ class Tested(NamedTuple):
 
 
 @dataclass(slots=True)
-class Listed:
+class CaseList:
     """Cases of one kind: how many, and the first of them."""
 
     count: int = 0
-    cases: list[Tested] = field(default_factory=list)
+    cases: list[CaseHistory] = field(default_factory=list)
 
-    def add(self, case: Tested) -> None:
+    def add(self, case: CaseHistory) -> None:
         """Count a case, and keep it if there is room."""
         self.count += 1
         if len(self.cases) < MOST_CASES:
@@ -372,20 +372,20 @@ class Listed:
 
 @dataclass(slots=True)
 class Health:
-    """How healthy a dataset is."""
+    """Health of a dataset."""
 
     cases: int = 0
-    duplicates: list[Group] = field(default_factory=list)
-    """Same inputs and nothing that contradicts."""
-    contradictions: list[Group] = field(default_factory=list)
+    duplicates: list[DuplicateCases] = field(default_factory=list)
+    """Same inputs without contradiction."""
+    contradictions: list[DuplicateCases] = field(default_factory=list)
     """Same inputs, different expected outputs."""
     more_groups: int = 0
-    """Further groups that were not looked into."""
+    """Further groups that were not examined."""
     measured: int = 0
     """Cases with results of enough prompt versions and models."""
-    saturated: Listed = field(default_factory=Listed)
+    saturated: CaseList = field(default_factory=CaseList)
     """Every answer passes."""
-    same_for_all: Listed = field(default_factory=Listed)
+    same_for_all: CaseList = field(default_factory=CaseList)
     """Every answer has the same score and the same pass: they tell nothing apart."""
 
     @property
@@ -395,7 +395,7 @@ class Health:
 
 
 @dataclass(slots=True)
-class Examined:
+class CachedHealth:
     """What is remembered of the cases that were read."""
 
     health: Health
@@ -409,7 +409,9 @@ class Examined:
         return place < len(self.known) and self.known[place] == key
 
 
-def examine(feed: Callable[[], Iterable[Case]], content_hash: Callable[[Case], str]) -> Examined:
+def examine(
+    feed: Callable[[], Iterable[Case]], content_hash: Callable[[Case], str]
+) -> CachedHealth:
     """Read the cases twice: first to notice equal inputs, then to name the cases that have them."""
     inputs, known = array("q"), array("q")
     for case in feed():
@@ -424,7 +426,7 @@ def examine(feed: Callable[[], Iterable[Case]], content_hash: Callable[[Case], s
     if wanted:
         for group, contradicts in _groups(feed(), wanted):
             (health.contradictions if contradicts else health.duplicates).append(group)
-    return Examined(health, known)
+    return CachedHealth(health, known)
 
 
 def _inputs(case: Case) -> str:
@@ -441,7 +443,7 @@ def _repeated(hashes: array[int]) -> list[int]:
     return list(found)
 
 
-def _groups(cases: Iterable[Case], wanted: frozenset[int]) -> Iterator[tuple[Group, bool]]:
+def _groups(cases: Iterable[Case], wanted: frozenset[int]) -> Iterator[tuple[DuplicateCases, bool]]:
     members: defaultdict[bytes, list[tuple[str, int]]] = defaultdict(list)
     expected: defaultdict[bytes, set[str]] = defaultdict(set)
     for case in cases:
@@ -455,19 +457,19 @@ def _groups(cases: Iterable[Case], wanted: frozenset[int]) -> Iterator[tuple[Gro
     for key, found in members.items():
         if len(found) > 1:
             ids, lines = zip(*found, strict=True)
-            yield Group(ids, lines), len(expected[key]) > 1
+            yield DuplicateCases(ids, lines), len(expected[key]) > 1
 
 
-def weigh(connection: sqlite3.Connection, experiment: str, examined: Examined) -> Health:
+def weigh(connection: sqlite3.Connection, experiment: str, examined: CachedHealth) -> Health:
     """Add what the complete runs that were graded alike say about each case."""
     health = examined.health
     runs = complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return health
-    wanted = yardstick(runs[0])
-    ids = [run.id for run in runs if yardstick(run) == wanted]
+    wanted = grading_hash(runs[0])
+    ids = [run.id for run in runs if grading_hash(run) == wanted]
     for tested, content in _tested(connection, ids):
-        if tested.subjects < SUBJECTS or not examined.has(tested.case, content):
+        if tested.variants < SUBJECTS or not examined.has(tested.case, content):
             continue
         health.measured += 1
         if tested.passed == 1:
@@ -477,14 +479,16 @@ def weigh(connection: sqlite3.Connection, experiment: str, examined: Examined) -
     return health
 
 
-def _tested(connection: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[Tested, str | None]]:
+def _tested(
+    connection: sqlite3.Connection, runs: list[str]
+) -> Iterator[tuple[CaseHistory, str | None]]:
     places = ", ".join("?" * len(runs))
     rows = connection.execute(
-        "select case_id, case_hash, count(distinct address || ':' || take), "
+        "select case_id, case_hash, count(distinct request_hash || ':' || answer_no), "
         "count(distinct version || ' ' || model), avg(passed), min(composite), max(composite) "
         f"from cell where run_id in ({places}) and status in ('ok', 'malformed', 'blocked') "
         "group by case_id, case_hash order by case_id",
         runs,
     )
     for case, content, *numbers in rows:
-        yield Tested(case, *numbers), content
+        yield CaseHistory(case, *numbers), content

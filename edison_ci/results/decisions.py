@@ -1,24 +1,23 @@
-"""Decisions on a run: what each gate said, round by round.
+"""Decisions on a run: the result of each gate, round by round.
 
-A decision that was made is not rewritten. When a run is decided again, because it was graded anew
-or went on, the new rows are a further round beside the old ones.
+A stored decision is not rewritten. When a run is decided again, after an interim analysis or a
+resume, the new rows are a further round beside the old ones.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import fixed
+from edison_ci.numeric import fixed
+from edison_ci.records import Verdict
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-
-RowVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "skipped"]
 
 SHOWN = (
     "metric",
@@ -39,23 +38,23 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """What a gate says about a prompt with a model, or about everything."""
+    """Decision of a gate on a prompt with a model, or on the whole run."""
 
     metric: str
     prompt: str | None
     """None, like `model`, when the decision is about the whole run."""
     model: str | None
-    verdict: RowVerdict
+    verdict: Verdict
     sentence: str
     estimate: float | None = None
     """A change in points of 0-1, a relative change, or a level, as `detail["kind"]` says."""
     low: float | None = None
-    """With `high`: two-sided, for people; the verdict rests on one-sided bounds."""
+    """With `high`: a two-sided interval for display; the verdict rests on one-sided bounds."""
     high: float | None = None
     n: int = 0
     """Cases; for shares and latencies, answers."""
     n_more: int | None = None
-    """Further cases that would settle it; None when it is settled, or beyond every plan."""
+    """Further cases that would decide it; None when it is decided, or if that is out of reach."""
     p: float | None = None
     p_holm: float | None = None
     """After allowing for every other row that has a p."""
@@ -67,12 +66,12 @@ class GateRow:
 
     @property
     def word(self) -> str:
-        """The verdict as people see it; what judges without a licence say is advice."""
+        """The verdict as it is shown; gates of judges without an approval are advisory."""
         return "ADVISORY" if "advisory" in self.detail else self.verdict.upper()
 
     @property
     def doubt(self) -> bool:
-        """Whether it is no gate, but what keeps the run from passing."""
+        """Whether it is not a gate, but a doubt that keeps the run from passing."""
         return bool(self.detail.get("doubt"))
 
     def as_json(self) -> dict[str, Any]:
@@ -81,25 +80,27 @@ class GateRow:
         return {**shown, "if_unclear": self.if_unclear, "detail": dict(self.detail)}
 
 
-def looks_json(rows: Sequence[GateRow]) -> dict[str, Any] | None:
-    """Return how far a run with several looks came; None if it was looked at once."""
-    looks = [row.detail["look"] for row in rows if row.detail.get("look")]
-    if not looks:
+def interim_json(rows: Sequence[GateRow]) -> dict[str, Any] | None:
+    """Return the last interim analysis of a run; None if it had none."""
+    interims = [row.detail["interim"] for row in rows if row.detail.get("interim")]
+    if not interims:
         return None
-    last = max(looks, key=lambda look: int(look["number"]))
+    last = max(interims, key=lambda interim: int(interim["number"]))
     shown = {name: last[name] for name in ("kind", "number", "of", "at", "most")}
     return {**shown, "sentence": stopped_sentence(rows)}
 
 
 def stopped_sentence(rows: Sequence[GateRow]) -> str | None:
-    """Say how early sampling stopped; None if cases were not taken one after another."""
-    sampled = [row for row in rows if row.detail.get("look", {}).get("kind") == "cases"]
+    """Return a sentence on how early sampling stopped; None without interim analyses of cases."""
+    sampled = [row for row in rows if row.detail.get("interim", {}).get("kind") == "cases"]
     if not sampled:
         return None
-    last = max((row.detail["look"] for row in sampled), key=lambda look: int(look["number"]))
+    last = max(
+        (row.detail["interim"] for row in sampled), key=lambda interim: int(interim["number"])
+    )
     at, most = int(last["at"]), int(last["most"])
     reached = f"{at:,} of {most:,} cases"
-    if any(row.verdict == "inconclusive" for row in sampled):
+    if any(row.verdict is Verdict.INCONCLUSIVE for row in sampled):
         return f"Still not clear after {reached} (early-stopping corrected)."
     if at >= most:
         return f"Clear after all {most:,} cases (early-stopping corrected)."
@@ -108,15 +109,15 @@ def stopped_sentence(rows: Sequence[GateRow]) -> str | None:
 
 
 _COLUMNS = ", ".join((*SHOWN, "gate", "detail"))
-_TOLD = ("verdict", "estimate", "low", "high", "n", "p", "p_holm")
-"""What is told of each of several looks."""
+_HISTORY = ("verdict", "estimate", "low", "high", "n", "p", "p_holm")
+"""Columns that are kept of each interim analysis."""
 
 
 def write_decisions(
     run_id: str, rows: Iterable[GateRow], *, now: str
 ) -> Callable[[sqlite3.Connection], None]:
-    """Return the operation that stores what the gates said, as a new round."""
-    kept = tuple(rows)
+    """Return the operation that stores the rows of all gates as a new round."""
+    stored = tuple(rows)
 
     def operation(connection: sqlite3.Connection) -> None:
         number = count_rounds(connection, run_id)
@@ -134,7 +135,7 @@ def write_decisions(
                     json.dumps(row.detail, sort_keys=True),
                     now,
                 )
-                for position, row in enumerate(kept)
+                for position, row in enumerate(stored)
             ],
         )
 
@@ -152,9 +153,9 @@ def count_rounds(connection: sqlite3.Connection, run_id: str) -> int:
 def decisions_of(
     connection: sqlite3.Connection, run_id: str, *, round: int | None = None
 ) -> tuple[GateRow, ...]:
-    """Return what the gates said of a run, in an earlier round or the last time.
+    """Return the decisions on a run in one round, or in the last.
 
-    If they looked several times, the last rows have all looks in their `detail`.
+    Where there were interim analyses, the last rows have all of them in their `detail`.
     """
     rows = connection.execute(
         f"select {_COLUMNS} from decision where run_id = :run and round = coalesce(:round, "
@@ -162,30 +163,30 @@ def decisions_of(
         {"run": run_id, "round": round},
     )
     found = tuple(_row(*row) for row in rows)
-    if round is None and any("look" in row.detail for row in found):
-        return _with_looks(connection, run_id, found)
+    if round is None and any("interim" in row.detail for row in found):
+        return _with_interims(connection, run_id, found)
     return found
 
 
-def _with_looks(
+def _with_interims(
     connection: sqlite3.Connection, run_id: str, rows: tuple[GateRow, ...]
 ) -> tuple[GateRow, ...]:
-    """Return rows with what each of them was at every look."""
-    taken: dict[int, dict[int, dict[str, object]]] = {}
+    """Return rows with their values at every interim analysis."""
+    history: dict[int, dict[int, dict[str, object]]] = {}
     stored = connection.execute(
-        f"select position, detail, {', '.join(_TOLD)} from decision where run_id = ? "
+        f"select position, detail, {', '.join(_HISTORY)} from decision where run_id = ? "
         "order by round",
         (run_id,),
     )
     for position, detail, *values in stored:
-        look = json.loads(detail).get("look")
-        if look is not None:
-            known = {name: look[name] for name in ("number", "at", "alpha")}
-            told = dict(zip(_TOLD, values, strict=True))
-            taken.setdefault(position, {}).setdefault(look["number"], {**known, **told})
+        interim = json.loads(detail).get("interim")
+        if interim is not None:
+            known = {name: interim[name] for name in ("number", "at", "alpha")}
+            values_then = dict(zip(_HISTORY, values, strict=True))
+            history.setdefault(position, {}).setdefault(interim["number"], {**known, **values_then})
     return tuple(
-        replace(row, detail={**row.detail, "looks": [*taken[position].values()]})
-        if position in taken
+        replace(row, detail={**row.detail, "interim_history": [*history[position].values()]})
+        if position in history
         else row
         for position, row in enumerate(rows)
     )
@@ -194,19 +195,21 @@ def _with_looks(
 def _row(*values: object) -> GateRow:
     *shown, gate, detail = values
     known = json.loads(str(gate))
+    fields: dict[str, Any] = dict(zip(SHOWN, shown, strict=True))
+    fields["verdict"] = Verdict(fields["verdict"])
     return GateRow(
-        **dict(zip(SHOWN, shown, strict=True)),  # type: ignore[arg-type]  # as they were written
+        **fields,
         if_unclear=known.get("if_unclear", "neutral"),
         gate=known,
         detail=json.loads(str(detail)),
     )
 
 
-def stored_looks(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
-    """Return every look that was taken at a run, as the gates kept it, the last round first."""
+def stored_interims(connection: sqlite3.Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return every interim analysis of a run as stored with its gates, the last round first."""
     rows = connection.execute(
-        "select json_extract(detail, '$.look') from decision where run_id = ? "
-        "and json_extract(detail, '$.look') is not null order by round desc",
+        "select json_extract(detail, '$.interim') from decision where run_id = ? "
+        "and json_extract(detail, '$.interim') is not null order by round desc",
         (run_id,),
     )
     return [json.loads(text) for (text,) in rows]

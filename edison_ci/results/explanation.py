@@ -1,8 +1,8 @@
-"""Why a cell passed or failed: everything that made it what it is.
+"""Explanation of a cell: why it passed or failed.
 
-Everything is told from what was stored: thresholds from the snapshot that the run was planned on,
-scores and reasons from the parts, what judges said from their own answers. Only the case is read
-from today's files, and only if it is still the case that was asked.
+Everything is read from stored rows: thresholds from the snapshot of the run, scores and reasons
+from the components, replies of judges from their answers. Only the case is read from today's files,
+and only if it has not changed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.config.cases import STATIC, can_be_looked_up, looked_up
-from edison_ci.config.facets import content_hash
+from edison_ci.config.cases import STATIC, look_up_cases, supports_lookup
+from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError
+from edison_ci.numeric import fixed, reaches, significant
 from edison_ci.plan.fingerprint import plain
-from edison_ci.results.snapshot import kept_snapshot
-from edison_ci.rounding import fixed, reaches, significant
-from edison_ci.safety.redaction import redacted_case, redaction
+from edison_ci.records import CellStatus, Side
+from edison_ci.results.snapshot import snapshot_of
+from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.store.answers import answer_at
-from edison_ci.store.comparisons import comparisons_of
-from edison_ci.store.grades import grades_of
-from edison_ci.store.opinions import opinions_of
-from edison_ci.store.runs import COUNTED
+from edison_ci.store.cells import COUNTED
+from edison_ci.store.judgments import comparisons_of, judge_scores_of
+from edison_ci.store.manual_grades import grades_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case
-    from edison_ci.store.answers import Stored
-    from edison_ci.store.comparisons import ComparisonRow
-    from edison_ci.store.grades import ManualGrade
-    from edison_ci.store.opinions import OpinionRow
-    from edison_ci.store.runs import CellRow, Part, Run
+    from edison_ci.store.answers import CachedAnswer
+    from edison_ci.store.cells import CellRow, Component
+    from edison_ci.store.judgments import ComparisonRow, JudgeScoreRow
+    from edison_ci.store.manual_grades import ManualGrade
+    from edison_ci.store.runs import Run
 
 _FEW = 4
-"""Cases that are looked up one by one; for more, a dataset is read through."""
+"""Cases up to which each is read alone; for more, the whole dataset is read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a judge or grader answered, and what that cost."""
+class JudgeAnswer:
+    """Reply of a judge or grader, with its cost."""
 
     model: str
-    address: str
-    take: int
-    stored: Stored | None
+    request_hash: str
+    answer_no: int
+    stored: CachedAnswer | None
     """None once the text is taken away."""
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class AnswerRecord:
     """One of the answers to the cell's call."""
 
     number: int
@@ -70,7 +70,7 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class ComparedAnswer:
     """Another answer to the same case, and which of the two a judge prefers."""
 
     side: str
@@ -78,52 +78,54 @@ class Rival:
     judge: str
     preferred: bool | None
     """Whether this cell's answer is preferred in both orders; None for a tie."""
-    said: tuple[tuple[str, str], tuple[str, str]]
-    """Who won and why, when this cell's answer was shown first, and second."""
+    orders: tuple[tuple[str, str], tuple[str, str]]
+    """Winner and reason, when this cell's answer was shown first, and second."""
     asked: bool
     status: str
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """A cell with everything that made it what it is."""
+class CellExplanation:
+    """A cell with everything that explains its grade."""
 
     run: Run
     cell: CellRow
     case: Case | None
-    """None when the case changed since, or is no longer there."""
-    answer: Stored | None
+    """None when the case has changed, or is no longer there."""
+    answer: CachedAnswer | None
     output: Output | None
-    """None for a blocked answer too: it is shown to nobody."""
+    """None for a blocked answer too: it is withheld."""
     thresholds: dict[tuple[str, str], float]
-    """By kind and name of a part; a part that cannot fail by its score has none."""
-    judgments: tuple[Said, ...]
-    takes: tuple[Take, ...]
-    opinions: tuple[OpinionRow, ...] = ()
-    """What each judge of the rubric said, by criterion."""
-    rivals: tuple[Rival, ...] = ()
+    """By kind and name of a component; a component that cannot fail by its score has none."""
+    judgments: tuple[JudgeAnswer, ...]
+    answers: tuple[AnswerRecord, ...]
+    judge_scores: tuple[JudgeScoreRow, ...] = ()
+    """Scores of each judge of the rubric, by criterion."""
+    rivals: tuple[ComparedAnswer, ...] = ()
     """The answers that it was compared with."""
     people: tuple[ManualGrade, ...] = ()
-    """What people said of the answer, each person's last word."""
+    """Human grades of the answer, each person's last."""
 
     @property
-    def counted(self) -> tuple[Part, ...]:
-        """The parts that composite and pass are made of."""
-        return tuple(part for part in self.cell.parts if part.kind in COUNTED)
+    def counted(self) -> tuple[Component, ...]:
+        """The components that composite and pass are made of."""
+        return tuple(component for component in self.cell.components if component.kind in COUNTED)
 
     @property
     def arithmetic(self) -> str:
-        """How the composite comes about, in points out of 100."""
+        """Calculation of the composite, in points out of 100."""
         cell = self.cell
-        if cell.status != "ok":
+        if cell.status is not CellStatus.OK:
             return f"{cell.status}, so the composite is {_points(cell.composite)}"
-        broken = [part.name for part in self.counted if part.status == "error"]
+        broken = [
+            component.name for component in self.counted if component.status is CellStatus.ERROR
+        ]
         if broken:
             return f"missing, because {', '.join(broken)} could not be graded"
         weighed = [p for p in self.counted if p.score is not None and p.weight > 0]
         if not weighed:
             return "missing, because nothing that was graded has a weight"
-        total = math.fsum(part.weight for part in weighed)
+        total = math.fsum(component.weight for component in weighed)
         terms = " + ".join(f"{p.weight:g} x {_points(p.score)} ({p.name})" for p in weighed)
         return f"({terms}) / {significant(total, 6)} = {_points(cell.composite)}"
 
@@ -131,39 +133,40 @@ class Explained:
     def why(self) -> str:
         """In one sentence, why it passed or did not."""
         cell = self.cell
-        if cell.status in ("error", "skipped", "malformed", "blocked"):
-            reason = (cell.reason or cell.error or "no reason was kept").removeprefix("blocked: ")
+        if cell.status is not CellStatus.OK:
+            reason = (cell.reason or cell.error or "no reason is stored").removeprefix("blocked: ")
             return f"{cell.status}: {reason}"
-        failed = [part for part in self.counted if part.passed is False]
+        failed = [component for component in self.counted if component.passed is False]
         if failed:
-            return "fails: " + "; ".join(self._short_of(part) for part in failed)
+            return "fails: " + "; ".join(self._short_of(component) for component in failed)
         if cell.passed is None:
-            return "neither passes nor fails: a part of the grade is missing"
-        return "passes: every part reaches its threshold"
+            return "neither passes nor fails: a component of the grade is missing"
+        return "passes: every component reaches its threshold"
 
-    def _short_of(self, part: Part) -> str:
-        asked = self.thresholds.get((part.kind, part.name))
-        score = f"{part.kind} {part.name} has {_points(part.score)}"
-        said = f" ({part.reason})" if part.reason else ""
-        reached = asked is None or (part.score is not None and reaches(part.score, asked))
+    def _short_of(self, component: Component) -> str:
+        asked = self.thresholds.get((component.kind, component.name))
+        score = f"{component.kind} {component.name} has {_points(component.score)}"
+        said = f" ({component.reason})" if component.reason else ""
+        reached = asked is None or (component.score is not None and reaches(component.score, asked))
         return f"{score}{'' if reached else f' of {_points(asked)}'}{said}"
 
 
 def explain(
     connection: sqlite3.Connection, project: Project | None, run: Run, cell: CellRow
-) -> Explained:
+) -> CellExplanation:
     """Return everything that is known about a cell; without its project, not what was asked."""
     experiment = project.experiments.get(run.experiment) if project is not None else None
-    answer = answer_at(connection, cell.address, cell.take)
+    answer = answer_at(connection, cell.request_hash, cell.answer_no)
     output = None
-    if answer is not None and cell.status != "blocked":
+    if answer is not None and cell.status != CellStatus.BLOCKED:
         form = expected_form(run, experiment, cell.side, cell.version)
         output = parse_output(answer.completion.text, form)
     judged = connection.execute(
-        "select model, address, take from judgment where cell_id = ? order by model, address",
+        "select model, request_hash, answer_no from judgment where cell_id = ? order by model, "
+        "request_hash",
         (cell.id,),
     ).fetchall()
-    return Explained(
+    return CellExplanation(
         run=run,
         cell=cell,
         case=None if project is None else _case(project, experiment, cell),
@@ -171,11 +174,13 @@ def explain(
         output=output,
         thresholds=_thresholds(run, experiment),
         judgments=tuple(
-            Said(model, address, take, answer_at(connection, address, take))
-            for model, address, take in judged
+            JudgeAnswer(
+                model, request_hash, answer_no, answer_at(connection, request_hash, answer_no)
+            )
+            for model, request_hash, answer_no in judged
         ),
-        takes=_takes(connection, cell.address),
-        opinions=opinions_of(connection, cell.id),
+        answers=_answers(connection, cell.request_hash),
+        judge_scores=judge_scores_of(connection, cell.id),
         rivals=tuple(
             _rival(connection, cell.id, row) for row in comparisons_of(connection, cell.id)
         ),
@@ -183,13 +188,14 @@ def explain(
     )
 
 
-def _takes(connection: sqlite3.Connection, address: str) -> tuple[Take, ...]:
+def _answers(connection: sqlite3.Connection, request_hash: str) -> tuple[AnswerRecord, ...]:
     rows = connection.execute(
-        "select take, created_at, cost_microusd, cost_kind, tokens_in, tokens_out, latency_ms, "
-        "served_model, finish_reason from answer where address = ? order by take",
-        (address,),
+        "select answer_no, created_at, cost_microusd, cost_kind, tokens_in, tokens_out, "
+        "latency_ms, "
+        "served_model, finish_reason from answer where request_hash = ? order by answer_no",
+        (request_hash,),
     )
-    return tuple(Take(*row) for row in rows)
+    return tuple(AnswerRecord(*row) for row in rows)
 
 
 def _case(project: Project, experiment: Experiment | None, cell: CellRow) -> Case | None:
@@ -205,8 +211,8 @@ def unchanged_cases(
         return {}
     data = experiment.file.data
     cases: Iterable[Case] = project.cases(experiment) if data else [STATIC]
-    if data and len(wanted) <= _FEW and can_be_looked_up(wanted, data):
-        cases = looked_up(project.tree, data, experiment.types(), wanted)
+    if data and len(wanted) <= _FEW and supports_lookup(wanted, data):
+        cases = look_up_cases(project.tree, data, experiment.types(), wanted)
     left, found = set(wanted), {}
     try:
         for case in cases:
@@ -217,9 +223,9 @@ def unchanged_cases(
                 break
     except (Fault, ConfigError):
         return {}
-    redact = redaction(project.file.settings)
+    redact = redactor(project.file.settings)
     return {
-        name: redacted_case(case, redact)
+        name: redact_case(case, redact)
         for name, case in found.items()
         if content_hash(case) == wanted[name]
     }
@@ -227,8 +233,8 @@ def unchanged_cases(
 
 def expected_form(run: Run, experiment: Experiment | None, side: str, version: str) -> str:
     """Return what a prompt expected of an answer when the run was planned."""
-    mark = "" if side == "head" else f"{side}: "
-    for place, value in kept_snapshot(run).items():
+    mark = "" if side == Side.HEAD else f"{side}: "
+    for place, value in snapshot_of(run).items():
         if place.startswith(mark) and isinstance(value, list) and value[:1] == [version]:
             return str(value[1])
     prompts = experiment.prompts if experiment is not None else ()
@@ -239,8 +245,8 @@ def expected_form(run: Run, experiment: Experiment | None, side: str, version: s
 
 
 def _thresholds(run: Run, experiment: Experiment | None) -> dict[tuple[str, str], float]:
-    """Return the lowest passing score of each part, as it was when the run was planned."""
-    snapshot = kept_snapshot(run)
+    """Return the lowest passing score of each component, as it was when the run was planned."""
+    snapshot = snapshot_of(run)
     written: dict[str, Any] = next(
         (v for v in snapshot.values() if _is_experiment(v, run.experiment)), {}
     )
@@ -262,7 +268,7 @@ def _thresholds(run: Run, experiment: Experiment | None) -> dict[tuple[str, str]
     return found
 
 
-def _rival(connection: sqlite3.Connection, cell_id: str, row: ComparisonRow) -> Rival:
+def _rival(connection: sqlite3.Connection, cell_id: str, row: ComparisonRow) -> ComparedAnswer:
     """Return a comparison as the cell sees it."""
     mine = "a" if row.a_cell == cell_id else "b"
     other = row.b_cell if mine == "a" else row.a_cell
@@ -273,7 +279,7 @@ def _rival(connection: sqlite3.Connection, cell_id: str, row: ComparisonRow) -> 
     orders = [(row.ab_winner, row.ab_reason), (row.ba_winner, row.ba_reason)]
     first, second = orders if mine == "a" else orders[::-1]
     decided = row.ab_winner == row.ba_winner and row.ab_winner in ("a", "b")
-    return Rival(
+    return ComparedAnswer(
         side,
         model,
         row.judge,

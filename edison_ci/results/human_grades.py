@@ -1,52 +1,164 @@
-"""What people say of a run, and what they would say of all of it.
+"""Human grades of a run, and automatic scores corrected by them.
 
-People's grades take the place of the automatic ones where there are some, and both are shown. From
-a random sample of graded cases the score that people would have given is worked out (STATS 14).
+Where there are human grades, they replace the automatic ones, and both are shown. From a random
+sample of graded cases the score that people would have given to all cases is estimated (STATS 14).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results.judges import licence_of
-from edison_ci.results.run_document import interval_json
-from edison_ci.results.snapshot import kept_snapshot
-from edison_ci.rounding import TOLERANCE, fixed, mean_or_none
+from edison_ci.checks.output import parse_output
+from edison_ci.config.cases import STATIC
+from edison_ci.config.slices import content_hash
+from edison_ci.numeric import TOLERANCE, fixed, mean_or_none
+from edison_ci.records import CellStatus, Side
+from edison_ci.results.explanation import expected_form
+from edison_ci.results.judges import approval_of
+from edison_ci.results.samples import SIDES, Metric, TwoSidedSample
+from edison_ci.results.scores import interval_json
+from edison_ci.results.snapshot import snapshot_of
+from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.calibration import (
     LabelCounts,
-    Labelled,
+    LabelledScores,
     corrected_mean,
     corrected_rate,
     side_bias,
 )
 from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
-from edison_ci.stats.sampling import FEWEST_LABELS, random_sample
+from edison_ci.stats.sampling import FEWEST_LABELS, random_rank, random_sample
 from edison_ci.stats.sentences import correction_sentence, side_sentence, signed
+from edison_ci.store.answers import answer_at
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from edison_ci.checks.output import Output
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.records import Case
+    from edison_ci.results.samples import Sample, Variant
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.calibration import CorrectedMean
     from edison_ci.stats.intervals import Interval
     from edison_ci.stats.sampling import RandomSample
+    from edison_ci.store.manual_grades import Key
     from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cell whose answer can be graded."""
+
+    id: str
+    side: str
+    prompt: str
+    version: str
+    model: str
+    case_id: str
+    repeat: int
+    request_hash: str
+    answer_no: int
+    status: str
+    composite: float | None
+    passed: int | None
+    case_hash: str | None
+
+    @property
+    def key(self) -> Key:
+        """The answer."""
+        return self.case_id, self.request_hash, self.answer_no
+
+
+@dataclass(frozen=True, slots=True)
+class GradableAnswer:
+    """What a person sees of an answer."""
+
+    case: Case | None
+    """None when the case changed since, or is no longer there."""
+    output: Output | None
+    """None when the text is no longer stored."""
+
+
+_GRADABLE = "run_id = ? and status in ('ok', 'malformed') and answer_no is not null"
+
+
+def candidates(connection: sqlite3.Connection, run_id: str, seed: int) -> list[Candidate]:
+    """Return the answers of a run that can be graded, in the random order of a seed."""
+    rows = connection.execute(
+        "select id, side, prompt, version, model, case_id, repeat, request_hash, answer_no, "
+        "status, composite, "
+        f"passed, case_hash from cell where {_GRADABLE}",
+        (run_id,),
+    )
+    ranks: dict[str, str] = {}
+    found = [Candidate(*row) for row in rows]
+    for one in found:
+        if one.case_id not in ranks:
+            ranks[one.case_id] = random_rank(seed, one.case_id)
+    found.sort(key=lambda one: (ranks[one.case_id], random_rank(seed, one.id)))
+    return list(_each_answer_once(found))
+
+
+def _each_answer_once(found: Iterable[Candidate]) -> Iterator[Candidate]:
+    known: set[Key] = set()
+    for one in found:
+        if one.key not in known:
+            known.add(one.key)
+            yield one
+
+
+def sample_of(cells: Iterable[Candidate], graded: Iterable[Key], seed: int) -> RandomSample:
+    """Return the graded cases of a run that are a random sample of all its cases."""
+    done = {case for case, _, _ in graded}
+    return random_sample((cell.case_id for cell in cells), done, seed)
+
+
+def cases_of(
+    project: Project, experiment: Experiment, cells: Iterable[Candidate]
+) -> Mapping[str, Case]:
+    """Return the cases of cells whose content has not changed, read once."""
+    wanted = {cell.case_id: cell.case_hash for cell in cells}
+    source = project.cases(experiment) if experiment.file.data else [STATIC]
+    redact = redactor(project.file.settings)
+    return {
+        case.id: redact_case(case, redact)
+        for case in source
+        if case.id in wanted and content_hash(case) == wanted[case.id]
+    }
+
+
+def gradable_answer(
+    connection: sqlite3.Connection,
+    run: Run,
+    experiment: Experiment,
+    cell: Candidate,
+    cases: Mapping[str, Case],
+) -> GradableAnswer:
+    """Return an answer with its case, for a person to grade."""
+    stored = answer_at(connection, cell.request_hash, cell.answer_no)
+    output = None
+    if stored is not None:
+        form = expected_form(run, experiment, cell.side, cell.version)
+        output = parse_output(stored.completion.text, form)
+    return GradableAnswer(cases.get(cell.case_id), output)
 
 
 # A correction is either a number with its interval or the reason why there is none; both are
 # sentences that a summary shows.
 _FEWEST_FOR_SIDES = 5
-"""A sign-flip test of fewer pairs can never stand out."""
+"""A sign-flip test of fewer pairs can never be significant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What people would have said, or why that cannot be told."""
+    """Estimate of the score that people would give, or why there is none."""
 
     of: str
     """score, pass_rate, change or side."""
@@ -84,16 +196,16 @@ def score_of(
     who: str,
     clusters: Mapping[str, str],
 ) -> Correction:
-    """Correct the mean of automatic values by what people said of a random sample of the cases."""
+    """Correct the mean of automatic values by human grades of a random sample of the cases."""
     of = "pass_rate" if who.startswith("Pass rate") else "score"
-    refused = _refused(of, sample, said)
+    refused = _no_correction(of, sample, said)
     if refused is not None:
         return refused
     found = corrected_mean(_labelled(scored, said, sample, clusters))
-    return _corrected(of, found, correction_sentence(found, who=who))
+    return _correction(of, found, correction_sentence(found, who=who))
 
 
-def _refused(of: str, sample: RandomSample, said: Mapping[str, float]) -> Correction | None:
+def _no_correction(of: str, sample: RandomSample, said: Mapping[str, float]) -> Correction | None:
     """Return why there is no correction, if there is none."""
     if sample.n < FEWEST_LABELS and sample.n < sample.of and sample.picked >= sample.n:
         sentence = (
@@ -104,7 +216,7 @@ def _refused(of: str, sample: RandomSample, said: Mapping[str, float]) -> Correc
     return None
 
 
-def change_of(
+def change_corrections(
     differences: Mapping[str, float],
     said: Mapping[str, float],
     sample: RandomSample,
@@ -112,7 +224,7 @@ def change_of(
     who: str,
     clusters: Mapping[str, str],
 ) -> Iterator[Correction]:
-    """Correct the change from the base by what people said of both sides (paired differences)."""
+    """Correct the change from the base by human grades of both sides (paired differences)."""
     if sample.n < FEWEST_LABELS:
         return
     found = corrected_mean(_labelled(differences, said, sample, clusters), differences=True)
@@ -125,10 +237,10 @@ def change_of(
         f"{who} the change is {signed(found.judge_mean)}. Checked against {found.n} human labels "
         f"of both sides: corrected {signed(found.value)}{likely}."
     )
-    yield _corrected("change", found, sentence)
+    yield _correction("change", found, sentence)
 
 
-def sides_of(
+def side_bias_corrections(
     judged: Sequence[Mapping[str, float]],
     graded: Sequence[Mapping[str, float]],
     cases: Sequence[str],
@@ -183,14 +295,14 @@ def _labelled(
     said: Mapping[str, float],
     sample: RandomSample,
     clusters: Mapping[str, str],
-) -> Labelled:
+) -> LabelledScores:
     cases = sorted(sample.cases)
     others = [case for case in everything if case not in sample.cases]
     groups = None
-    if clusters:  # a case without one stands for itself
+    if clusters:  # a case without one is a cluster of its own
         named = [[clusters.get(c, f"\0alone {c}") for c in some] for some in (cases, others)]
         groups = (named[0], named[1])
-    return Labelled(
+    return LabelledScores(
         human=[said[case] for case in cases],
         judge=[everything[case] for case in cases],
         unlabelled=[everything[case] for case in others],
@@ -198,7 +310,7 @@ def _labelled(
     )
 
 
-def _corrected(of: str, found: CorrectedMean, sentence: str) -> Correction:
+def _correction(of: str, found: CorrectedMean, sentence: str) -> Correction:
     low, high = _ends(found.interval)
     return Correction(
         of,
@@ -222,7 +334,7 @@ def _percent(share: float | None) -> str:
 
 
 class _Cell(NamedTuple):
-    """An answer with its automatic grade and what people say of it."""
+    """An answer with its automatic and its human grade."""
 
     composite: float | None
     passed: float | None
@@ -239,7 +351,7 @@ class _Case:
     cluster: str | None = None
 
     def mean(self, value: Callable[[_Cell], float | None]) -> float | None:
-        """Return the mean over the draws that have a value."""
+        """Return the mean over the repeats that have a value."""
         found = [v for cell in self.cells if (v := value(cell)) is not None]
         return mean_or_none(found)
 
@@ -249,12 +361,12 @@ _Cases = dict[str, _Case]
 
 @dataclass(frozen=True, slots=True)
 class HumanScore:
-    """A prompt with a model as people see it."""
+    """Human grades of a prompt with a model."""
 
     prompt: str
     model: str
-    graded: int
-    """Cases with a grade by somebody."""
+    graded_cases: int
+    """Cases with a human grade."""
     composite: Interval | None
     """With people's grades in place of automatic ones where there are some."""
     pass_rate: Interval | None
@@ -267,7 +379,7 @@ class HumanScore:
         return {
             "prompt": self.prompt,
             "model": self.model,
-            "graded_cases": self.graded,
+            "graded_cases": self.graded_cases,
             "composite": interval_json(self.composite),
             "pass_rate": interval_json(self.pass_rate),
             "sample": {
@@ -281,13 +393,13 @@ class HumanScore:
 
 
 @dataclass(frozen=True, slots=True)
-class People:
-    """What people said of a run."""
+class HumanGrades:
+    """Human grades of a run."""
 
     answers: int
     of: int
     """Answers that could be graded."""
-    people: int
+    graders: int
     flagged: int
     scores: tuple[HumanScore, ...]
     change: tuple[Correction, ...] = ()
@@ -298,31 +410,31 @@ class People:
         return {
             "answers": self.answers,
             "of": self.of,
-            "people": self.people,
+            "people": self.graders,
             "flagged": self.flagged,
             "models": [score.as_json() for score in self.scores],
             "change": [found.as_json() for found in self.change],
         }
 
 
-def people_of(connection: sqlite3.Connection, run: Run) -> People | None:
-    """Return what people said of a run, and what follows; None if nobody said anything."""
-    counts = licensed_counts(connection, run.id)
+def human_grades_of(connection: sqlite3.Connection, run: Run) -> HumanGrades | None:
+    """Return the human grades of a run, with corrections; None without any."""
+    counts = approved_counts(connection, run.id)
     sides = _cells(connection, run.id)
-    answers, people, flagged = _graded(connection, run)
+    answers, people, flagged = _count_graded(connection, run)
     if not answers and not flagged and counts is None:
         return None
     seeds, who = grading_seeds(connection, run.experiment), _who(connection, run.id)
     passes = _rubric_passes(connection, run) if counts is not None else {}
     scores = []
     for (side, prompt, model), cases in sorted(sides.items()):
-        if side != "head":
+        if side != Side.HEAD:
             continue
         rubric = (counts, passes.get((prompt, model), {})) if counts is not None else None
         scores.append(_scored(prompt, model, cases, _Reading(seeds, who, rubric)))
     of = sum(len(case.cells) for cases in sides.values() for case in cases.values())
     change = _changes(sides, seeds, who)
-    return People(answers, of, people, flagged, tuple(scores), change)
+    return HumanGrades(answers, of, people, flagged, tuple(scores), change)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -333,7 +445,8 @@ def _cells(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str, 
         "select c.side, c.prompt, c.model, c.case_id, c.cluster, c.composite, c.passed, "
         "coalesce(h.people, 0), h.score, h.rating, h.passed from cell c "
         "join run r on r.id = c.run_id left join human_grades h on h.experiment = r.experiment "
-        "and h.case_id = c.case_id and h.address = c.address and h.take = c.take "
+        "and h.case_id = c.case_id and h.request_hash = c.request_hash and h.answer_no = "
+        "c.answer_no "
         "where c.run_id = ? and c.status in ('ok', 'malformed', 'blocked')",
         (run_id,),
     )
@@ -344,16 +457,19 @@ def _cells(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str, 
     return dict(found)
 
 
-def _graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, int]:
+def _count_graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, int]:
     """Return how many answers of a run are graded, by how many people, and how many flagged."""
     row = connection.execute(
-        "with here as (select distinct case_id, address, take from cell where run_id = ?1), "
-        "last as (select g.* from manual_grade g join here using (case_id, address, take) "
+        "with here as (select distinct case_id, request_hash, answer_no from cell where run_id = "
+        "?1), "
+        "last as (select g.* from manual_grade g join here using (case_id, request_hash, "
+        "answer_no) "
         "where g.experiment = ?2 and g.id in (select max(id) from manual_grade "
-        "where experiment = ?2 group by case_id, address, take, actor)) "
-        "select (select count(*) from (select distinct case_id, address, take from last "
+        "where experiment = ?2 group by case_id, request_hash, answer_no, actor)) "
+        "select (select count(*) from (select distinct case_id, request_hash, answer_no from last "
         "where score is not null)), (select count(distinct actor) from last "
-        "where score is not null), (select count(*) from (select distinct case_id, address, take "
+        "where score is not null), (select count(*) from (select distinct case_id, request_hash, "
+        "answer_no "
         "from last where flagged = 1))",
         (run.id, run.experiment),
     ).fetchone()
@@ -372,7 +488,7 @@ def _who(connection: sqlite3.Connection, run_id: str) -> str:
     """Return who gives the automatic grades of a run."""
     rows = connection.execute(
         "select distinct p.kind in ('rubric', 'grader') from (select id from cell where run_id = ? "
-        "and status = 'ok' limit 20) c join part p on p.cell_id = c.id "
+        "and status = 'ok' limit 20) c join component p on p.cell_id = c.id "
         "and p.kind in ('check', 'rubric', 'grader') and p.weight > 0",
         (run_id,),
     )
@@ -382,9 +498,9 @@ def _who(connection: sqlite3.Connection, run_id: str) -> str:
     return "Checks say" if kinds == {False} else "Judge says"
 
 
-def licensed_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts | None:
-    """Return how the judges of a run did on the labels; None if that was never measured."""
-    found = licence_of(connection, run_id)
+def approved_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts | None:
+    """Return the counts of right verdicts of a run's judges on labels; None if not measured."""
+    found = approval_of(connection, run_id)
     if found is None or not found.n:
         return None
     return LabelCounts(found.true_passes, found.passes, found.true_fails, found.fails)
@@ -393,10 +509,10 @@ def licensed_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts 
 def _rubric_passes(
     connection: sqlite3.Connection, run: Run
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the share of the draws of each case that the judges let pass."""
+    """Return the share of the repeats of each case that the judges let pass."""
     rubrics = [
         value
-        for value in kept_snapshot(run).values()
+        for value in snapshot_of(run).values()
         if isinstance(value, dict) and "criteria" in value and "pass_at" in value
     ]
     fails = any(
@@ -405,7 +521,7 @@ def _rubric_passes(
     )
     passed = "p.passed" if fails else f"(p.score >= 0.5 - {TOLERANCE})"
     rows = connection.execute(
-        f"select c.prompt, c.model, c.case_id, avg({passed}) from cell c join part p "
+        f"select c.prompt, c.model, c.case_id, avg({passed}) from cell c join component p "
         "on p.cell_id = c.id and p.kind = 'rubric' and p.score is not null "
         "where c.run_id = ? and c.side = 'head' group by 1, 2, 3",
         (run.id,),
@@ -441,7 +557,7 @@ def _scored(prompt: str, model: str, cases: _Cases, reading: _Reading) -> HumanS
     if rated:
         sampled = _best(scored, rated, reading.seeds)
         corrections.append(score_of(scored, rated, sampled, who=reading.who, clusters=clusters))
-    if len(voted) > len(rated):  # somebody said up or down
+    if len(voted) > len(rated):  # with thumbs
         sampled = _best(passed, voted, reading.seeds)
         corrections.append(
             score_of(
@@ -471,7 +587,7 @@ def _clusters(cases: _Cases) -> dict[str, str]:
 
 
 def _values(cases: _Cases, automatic: str, human: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the automatic value of each case, and people's where somebody gave one."""
+    """Return the automatic value of each case, and the human one where there is one."""
     everything: dict[str, float] = {}
     graded: dict[str, float] = {}
     for case_id, case in cases.items():
@@ -510,22 +626,139 @@ def _interval(
 def _changes(
     sides: Mapping[tuple[str, str, str], _Cases], seeds: list[int], who: str
 ) -> tuple[Correction, ...]:
-    """Return what people say of the change from the base, one prompt with a model at a time."""
+    """Return corrections of the change from the base, for each prompt with a model."""
     found: list[Correction] = []
     for (side, prompt, model), base in sorted(sides.items()):
         head = sides.get(("head", prompt, model))
-        if side != "base" or head is None:
+        if side != Side.BASE or head is None:
             continue
         for automatic, human in (("composite", "rating"), ("passed", "human_pass")):
             judged, graded = zip(*(_values(x, automatic, human) for x in (base, head)), strict=True)
             both = judged[0].keys() & judged[1].keys()
-            seen = both & graded[0].keys() & graded[1].keys()
-            if len(seen) < 2:
+            gradable_answer = both & graded[0].keys() & graded[1].keys()
+            if len(gradable_answer) < 2:
                 continue
-            found += sides_of(judged, graded, sorted(seen), f"{prompt} with {model}")
+            found += side_bias_corrections(
+                judged, graded, sorted(gradable_answer), f"{prompt} with {model}"
+            )
             differences = {case: judged[1][case] - judged[0][case] for case in both}
-            said = {case: graded[1][case] - graded[0][case] for case in seen}
+            said = {case: graded[1][case] - graded[0][case] for case in gradable_answer}
             sample, clusters = _best(both, said, seeds), _clusters(head)
-            found += change_of(differences, said, sample, who=who, clusters=clusters)
+            found += change_corrections(differences, said, sample, who=who, clusters=clusters)
             break
     return tuple(found)
+
+
+# People grade some of the cases. Those represent all cases only if they are a random sample, so
+# cases that were picked by hand do not count, unless every case is graded. A gate then decides on
+# the sample as it would on a run of that many cases.
+_GRADES = (
+    "join run r on r.id = c.run_id left join human_grades h on "
+    "h.experiment = r.experiment and h.case_id = c.case_id and h.request_hash = c.request_hash "
+    "and h.answer_no = c.answer_no"
+)
+
+_CRITERION = (
+    "join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.request_hash, "
+    "g.answer_no, avg(e.value) as score from manual_grade g, json_each(g.criteria) e "
+    "where e.key = :component and g.id in (select max(id) from manual_grade "
+    "group by experiment, case_id, request_hash, answer_no, actor) "
+    "group by g.experiment, g.case_id, g.request_hash, g.answer_no) h on "
+    "h.experiment = r.experiment and h.case_id = c.case_id and h.request_hash = c.request_hash "
+    "and h.answer_no = c.answer_no"
+)
+
+
+def human_metric(metric: Metric) -> Metric:
+    """Return the metric on grades by people that corresponds to one on automatic grades."""
+    name, label = f"human {metric.name}", f"{metric.label} by people"
+    if metric.name.startswith("criterion."):
+        component = {"component": metric.parameters["component"]}
+        return Metric(name, "score", label, "h.score", _CRITERION, parameters=component)
+    if metric.name == "pass_rate":
+        # A blocked answer is not shown to graders, and does not pass.
+        value = "case c.status when 'blocked' then 0 else h.passed end"
+        return Metric(name, "pass", label, value, _GRADES)
+    return Metric(name, "score", label, "h.score", _GRADES)
+
+
+@dataclass(frozen=True, slots=True)
+class HumanSample(TwoSidedSample):
+    """Reads the grades of people."""
+
+    chosen: Collection[str] = frozenset()
+    """The cases that count."""
+
+    def sample(self, metric: Metric, variants: Iterable[Variant], side: Side = Side.HEAD) -> Sample:
+        """Return the value of each case on one side; people may disagree about a case."""
+        found = TwoSidedSample.sample(self, metric, variants, side)
+        found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
+        return found
+
+    def _by_case(
+        self, metric: Metric, variant: Variant, side: Side
+    ) -> Iterator[tuple[str, list[tuple[str, int, str, float | None, str, int | None]]]]:
+        for case, rows in TwoSidedSample._by_case(self, metric, variant, side):
+            if case in self.chosen:
+                yield case, rows
+
+
+@dataclass(frozen=True, slots=True)
+class HumanGradedSample:
+    """The cases of a run that people have graded."""
+
+    cells: HumanSample
+    sample: RandomSample
+
+    @property
+    def sentence(self) -> str:
+        """Which cases count, in a sentence."""
+        n, of, picked = self.sample.n, self.sample.of, self.sample.picked
+        if n == of:
+            return f"People graded all {of:,} cases."
+        chosen = f"; {picked:,} that were picked do not count" if picked else ""
+        return f"People graded {n:,} of {of:,} cases, a random sample{chosen}."
+
+
+def human_sample(
+    cells: TwoSidedSample, metric: Metric, variants: Iterable[Variant], *, compared: bool
+) -> HumanGradedSample:
+    """Return the human-graded cases of some prompts and models that represent all cases."""
+    about = (cells.connection, cells.base, cells.head, cells.left_out, cells.repeats)
+    everything = _GradedCases(*about)
+    known: set[str] = set()
+    graded: set[str] | None = None
+    for variant in variants:
+        for side in SIDES if compared else SIDES[1:]:
+            cases, done = everything.graded(metric, variant, side)
+            known |= cases
+            graded = done if graded is None else graded & done
+    samples = [random_sample(known, graded or (), seed) for seed in _seeds(cells)]
+    best = max(samples, key=lambda sample: sample.n)
+    return HumanGradedSample(HumanSample(*about, best.cases), best)
+
+
+_ANSWERED = (CellStatus.OK, CellStatus.MALFORMED, CellStatus.BLOCKED)
+
+
+class _GradedCases(TwoSidedSample):
+    """Reads which cases can be graded, and which are graded."""
+
+    __slots__ = ()
+
+    def graded(self, metric: Metric, variant: Variant, side: Side) -> tuple[set[str], set[str]]:
+        known: set[str] = set()
+        graded: set[str] = set()
+        wanted = replace(metric, status="c.status")
+        for case, rows in self._by_case(wanted, variant, side):
+            if any(row[2] in _ANSWERED for row in rows):
+                known.add(case)
+            if any(row[3] is not None for row in rows):
+                graded.add(case)
+        return known, graded
+
+
+def _seeds(cells: TwoSidedSample) -> list[int]:
+    """Return the seeds of the orders in which people graded the answers of an experiment."""
+    run = find_run(cells.connection, cells.head.run_id)
+    return grading_seeds(cells.connection, run.experiment)

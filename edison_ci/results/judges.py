@@ -9,13 +9,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.numeric import fixed, reaches, snap, weighted_mean
+from edison_ci.records import Side
 from edison_ci.results.pairwise import head_to_head, matches_of
 from edison_ci.results.samples import TwoSidedSample
-from edison_ci.rounding import fixed, reaches, snap, weighted_mean
-from edison_ci.stats.agreement import FEWEST_CASES, cohen, intraclass, krippendorff, raw_agreement
+from edison_ci.stats.agreement import (
+    FEWEST_CASES,
+    cohen,
+    intraclass,
+    krippendorff,
+    panel_score,
+    raw_agreement,
+    severity_of,
+)
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.panel import panel_score, severity_of
 from edison_ci.stats.sentences import agreement_sentence, judges_sentence
+from edison_ci.store.judgments import none_compared
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,32 +34,81 @@ if TYPE_CHECKING:
     from edison_ci.stats.agreement import Agreement
 
 
+def no_judge_answered(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether answers were to be judged, and every judgment failed."""
+    query = (
+        "select exists (select 1 from cell c join component p on p.cell_id = c.id "
+        "where c.run_id = ? and c.status = 'ok' and +p.kind in ('rubric', 'grader') "
+        "and p.status in ({}))"
+    )
+
+    def is_there(statuses: str) -> bool:
+        return bool(connection.execute(query.format(statuses), (run_id,)).fetchone()[0])
+
+    # Most runs have no judge, or one that answered at once: neither takes a second look.
+    if is_there("'ok', 'error'") and not is_there("'ok'"):
+        return True
+    return none_compared(connection, run_id)
+
+
+def last_error_of_judges(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return what kept the judges of a run from its last cell; empty if that is not known."""
+    found = connection.execute(
+        "select p.reason from cell c join component p on p.cell_id = c.id where c.run_id = ? "
+        "and p.kind in ('rubric', 'grader') and p.status = 'error' and p.reason <> '' "
+        "order by c.rowid desc limit 1",
+        (run_id,),
+    ).fetchone()
+    return str(found[0]) if found else ""
+
+
+def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return the first error of a run in which every answer has one; empty if one was graded.
+
+    One component in error leaves an answer without a grade.
+    """
+    graded = connection.execute(
+        "select 1 from cell where run_id = ? and status = 'ok' "
+        "and (composite is not null or passed is not null) limit 1",
+        (run_id,),
+    ).fetchone()
+    if graded is not None:
+        return ""
+    found = connection.execute(
+        "select p.kind, p.name, p.reason from cell c join component p on p.cell_id = c.id "
+        "where c.run_id = ? and c.status = 'ok' and p.status = 'error' "
+        "and p.kind in ('check', 'rubric', 'grader') order by c.rowid limit 1",
+        (run_id,),
+    ).fetchone()
+    return f"{found[0]} {found[1]}: {found[2]}" if found else ""
+
+
 # What is judged is an answer; the case is the unit of uncertainty. A judge's score of an answer is
 # the weighted mean of its scores of the criteria, where it scored at least half of the weights.
 _MIN_COVERAGE = 0.5
 _FAR = 0.5
-_LOOKED_AT = 20
+_CELLS_READ = 20
 
 
-class Apart(NamedTuple):
+class JudgeDisagreement(NamedTuple):
     """An answer on which judges are far apart."""
 
     case: str
     model: str
     side: str
-    draw: int
+    repeat: int
     criterion: str
     scores: Mapping[str, float]
     """0-1, by judge."""
     spread: float
 
     @property
-    def said(self) -> str:
-        """Where they are apart, and what each says."""
+    def sentence(self) -> str:
+        """The answer and criterion, with the score of each judge."""
         by = ", ".join(f"{judge} {fixed(100 * score)}" for judge, score in self.scores.items())
-        base = "" if self.side == "head" else f" ({self.side})"
-        draw = f"#{self.draw}" if self.draw else ""
-        return f"{self.case}@{self.model}{draw}{base} {self.criterion}: {by}"
+        base = "" if self.side == Side.HEAD else f" ({self.side})"
+        repeat = f"#{self.repeat}" if self.repeat else ""
+        return f"{self.case}@{self.model}{repeat}{base} {self.criterion}: {by}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +123,7 @@ class CriterionAgreement:
 
 @dataclass(frozen=True, slots=True)
 class PanelAgreement:
-    """What is known of the judges of a run."""
+    """Agreement of the judges of a run."""
 
     judges: tuple[str, ...]
     answers: int
@@ -79,7 +137,7 @@ class PanelAgreement:
     criteria: tuple[CriterionAgreement, ...]
     severity: Mapping[str, float | None]
     """How far each judge is above (generous) or below (strict) the panel, on 0-1."""
-    apart: tuple[Apart, ...]
+    apart: tuple[JudgeDisagreement, ...]
     """Farthest first."""
     missing: int
     """Judgments of answers that are missing."""
@@ -93,7 +151,7 @@ class PanelAgreement:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What to say of the judges (STATS 3 and 13)."""
+        """Sentences on the agreement of the judges (STATS 3 and 13)."""
         said = [
             judges_sentence(
                 self.judges,
@@ -104,7 +162,7 @@ class PanelAgreement:
             agreement_sentence(self.alpha),
         ]
         said += [
-            f"{one} and {other} are the same call: that they agree says nothing."
+            f"{one} and {other} are the same call: their agreement means nothing."
             for one, other in self.same_calls
         ]
         if self.cases < FEWEST_CASES:
@@ -135,12 +193,12 @@ class PanelAgreement:
 
 
 class _Answer(NamedTuple):
-    """What each judge said of an answer, by criterion."""
+    """Scores of each judge for an answer, by criterion."""
 
     case: str
     model: str
     side: str
-    draw: int
+    repeat: int
     scores: dict[str, dict[str, float]]
     """By criterion, then by judge."""
 
@@ -182,20 +240,20 @@ def _read(
     connection: sqlite3.Connection, run_id: str
 ) -> tuple[tuple[str, ...], dict[str, float], list[_Answer]]:
     rows = connection.execute(
-        "select c.id, c.case_id, c.model, c.side, c.draw, o.judge, o.criterion, o.score "
-        "from cell c join opinion o on o.cell_id = c.id where c.run_id = ? "
-        "order by c.case_id, c.model, c.side, c.draw, c.id, o.judge",
+        "select c.id, c.case_id, c.model, c.side, c.repeat, o.judge, o.criterion, o.score "
+        "from cell c join judge_score o on o.cell_id = c.id where c.run_id = ? "
+        "order by c.case_id, c.model, c.side, c.repeat, c.id, o.judge",
         (run_id,),
     )
     judges: dict[str, None] = {}
     answers: dict[str, _Answer] = {}
-    for cell, case, model, side, draw, judge, criterion, score in rows:
+    for cell, case, model, side, repeat, judge, criterion, score in rows:
         judges.setdefault(judge)
-        answer = answers.setdefault(cell, _Answer(case, model, side, draw, defaultdict(dict)))
+        answer = answers.setdefault(cell, _Answer(case, model, side, repeat, defaultdict(dict)))
         if score is not None:
             answer.scores[criterion][judge] = score
     weights = connection.execute(
-        "select p.name, max(p.weight) from cell c join part p on p.cell_id = c.id "
+        "select p.name, max(p.weight) from cell c join component p on p.cell_id = c.id "
         "and p.kind = 'criterion' where c.run_id = ? group by p.name order by p.name",
         (run_id,),
     )
@@ -207,10 +265,11 @@ def _same_calls(connection: sqlite3.Connection, run_id: str) -> tuple[tuple[str,
     rows = connection.execute(
         "select distinct x.model, y.model from (select id from cell where run_id = ? "
         "and status = 'ok' limit ?) c join judgment x on x.cell_id = c.id join judgment y "
-        "on y.cell_id = c.id and y.address = x.address and y.take = x.take and y.model > x.model "
-        "join opinion o on o.cell_id = c.id and o.judge = x.model "
-        "join opinion p on p.cell_id = c.id and p.judge = y.model order by 1, 2",
-        (run_id, _LOOKED_AT),
+        "on y.cell_id = c.id and y.request_hash = x.request_hash and y.answer_no = x.answer_no "
+        "and y.model > x.model "
+        "join judge_score o on o.cell_id = c.id and o.judge = x.model "
+        "join judge_score p on p.cell_id = c.id and p.judge = y.model order by 1, 2",
+        (run_id, _CELLS_READ),
     )
     return tuple(rows.fetchall())
 
@@ -247,7 +306,9 @@ def _criterion(
     return CriterionAgreement(name, alpha, kappa)
 
 
-def _apart(answers: Sequence[_Answer], weights: Mapping[str, float]) -> tuple[Apart, ...]:
+def _apart(
+    answers: Sequence[_Answer], weights: Mapping[str, float]
+) -> tuple[JudgeDisagreement, ...]:
     """Return where judges differ by 50 points, or with an sd of 25 (STATS 3)."""
     found = []
     for answer in answers:
@@ -258,7 +319,7 @@ def _apart(answers: Sequence[_Answer], weights: Mapping[str, float]) -> tuple[Ap
             together = panel_score([*scores.values()])
             if together.flagged:
                 spread = together.spread or 0.0
-                found.append(Apart(*answer[:4], name, dict(scores), spread))
+                found.append(JudgeDisagreement(*answer[:4], name, dict(scores), spread))
     return tuple(sorted(found, key=lambda apart: (-snap(apart.spread), *apart[:5])))
 
 
@@ -277,7 +338,7 @@ def _json(found: Agreement | None) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgesSaid:
+class JudgeFindings:
     """What the judges of a run say beside its scores."""
 
     matches: tuple[HeadToHead, ...]
@@ -294,15 +355,15 @@ class JudgesSaid:
 
 
 def cells_apart(
-    connection: sqlite3.Connection, run_id: str, apart: Iterable[Apart]
+    connection: sqlite3.Connection, run_id: str, apart: Iterable[JudgeDisagreement]
 ) -> dict[tuple[str, str, str, int], str]:
-    """Return the cells of answers on which judges are far apart, by case, model, side and draw."""
+    """Return the cells of answers on which judges disagree, by case, model, side and repeat."""
     found: dict[tuple[str, str, str, int], str] = {}
     for each in apart:
-        key = (each.case, each.model, each.side, each.draw)
+        key = (each.case, each.model, each.side, each.repeat)
         row = connection.execute(
             "select id from cell where run_id = ? and case_id = ? and model = ? and side = ? "
-            "and draw = ? limit 1",
+            "and repeat = ? limit 1",
             (run_id, *key),
         ).fetchone()
         if row is not None:
@@ -310,11 +371,11 @@ def cells_apart(
     return found
 
 
-class StoredLicence(NamedTuple):
+class StoredApproval(NamedTuple):
     """What the judges of a run were allowed to decide, as it was written with the run."""
 
     judges: tuple[str, ...]
-    licensed: bool
+    approved: bool
     reason: str
     """Why not, in words."""
     kappa: float | None
@@ -330,18 +391,19 @@ class StoredLicence(NamedTuple):
     true_fails: int
 
 
-def licence_of(connection: sqlite3.Connection, run_id: str) -> StoredLicence | None:
-    """Return the licence under which a run was judged; None if it needed none."""
+def approval_of(connection: sqlite3.Connection, run_id: str) -> StoredApproval | None:
+    """Return the approval under which a run was judged; None if it needed none."""
     row = connection.execute(
-        f"select {', '.join(StoredLicence._fields)} from licence where run_id = ?", (run_id,)
+        f"select {', '.join(StoredApproval._fields)} from judge_approval where run_id = ?",
+        (run_id,),
     ).fetchone()
     if row is None:
         return None
-    judges, licensed, *rest = row
-    return StoredLicence(tuple(json.loads(judges)), bool(licensed), *rest)
+    judges, approved, *rest = row
+    return StoredApproval(tuple(json.loads(judges)), bool(approved), *rest)
 
 
-def judges_said(connection: sqlite3.Connection, run_id: str) -> JudgesSaid:
+def judge_findings(connection: sqlite3.Connection, run_id: str) -> JudgeFindings:
     """Return what the judges of a run say."""
     rows = connection.execute(
         "select distinct case_id, cluster from cell where run_id = ? and cluster is not null",
@@ -349,7 +411,7 @@ def judges_said(connection: sqlite3.Connection, run_id: str) -> JudgesSaid:
     )
     clusters = dict(rows.fetchall())
     matches = matches_of(TwoSidedSample.of_run(connection, run_id))
-    return JudgesSaid(
+    return JudgeFindings(
         tuple(head_to_head(match, clusters) for match in matches),
         panel_agreement(connection, run_id),
     )

@@ -1,7 +1,8 @@
-"""Models and prompt versions ranked, by score and by what judges prefer.
+"""Leaderboard: models and prompt versions ranked by score and by preference of judges.
 
-Who is better is told by differences on the same cases, allowing for the number of comparisons,
-never by two intervals side by side; what is not shown to differ is a tie (STATS 6, 8 and 12).
+Ranks follow from differences on the same cases, with p-values corrected for the number of
+comparisons, never from two overlapping intervals; a difference that is not significant is a tie
+(STATS 6, 8 and 12).
 """
 
 from __future__ import annotations
@@ -14,24 +15,23 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results.case_filter import Roll
-from edison_ci.results.comparable import MOST_RUNS, complete_runs, may_compare, yardstick
-from edison_ci.results.samples import Subject, TwoSidedSample, metric_of
-from edison_ci.rounding import NOISE, snap
+from edison_ci.numeric import NOISE, snap
+from edison_ci.records import Side
+from edison_ci.results.samples import CaseFilter, TwoSidedSample, Variant, metric_of
+from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, has_pairwise_judge
 from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval, pass_interval
 from edison_ci.stats.other_metrics import tail_latency
-from edison_ci.stats.paired import MIN_COMMON, paired_difference
-from edison_ci.stats.permutation import sign_flip
+from edison_ci.stats.paired import MIN_COMMON, paired_difference, sign_flip
 from edison_ci.stats.ranking import Comparison, RankingRule, rank
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.results.samples import Sample, Side
-    from edison_ci.stats.ranking import Placed, Ranking
+    from edison_ci.results.samples import Sample
+    from edison_ci.stats.ranking import RankedSystem, Ranking
     from edison_ci.store.runs import Run
 
 
@@ -45,7 +45,7 @@ class Key(NamedTuple):
     model: str
 
 
-class Preferences(NamedTuple):
+class PreferenceRanking(NamedTuple):
     """A ranking by preference, with the names it was made with."""
 
     ranking: Ranking
@@ -53,7 +53,7 @@ class Preferences(NamedTuple):
     """By the name of a system in the ranking."""
     judge: str
     baseline: str
-    """The system that others were held against most often."""
+    """The system that others were compared with most often."""
     simulated: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Preferences(NamedTuple):
         key = self.names[name]
         return {"prompt": {"id": key.prompt, "hash": key.version[:8]}, "model": key.model}
 
-    def _placed(self, placed: Placed) -> dict[str, Any]:
+    def _placed(self, placed: RankedSystem) -> dict[str, Any]:
         low, high = placed.interval or (None, None)
         return {
             "rank": {"best": placed.best_rank, "worst": placed.worst_rank},
@@ -96,8 +96,11 @@ class _Game(NamedTuple):
 
 
 def preferences_of(
-    connection: sqlite3.Connection, run_ids: Sequence[str], known: Mapping[Key, str], roll: Roll
-) -> Preferences | None:
+    connection: sqlite3.Connection,
+    run_ids: Sequence[str],
+    known: Mapping[Key, str],
+    case_filter: CaseFilter,
+) -> PreferenceRanking | None:
     """Rank what runs have compared, newest run first; None if that is nothing.
 
     `known` names the systems that are ranked. A pair that several runs compared on a case counts
@@ -105,9 +108,14 @@ def preferences_of(
     """
     found: dict[tuple[frozenset[Key], str, int], _Game] = {}
     for run_id in run_ids:
-        for draw, game in _games(connection, run_id):
-            if game.a in known and game.b in known and game.a != game.b and roll.counts(game.case):
-                found.setdefault((frozenset((game.a, game.b)), game.case, draw), game)
+        for repeat, game in _games(connection, run_id):
+            if (
+                game.a in known
+                and game.b in known
+                and game.a != game.b
+                and case_filter.counts(game.case)
+            ):
+                found.setdefault((frozenset((game.a, game.b)), game.case, repeat), game)
     if not found:
         return None
     newest = next(iter(found.values())).judge
@@ -120,17 +128,17 @@ def preferences_of(
     )
     names = {name: key for key, name in known.items()}
     simulated = any(game.simulated for game in games)
-    return Preferences(ranking, names, newest, baseline, simulated)
+    return PreferenceRanking(ranking, names, newest, baseline, simulated)
 
 
 def _games(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, _Game]]:
     rows = connection.execute(
-        "select a.draw, a.prompt, a.version, a.model, b.prompt, b.version, b.model, a.case_id, "
+        "select a.repeat, a.prompt, a.version, a.model, b.prompt, b.version, b.model, a.case_id, "
         "coalesce('cluster ' || a.cluster, 'case ' || a.case_id), x.judge, x.ab_winner, "
         "x.ba_winner, r.simulated from cell a join comparison x on x.a_cell = a.id "
         "join cell b on b.id = x.b_cell join run r on r.id = x.run_id "
         "where a.run_id = ? and x.status = 'ok' "
-        "order by a.case_id, a.draw, a.prompt, a.model, b.model",
+        "order by a.case_id, a.repeat, a.prompt, a.model, b.model",
         (run_id,),
     )
     return [
@@ -165,7 +173,7 @@ def _outcome(winner: str, shown_first: str) -> Literal["first", "second", "tie"]
 
 
 # Each counts once, with its newest complete run, if that was graded as the newest run of all was.
-class Place(NamedTuple):
+class StoredVariant(NamedTuple):
     """Where the answers of a prompt version with a model are stored."""
 
     run: Run
@@ -176,10 +184,10 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a prompt version does with a model."""
+class LeaderboardRow:
+    """Results of a prompt version with a model."""
 
-    place: Place
+    place: StoredVariant
     label: str | None
     """Such as v3; None for a version that no run named."""
     scores: Sample
@@ -189,9 +197,9 @@ class Standing:
     pass_rate: Interval | None
     answers: int
     cost_microusd: float | None
-    """Mean of an answer, whoever paid for it; None without one."""
+    """Mean cost of an answer, reused ones included; None without one."""
     estimated: int
-    """Answers whose price is an estimate, or what a recording says."""
+    """Answers whose price is an estimate, or from a recording."""
     latencies: array[float]
     p50_ms: float | None
     p95_ms: float | None
@@ -202,18 +210,18 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Everything that can stand side by side in an experiment."""
+    """Everything that is comparable in an experiment."""
 
     newest: Run
-    rows: tuple[Standing, ...]
+    rows: tuple[LeaderboardRow, ...]
     """In the order of the runs, newest first."""
-    other_yardstick: int
-    """Versions with a model that were graded otherwise than the newest run."""
+    graded_otherwise: int
+    """Versions with a model that were graded by another eval suite than the newest run."""
     runs: tuple[str, ...] = ()
     """Runs that were graded as the newest was, newest first."""
 
 
-def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[Place]:
+def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[StoredVariant]:
     """Yield what a finished run has measured, head before base."""
     rows = connection.execute(
         "select side, prompt, version, model from rollup_model where run_id = ? "
@@ -221,71 +229,74 @@ def places_in(connection: sqlite3.Connection, run: Run) -> Iterator[Place]:
         (run.id,),
     )
     for side, prompt, version, model in rows.fetchall():
-        yield Place(run, side, prompt, version, model)
+        yield StoredVariant(run, Side(side), prompt, version, model)
 
 
-def newest_places(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[Place]:
+def newest_places(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[StoredVariant]:
     """Return each prompt version with a model where it was measured last, whole runs first."""
     return _newest([place for run in runs for place in places_in(connection, run)])
 
 
-def _newest(places: Sequence[Place]) -> list[Place]:
-    found: dict[tuple[str, str, str], Place] = {}
+def _newest(places: Sequence[StoredVariant]) -> list[StoredVariant]:
+    found: dict[tuple[str, str, str], StoredVariant] = {}
     for place in sorted(places, key=lambda place: place.run.partial):
         found.setdefault((place.prompt, place.version, place.model), place)
     return list(found.values())
 
 
-def _labels(places: Sequence[Place]) -> dict[tuple[str, str], str]:
-    """Return what versions of prompts are called, by the newest run that names them."""
+def _labels(places: Sequence[StoredVariant]) -> dict[tuple[str, str], str]:
+    """Return the labels of prompt versions, from the newest run that has one."""
     found: dict[tuple[str, str], str] = {}
     for place in places:
         label = place.run.labels.get(place.prompt)
-        if place.side == "head" and label is not None:
+        if place.side == Side.HEAD and label is not None:
             found.setdefault((place.prompt, place.version), label)
     return found
 
 
 def measurements_of(
-    connection: sqlite3.Connection, experiment: str, roll: Roll
+    connection: sqlite3.Connection, experiment: str, case_filter: CaseFilter
 ) -> Measurements | None:
     """Return what was measured in an experiment; None without a complete run."""
     runs = complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return None
-    wanted = yardstick(runs[0])
-    alike = [run for run in runs if yardstick(run) == wanted]
+    wanted = grading_hash(runs[0])
+    alike = [run for run in runs if grading_hash(run) == wanted]
     ids = {run.id for run in alike}
     every = [place for run in runs for place in places_in(connection, run)]
     places, labels = _newest([each for each in every if each.run.id in ids]), _labels(every)
     known = {place[2:] for place in places}
     others = {place[2:] for place in every if place.run.id not in ids}
     rows = tuple(
-        standing_of(connection, place, roll, labels.get((place.prompt, place.version)))
+        leaderboard_row(connection, place, case_filter, labels.get((place.prompt, place.version)))
         for place in places
     )
     return Measurements(runs[0], rows, len(others - known), tuple(run.id for run in alike))
 
 
-def standing_of(
-    connection: sqlite3.Connection, place: Place, roll: Roll, label: str | None = None
-) -> Standing:
+def leaderboard_row(
+    connection: sqlite3.Connection,
+    place: StoredVariant,
+    case_filter: CaseFilter,
+    label: str | None = None,
+) -> LeaderboardRow:
     """Return the numbers of a prompt version with a model."""
-    cells = TwoSidedSample.of_run(connection, place.run.id, roll.quarantined)
-    subject = Subject(place.prompt, place.model)
+    cells = TwoSidedSample.of_run(connection, place.run.id, case_filter.quarantined)
+    variant = Variant(place.prompt, place.model)
     scores, passes = (
-        roll.kept(cells.sample(metric_of(cells, name), [subject], place.side))
+        case_filter.apply(cells.sample(metric_of(cells, name), [variant], place.side))
         for name in ("composite", "pass_rate")
     )
-    used = _answers(connection, place, roll)
+    used = _answers(connection, place, case_filter)
     latencies = sorted(used.latencies)
-    return Standing(
+    return LeaderboardRow(
         place=place,
         label=label,
         scores=scores,
         contents=contents_of(connection, place),
-        composite=_mean(scores, roll),
-        pass_rate=_rate(passes, roll),
+        composite=_mean(scores, case_filter),
+        pass_rate=_rate(passes, case_filter),
         answers=used.answers,
         cost_microusd=used.cost / used.answers if used.answers else None,
         estimated=used.estimated,
@@ -297,22 +308,22 @@ def standing_of(
 
 def variants_of(
     connection: sqlite3.Connection, run: Run, clusters: Mapping[str, str]
-) -> tuple[Standing, ...]:
-    """Return what each prompt version with a model of a run is worth, head before base."""
-    roll, found = Roll(clusters), []
+) -> tuple[LeaderboardRow, ...]:
+    """Return the results of each prompt version with a model of a run, head before base."""
+    case_filter, found = CaseFilter(clusters), []
     rows = connection.execute(
         "select distinct side, prompt, version, model from cell where run_id = ? "
         "order by side desc, prompt, model",
         (run.id,),
     )
     for side, prompt, version, model in rows.fetchall():
-        label = run.labels.get(prompt) if side == "head" else None
-        place = Place(run, side, prompt, version, model)
-        found.append(standing_of(connection, place, roll, label))
+        label = run.labels.get(prompt) if side == Side.HEAD else None
+        place = StoredVariant(run, Side(side), prompt, version, model)
+        found.append(leaderboard_row(connection, place, case_filter, label))
     return tuple(found)
 
 
-def contents_of(connection: sqlite3.Connection, place: Place) -> dict[str, str]:
+def contents_of(connection: sqlite3.Connection, place: StoredVariant) -> dict[str, str]:
     """Return the hash of each case's content, so that a case that was changed is noticed."""
     rows = connection.execute(
         "select case_id, max(case_hash) from cell where run_id = ? and side = ? and prompt = ? "
@@ -329,18 +340,22 @@ class _Used(NamedTuple):
     latencies: array[float]
 
 
-def _answers(connection: sqlite3.Connection, place: Place, roll: Roll) -> _Used:
-    """Add up the different answers; a recording says nothing about how fast a model is."""
+def _answers(
+    connection: sqlite3.Connection, place: StoredVariant, case_filter: CaseFilter
+) -> _Used:
+    """Sum the distinct answers; latencies of a recording do not count."""
     rows = connection.execute(
-        "select distinct c.case_id, a.address, a.take, a.cost_microusd, a.cost_kind, a.latency_ms "
-        "from cell c join answer a on a.address = c.address and a.take = c.take "
+        "select distinct c.case_id, a.request_hash, a.answer_no, a.cost_microusd, a.cost_kind, "
+        "a.latency_ms "
+        "from cell c join answer a on a.request_hash = c.request_hash and a.answer_no = "
+        "c.answer_no "
         "where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?",
         (place.run.id, place.side, place.prompt, place.model),
     )
     count = cost = estimated = 0
     latencies = array("d")
     for case, _, _, microusd, kind, latency in rows:
-        if not roll.counts(case):
+        if not case_filter.counts(case):
             continue
         count += 1
         cost += microusd
@@ -350,17 +365,17 @@ def _answers(connection: sqlite3.Connection, place: Place, roll: Roll) -> _Used:
     return _Used(count, cost, estimated, latencies)
 
 
-def _mean(sample: Sample, roll: Roll) -> Interval | None:
-    clusters = roll.clusters_of(sample.cases)
+def _mean(sample: Sample, case_filter: CaseFilter) -> Interval | None:
+    clusters = case_filter.clusters_of(sample.cases)
     if clusters is None:
         return mean_interval(sample.values)
     return clustered_interval(sample.values, clusters)
 
 
-def _rate(sample: Sample, roll: Roll) -> Interval | None:
-    single = sample.single and roll.clusters_of(sample.cases) is None
+def _rate(sample: Sample, case_filter: CaseFilter) -> Interval | None:
+    single = sample.single and case_filter.clusters_of(sample.cases) is None
     if not single:
-        return _mean(sample, roll)
+        return _mean(sample, case_filter)
     return pass_interval(int(sum(sample.values)), len(sample.values))
 
 
@@ -370,12 +385,12 @@ def _median(ordered: Sequence[float]) -> float | None:
 
 
 _EXACT = 400
-"""Up to so many cases or clusters chance is tried out; the mean of more is as good as normal."""
+"""Cases or clusters up to which a permutation test is used; beyond, the normal approximation."""
 _LEVEL = 0.95
 
 
 class Contrast(NamedTuple):
-    """Two standings on the cases that both have."""
+    """Difference of two rows on the cases that both have."""
 
     better: int
     """Index of the one with the higher mean."""
@@ -385,92 +400,97 @@ class Contrast(NamedTuple):
     n: int
     p: float
     p_holm: float
-    shown: bool
+    significant: bool
     method: str
     sd: float | None
     """Spread of the differences; None with one case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
-    """The standings of one experiment, best first."""
+class Leaderboard:
+    """The ranked rows of one experiment, best first."""
 
     experiment: str
-    rows: tuple[Standing, ...]
+    rows: tuple[LeaderboardRow, ...]
     contrasts: tuple[Contrast, ...]
     """Pairs with enough cases in common, in the order of the ranks."""
     runs: int
     """Complete runs that the rows come from."""
-    other_yardstick: int
+    graded_otherwise: int
     """Rows left out because they were graded otherwise than the newest run."""
     too_few: int
-    """Rows left out because they have fewer cases than asked for."""
+    """Rows left out because they have fewer cases than `min_cases`."""
     beyond: int
-    """Rows left out because there are more than asked for."""
+    """Rows left out because there are more than `most`."""
     quarantined: int
-    preferences: Preferences | None = None
+    preferences: PreferenceRanking | None = None
     """The same by what judges prefer; None where nothing was compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardRule:
-    """What a board shows."""
+    """Limits of a leaderboard."""
 
     min_cases: int = 1
     most: int = 20
 
 
 def board_of(
-    connection: sqlite3.Connection, experiment: str, roll: Roll, rule: BoardRule | None = None
-) -> Board | None:
+    connection: sqlite3.Connection,
+    experiment: str,
+    case_filter: CaseFilter,
+    rule: BoardRule | None = None,
+) -> Leaderboard | None:
     """Return how everything measured in an experiment stands; None without a complete run."""
     rule = rule or BoardRule()
-    found = measurements_of(connection, experiment, roll)
+    found = measurements_of(connection, experiment, case_filter)
     if found is None:
         return None
     scored = [row for row in found.rows if row.composite is not None]
     scored.sort(key=lambda row: (-_estimate(row), row.cost_microusd or 0.0, row.place[2:]))
     enough = [row for row in scored if len(row.scores.cases) >= rule.min_cases]
     shown = enough[: rule.most]
-    contrasts = _contrasts(shown, roll)
-    return Board(
+    contrasts = _contrasts(shown, case_filter)
+    return Leaderboard(
         experiment=experiment,
         rows=tuple(_ranked(shown, contrasts)),
         contrasts=tuple(contrasts),
         runs=len({row.place.run.id for row in shown}),
-        other_yardstick=found.other_yardstick,
+        graded_otherwise=found.graded_otherwise,
         too_few=len(found.rows) - len(enough),
         beyond=len(enough) - len(shown),
-        quarantined=len(roll.quarantined),
-        preferences=_preferences(connection, found, roll),
+        quarantined=len(case_filter.quarantined),
+        preferences=_preferences(connection, found, case_filter),
     )
 
 
 def _preferences(
-    connection: sqlite3.Connection, found: Measurements, roll: Roll
-) -> Preferences | None:
-    if not may_compare(found.newest):
+    connection: sqlite3.Connection, found: Measurements, case_filter: CaseFilter
+) -> PreferenceRanking | None:
+    if not has_pairwise_judge(found.newest):
         return None  # looking for comparisons would go through every cell of every run
     keys = (Key(*row.place[2:]) for row in found.rows)
-    return preferences_of(connection, found.runs, {key: "\0".join(key) for key in keys}, roll)
+    return preferences_of(
+        connection, found.runs, {key: "\0".join(key) for key in keys}, case_filter
+    )
 
 
-def _estimate(row: Standing) -> float:
+def _estimate(row: LeaderboardRow) -> float:
     return 0.0 if row.composite is None else snap(row.composite.estimate)
 
 
 # --- who is better --------------------------------------------------------------------------------
 
 
-def _contrasts(rows: Sequence[Standing], roll: Roll) -> list[Contrast]:
+def _contrasts(rows: Sequence[LeaderboardRow], case_filter: CaseFilter) -> list[Contrast]:
     found = []
     for better, worse in combinations(range(len(rows)), 2):
-        contrast = contrast_of(Scores.of(rows[worse]), Scores.of(rows[better]), roll)
+        contrast = contrast_of(Scores.of(rows[worse]), Scores.of(rows[better]), case_filter)
         if contrast is not None:
             found.append(_turned(contrast._replace(better=better, worse=worse)))
     adjusted = holm([contrast.p for contrast in found], alpha=round(1 - _LEVEL, 12))
     return [
-        contrast._replace(p_holm=p, shown=stands_out)
+        contrast._replace(p_holm=p, significant=stands_out)
         for contrast, p, stands_out in zip(found, adjusted.value, adjusted.stands_out, strict=True)
     ]
 
@@ -495,7 +515,7 @@ class Scores(NamedTuple):
     contents: Mapping[str, str]
 
     @classmethod
-    def of(cls, row: Standing) -> Scores:
+    def of(cls, row: LeaderboardRow) -> Scores:
         """Return the scores of a row."""
         return cls(row.scores, row.contents)
 
@@ -521,14 +541,14 @@ def _same(one: str | None, other: str | None) -> bool:
     return one is None or other is None or one == other
 
 
-def contrast_of(base: Scores, head: Scores, roll: Roll) -> Contrast | None:
+def contrast_of(base: Scores, head: Scores, case_filter: CaseFilter) -> Contrast | None:
     """Return head minus base on the cases of both; None if too few are common."""
     common = common_cases(base, head)
     if not common:
         return None
     before, after = (dict(zip(s.cases, s.values, strict=True)) for s in (base.sample, head.sample))
     differences = [after[case] - before[case] for case in common]
-    clusters = roll.clusters_of(common)
+    clusters = case_filter.clusters_of(common)
     found = paired_difference(differences, clusters=clusters, level=_LEVEL)
     assert found is not None, "there is a common case"
     units = len(common) if clusters is None else len(set(clusters))
@@ -547,17 +567,19 @@ def contrast_of(base: Scores, head: Scores, roll: Roll) -> Contrast | None:
         n=len(common),
         p=p,
         p_holm=p,
-        shown=p <= round(1 - _LEVEL, 12),
+        significant=p <= round(1 - _LEVEL, 12),
         method=method,
         sd=found.sd,
     )
 
 
-def _ranked(rows: Sequence[Standing], contrasts: Sequence[Contrast]) -> Iterator[Standing]:
+def _ranked(
+    rows: Sequence[LeaderboardRow], contrasts: Sequence[Contrast]
+) -> Iterator[LeaderboardRow]:
     """Yield the rows with the ranks that they may have: ties share theirs."""
     above, below = [0] * len(rows), [0] * len(rows)
     for contrast in contrasts:
-        if contrast.shown:
+        if contrast.significant:
             above[contrast.worse] += 1
             below[contrast.better] += 1
     for index, row in enumerate(rows):

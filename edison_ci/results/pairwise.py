@@ -1,7 +1,7 @@
-"""Head-to-head comparisons: who is preferred, and how far the judge can be believed.
+"""Head-to-head comparisons: win rates, and biases of the judge.
 
-The unit is the case. Games in which nobody was asked (equal or malformed answers) count for who is
-preferred, and not for how the judge judges.
+The unit is the case. Pairs that were decided without a judge (equal or malformed answers) count for
+the win rate, but not for the biases of the judge.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results.samples import Subject
-from edison_ci.rounding import NOISE, fixed, reaches
+from edison_ci.numeric import NOISE, fixed, reaches
+from edison_ci.records import Side
+from edison_ci.results.samples import Variant
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.paired import paired_difference, sign_flip
 from edison_ci.stats.pairwise import BothOrders, Preference, length_effect, win_rate
-from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.sentences import cases as counted
 from edison_ci.stats.sentences import order_sentence, win_sentence
+from edison_ci.store.cells import SIDES
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from edison_ci.results.samples import CellSource, Side, TwoSidedSample
+    from edison_ci.results.samples import CellSource, TwoSidedSample
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.pairwise import LengthEffect, OrderEffect, WinRate
 
@@ -35,24 +36,24 @@ _VALUES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 
 
 class System(NamedTuple):
-    """What wrote an answer."""
+    """The side and model that wrote an answer."""
 
     side: Side
     model: str
 
 
 @dataclass(frozen=True, slots=True)
-class Game:
+class ComparedPair:
     """Two answers to one case, compared in both orders; values are those for a."""
 
     prompt: str
     a: System
     b: System
     case: str
-    draw: int
+    repeat: int
     judge: str
     first: float | None
-    """1 if a wins when it is shown first, 0.5 for a tie, 0 if it loses; None if nobody said."""
+    """1 if a wins when it is shown first, 0.5 for a tie, 0 if it loses; None without a reply."""
     second: float | None
     """The same when a is shown second."""
     chars: tuple[int, int]
@@ -64,22 +65,22 @@ class Game:
 
     @property
     def value(self) -> float | None:
-        """What the pair is worth to a; None if an order is missing."""
+        """Mean of both orders, for a; None if an order is missing."""
         if self.first is None or self.second is None:
             return None
         return (self.first + self.second) / 2
 
     @property
     def winner(self) -> str | None:
-        """`a`, `b` or `tie`: a judge must say the same in both orders."""
+        """`a` or `b` if the judge says so in both orders, otherwise `tie`."""
         if self.first is None or self.second is None:
             return None
         if self.first != self.second or self.first == 0.5:
             return "tie"
         return "a" if self.first else "b"
 
-    def turned(self) -> Game:
-        """Return the same game as b sees it."""
+    def swap(self) -> ComparedPair:
+        """Return the same pair with a and b exchanged."""
         own = {"a": "b", "b": "a"}.get(self.own or "", self.own)
         first, second = (None if v is None else 1 - v for v in (self.second, self.first))
         return replace(
@@ -95,37 +96,37 @@ class Game:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PairedSystems:
     """All games of two systems with one prompt, and the cases that should have had one."""
 
     prompt: str
     a: System
     b: System
-    games: tuple[Game, ...]
+    games: tuple[ComparedPair, ...]
     planned: tuple[str, ...]
-    """Every case that a has a cell of, in order."""
+    """Every case of which a has a cell, in order."""
 
 
 _GAMES = """
-select a.prompt, a.side, a.model, b.side, b.model, a.case_id, a.draw, x.judge, x.ab_winner,
+select a.prompt, a.side, a.model, b.side, b.model, a.case_id, a.repeat, x.judge, x.ab_winner,
   x.ba_winner, x.chars_a, x.chars_b, x.asked, x.own, a.composite, b.composite, a.version, b.prompt,
   b.version
 -- Cross joins keep this order: SQLite would try each pair of cells, the square of a run.
 from cell a cross join comparison x on x.a_cell = a.id cross join cell b on b.id = x.b_cell
-where a.run_id = ?1 and b.run_id = ?1 order by a.prompt, a.case_id, a.draw
+where a.run_id = ?1 and b.run_id = ?1 order by a.prompt, a.case_id, a.repeat
 """
 
 
 def games_of(
     connection: sqlite3.Connection, run_id: str, left_out: Collection[str] = frozenset()
-) -> list[Game]:
+) -> list[ComparedPair]:
     """Return every comparison of a run."""
     rows = connection.execute(_GAMES, (run_id,))
     return [_game(row) for row in rows if row[5] not in left_out]
 
 
-def games_in(cells: TwoSidedSample) -> list[Game]:
-    """Return the comparisons of a run; of two sides put together, those of head against base."""
+def games_in(cells: TwoSidedSample) -> list[ComparedPair]:
+    """Return the comparisons of a run; for sides of two runs, those of head against base."""
     if cells.run_id is not None:
         return games_of(cells.connection, cells.run_id, cells.left_out)
     found = []
@@ -133,29 +134,29 @@ def games_in(cells: TwoSidedSample) -> list[Game]:
         if row[5] in cells.left_out:
             continue
         places = (row[1], row[0], row[2], row[16]), (row[3], row[17], row[4], row[18])
-        for one, other, game in ((*places, _game(row)), (*places[::-1], _game(row).turned())):
+        for one, other, game in ((*places, _game(row)), (*places[::-1], _game(row).swap())):
             head, base = _member(cells.head, one), _member(cells.base, other)
             if head is not None and base is not None and cells.base.run_id == cells.head.run_id:
-                a, b = System("head", head.model), System("base", base.model)
+                a, b = System(Side.HEAD, head.model), System(Side.BASE, base.model)
                 found.append(replace(game, prompt=head.prompt, a=a, b=b))
     return found
 
 
-def _member(source: CellSource, place: tuple[str, str, str, str]) -> Subject | None:
-    """Return what a sample calls a cell by side, prompt, model and version; None if it has none."""
+def _member(source: CellSource, place: tuple[str, str, str, str]) -> Variant | None:
+    """Return the variant of a cell in a sample, by side, prompt, model and version; else None."""
     side, prompt, model, version = place
     if side != source.side or not version.startswith(source.version):
         return None
-    return source.named(Subject(prompt, model))
+    return source.sample_name(Variant(prompt, model))
 
 
-def _game(row: Sequence[Any]) -> Game:
-    return Game(
+def _game(row: Sequence[Any]) -> ComparedPair:
+    return ComparedPair(
         prompt=row[0],
-        a=System(*row[1:3]),
-        b=System(*row[3:5]),
+        a=System(SIDES[row[1]], row[2]),
+        b=System(SIDES[row[3]], row[4]),
         case=row[5],
-        draw=row[6],
+        repeat=row[6],
         judge=row[7],
         first=_VALUES.get(row[8]),
         second=_VALUES.get(row[9]),
@@ -166,24 +167,26 @@ def _game(row: Sequence[Any]) -> Game:
     )
 
 
-def matches_of(cells: TwoSidedSample) -> list[Match]:
+def matches_of(cells: TwoSidedSample) -> list[PairedSystems]:
     """Return the games of a sample by prompt and pair of systems, in a stable order."""
-    by_pair: dict[tuple[str, System, System], list[Game]] = defaultdict(list)
+    by_pair: dict[tuple[str, System, System], list[ComparedPair]] = defaultdict(list)
     for game in games_in(cells):
         by_pair[game.prompt, game.a, game.b].append(game)
     return [
-        Match(prompt, a, b, tuple(games), tuple(cells.planned(Subject(prompt, a.model), a.side)))
+        PairedSystems(
+            prompt, a, b, tuple(games), tuple(cells.case_ids(Variant(prompt, a.model), a.side))
+        )
         for (prompt, a, b), games in sorted(by_pair.items())
     ]
 
 
-def first_listed(games: Iterable[Game]) -> set[tuple[str, str]]:
-    """Return prompts with the model that others are held against: it is never asked about."""
-    asked, held = set(), set()
+def first_listed(games: Iterable[ComparedPair]) -> set[tuple[str, str]]:
+    """Return prompts with the model that all others are compared with: it is never `a`."""
+    first, second = set(), set()
     for game in games:
-        asked.add((game.prompt, game.a.model))
-        held.add((game.prompt, game.b.model))
-    return held - asked
+        first.add((game.prompt, game.a.model))
+        second.add((game.prompt, game.b.model))
+    return second - first
 
 
 FEW = 10
@@ -197,30 +200,30 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class SelfPreference:
-    """How a judge treats what its own model wrote, set against another model's answer."""
+    """Preference of a judge for answers of its own model over those of another."""
 
     win_rate: float
     """Of its own answers, ties counted half."""
     n: int
     """Cases."""
     excess: float | None
-    """By how much that is more than the scores of these answers say; None without scores."""
+    """Win rate minus what the scores of these answers predict; None without scores."""
     interval: Range | None
     """Of the excess."""
     p: float | None
-    """Chance of such an excess, two-sided."""
+    """Two-sided p-value of the excess."""
 
     @property
     def warn(self) -> bool:
-        """Whether the judge clearly prefers itself beyond what the scores say."""
+        """Whether the judge prefers its own answers significantly more than the scores predict."""
         return self.p is not None and self.p <= 0.05 and (self.excess or 0.0) > NOISE
 
 
 @dataclass(frozen=True, slots=True)
 class HeadToHead:
-    """Two systems with one prompt, as a judge sees them."""
+    """Two systems with one prompt, compared by a judge."""
 
-    match: Match
+    match: PairedSystems
     rate: WinRate
     """Of a."""
     length: LengthEffect | None
@@ -232,17 +235,17 @@ class HeadToHead:
 
     @property
     def among_models(self) -> bool:
-        """Whether models are compared, and not head with base."""
+        """Whether models are compared, rather than head with base."""
         return self.match.a.side == self.match.b.side
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the two are called in a sentence."""
+        """Names of the two in a sentence."""
         a, b = self.match.a, self.match.b
         return (a.model, b.model) if a.side == b.side else (a.side, b.side)
 
-    def said_of(self, a: str, b: str) -> str:
-        """Say who is preferred (STATS 11), by these names."""
+    def sentence_for(self, a: str, b: str) -> str:
+        """Return which of the two is preferred (STATS 11), by these names."""
         said = win_sentence(self.rate, a=a, b=b)
         if self.rate.excluded:
             said += f" {counted(self.rate.excluded)} could not be compared in both orders."
@@ -255,19 +258,19 @@ class HeadToHead:
 
     @property
     def sentence(self) -> str:
-        """Who is preferred (STATS 11)."""
-        return self.said_of(*self.names)
+        """Which of the two is preferred (STATS 11)."""
+        return self.sentence_for(*self.names)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What there is to be careful about."""
+        """Reasons for caution: few cases, and biases of the judge."""
         found = []
         if 0 < self.rate.n < FEW:
             found.append("very few cases")
         order = self.rate.order
         said = order_sentence(order) if order is not None else None
         if order is not None and said is not None:
-            found.append(f"{said}{_towards(order)}")
+            found.append(f"{said}{_lean(order)}")
         if self.length is not None and self.length.warn:
             found.append(_length_sentence(self.length))
         if self.own is not None:
@@ -296,7 +299,7 @@ class HeadToHead:
         }
 
 
-def head_to_head(match: Match, clusters: Mapping[str, str] | None = None) -> HeadToHead:
+def head_to_head(match: PairedSystems, clusters: Mapping[str, str] | None = None) -> HeadToHead:
     """Return the numbers of a match; `clusters` are those of cases that have one."""
     judged = [game for game in match.games if game.asked]
     winners = Counter(game.winner for game in match.games)
@@ -311,7 +314,7 @@ def head_to_head(match: Match, clusters: Mapping[str, str] | None = None) -> Hea
     )
 
 
-def seen_head_to_head(
+def overall_head_to_head(
     cells: TwoSidedSample, clusters: Mapping[str, str] | None = None
 ) -> HeadToHead | None:
     """Return head against base over all prompts and models; None if nothing was compared."""
@@ -324,12 +327,12 @@ def seen_head_to_head(
 
 
 def rate_of(
-    games: Sequence[Game], planned: Sequence[str], clusters: Mapping[str, str] | None = None
+    games: Sequence[ComparedPair], planned: Sequence[str], clusters: Mapping[str, str] | None = None
 ) -> WinRate:
-    """Return how often a is preferred; a case is the mean of its pairs that have both orders.
+    """Return the win rate of a; the value of a case is the mean of its pairs with both orders.
 
-    How much the judge follows the order is told by the pairs about which it was asked, and how
-    often it agrees with itself by single pairs: the mean of several would hide or invent it.
+    The order effect is estimated from the pairs that were judged, and the consistency from single
+    pairs: a mean over several would hide or invent it.
     """
     known = clusters or {}
     rate = _rate(_by_case(games), planned, known)
@@ -344,7 +347,7 @@ def rate_of(
 
 
 def _rate(
-    whole: Mapping[str, Sequence[Game]], planned: Sequence[str], clusters: Mapping[str, str]
+    whole: Mapping[str, Sequence[ComparedPair]], planned: Sequence[str], clusters: Mapping[str, str]
 ) -> WinRate:
     found = []
     for case in sorted({*planned, *whole}):
@@ -361,15 +364,15 @@ def _rate(
     return win_rate(found, rng=generator_for(list(whole)))
 
 
-def _by_case(games: Sequence[Game]) -> dict[str, list[Game]]:
-    found: dict[str, list[Game]] = defaultdict(list)
+def _by_case(games: Sequence[ComparedPair]) -> dict[str, list[ComparedPair]]:
+    found: dict[str, list[ComparedPair]] = defaultdict(list)
     for game in games:
         if game.value is not None:
             found[game.case].append(game)
     return found
 
 
-def _length(games: Sequence[Game]) -> LengthEffect | None:
+def _length(games: Sequence[ComparedPair]) -> LengthEffect | None:
     wins, a, b = [], [], []
     for played in _by_case(games).values():
         wins.append(statistics.fmean(game.value or 0.0 for game in played))
@@ -378,9 +381,9 @@ def _length(games: Sequence[Game]) -> LengthEffect | None:
     return length_effect(wins, a, b)
 
 
-def _own(games: Sequence[Game]) -> SelfPreference | None:
-    """Hold what the judge prefers against what the scores of the same answers say."""
-    mine = _by_case([g if g.own == "a" else g.turned() for g in games if g.own in ("a", "b")])
+def _own(games: Sequence[ComparedPair]) -> SelfPreference | None:
+    """Compare the judge's preferences with those predicted by the scores of the same answers."""
+    mine = _by_case([g if g.own == "a" else g.swap() for g in games if g.own in ("a", "b")])
     if not mine:
         return None
     wins = {c: statistics.fmean(game.value or 0.0 for game in played) for c, played in mine.items()}
@@ -405,7 +408,7 @@ def _own(games: Sequence[Game]) -> SelfPreference | None:
 
 
 def _expected(scores: tuple[float | None, float | None]) -> float | None:
-    """Return what the pair would be worth if the higher score won."""
+    """Return the value of a pair if the higher score won."""
     a, b = scores
     if a is None or b is None:
         return None
@@ -415,7 +418,7 @@ def _expected(scores: tuple[float | None, float | None]) -> float | None:
 # --- in words -------------------------------------------------------------------------------------
 
 
-def _towards(order: OrderEffect) -> str:
+def _lean(order: OrderEffect) -> str:
     if not reaches(abs(order.value), 0.05):
         return ", with no lean to either place"
     read = "first" if order.value > 0 else "second"

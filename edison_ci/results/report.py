@@ -1,27 +1,37 @@
-"""Report: the runs that belong together, of all experiments that a change touches."""
+"""Reports on runs, and the JSON document of a run that commands and reports print."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.records import Side, Verdict
+from edison_ci.results.decisions import interim_json
 from edison_ci.results.run_result import RunResult
+from edison_ci.results.scores import interval_json
+from edison_ci.results.snapshot import eval_suite_of
+from edison_ci.stats.slices import Moments
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
+    from edison_ci.results.scores import ComponentSpread, VariantScore
+    from edison_ci.results.slices import Bounds, Breakdown, CellCounts, Reliability, Slice
     from edison_ci.store.runs import Run
 
-# One picture of the results, made from what is stored; JUnit, SARIF, Markdown, JSON, the comment
-# of a pull request and its annotations are different ways to say it. It holds ids, scores and
-# sentences, and no text of an answer.
-_BEFORE_UNFINISHED = ("error", "fail")
-_AFTER_UNFINISHED = ("inconclusive", "pass", "skipped")
+
+# One view of the results, made from stored rows; JUnit, SARIF, Markdown, JSON, the comment on a
+# pull request and its annotations render it. It has ids, scores and sentences, but no text of an
+# answer.
+_BEFORE_UNFINISHED = (Verdict.ERROR, Verdict.FAIL)
+_AFTER_UNFINISHED = (Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIPPED)
 
 
-class Planned(NamedTuple):
-    """What a run of an experiment would take, where none could be made."""
+class PlannedRun(NamedTuple):
+    """The planned run of an experiment, where none could be made."""
 
     experiment: str
     cases: int
@@ -33,21 +43,21 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The runs that belong together: of all experiments that a change touches."""
+    """The runs of all experiments that a change touches."""
 
     runs: tuple[RunResult, ...] = ()
     failure: str = ""
-    """Why something that was asked for has no run at all."""
+    """Why a requested experiment has no run."""
     undecided: str = ""
-    """Why nothing better than inconclusive can be said, whatever the runs say."""
-    planned: tuple[Planned, ...] = ()
-    """What would have been run, where nothing could be."""
+    """Why the report is inconclusive at best."""
+    plans: tuple[PlannedRun, ...] = ()
+    """The runs that would have been made, where none could be."""
     dropped: tuple[str, ...] = ()
-    """What the base gates and nothing was run for, in sentences."""
+    """Experiments that the base gates and that were not run, in sentences."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why it is inconclusive at best, in sentences; told before anything else."""
+        """Why it is inconclusive at best, in sentences; shown first."""
         of_runs = (
             f"{view.run.experiment}: {row.sentence}"
             for view in self.runs
@@ -57,19 +67,19 @@ class Report:
         return tuple(dict.fromkeys((*self.dropped, *of_runs)))
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> Verdict | None:
         """The worst verdict; None while something is unfinished that could still fail."""
         verdicts = {view.run.verdict for view in self.runs}
         if self.failure:
-            verdicts.add("error")
+            verdicts.add(Verdict.ERROR)
         if self.undecided or self.dropped:
-            verdicts.add("inconclusive")
+            verdicts.add(Verdict.INCONCLUSIVE)
         for verdict in _BEFORE_UNFINISHED:
             if verdict in verdicts:
                 return verdict
         if not all(view.finished for view in self.runs):
             return None
-        return next((v for v in _AFTER_UNFINISHED if v in verdicts), "skipped")
+        return next((v for v in _AFTER_UNFINISHED if v in verdicts), Verdict.SKIPPED)
 
     @property
     def simulated(self) -> bool:
@@ -77,30 +87,253 @@ class Report:
         return any(view.run.simulated for view in self.runs)
 
     @property
-    def measured(self) -> tuple[RunResult, ...]:
-        """The runs without those that only repeat one on the base's material."""
-        return tuple(view for view in self.runs if view.on == "head") or self.runs
+    def head_runs(self) -> tuple[RunResult, ...]:
+        """The runs on the eval suite of head, without their companions on that of the base."""
+        return tuple(view for view in self.runs if view.on == Side.HEAD) or self.runs
 
     @property
     def regressions(self) -> int:
         """How many cases are worse than in the base."""
-        return sum(view.regressions for view in self.measured)
+        return sum(view.regressions for view in self.head_runs)
 
     @property
     def cost_microusd(self) -> int:
-        """What all runs have cost."""
+        """Cost of all runs."""
         return sum(view.cost_microusd for view in self.runs)
 
 
 def report_of(connection: sqlite3.Connection, runs: Iterable[Run], failure: str = "") -> Report:
-    """Return the report on runs; each brings the run on the base's material that belongs to it."""
-    results = [RunResult(connection, run).loaded() for run in runs]
+    """Return the report on runs, each with its run on the base's eval suite."""
+    results = [RunResult(connection, run).load() for run in runs]
     led = {one.companion.id for one in results if one.companion is not None}
     found: list[RunResult] = []
     for one in results:
         if one.run.id in led:
-            continue  # it comes with the run that it belongs to
+            continue  # added with the run that it belongs to
         found.append(one)
         if one.companion is not None:
-            found.append(RunResult(connection, one.companion).loaded())
+            found.append(RunResult(connection, one.companion).load())
     return Report(tuple(found), failure)
+
+
+_NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}
+
+
+def run_document(result: RunResult) -> dict[str, Any]:
+    """Return the whole JSON document of a run, with its breakdown, gates and judges."""
+    return {
+        **detailed(as_json(result), result.breakdown),
+        "interim": interim_json(result.gates),
+        "weak_prompts": [rival.as_json() for rival in result.weak_prompts],
+        **(_NO_JUDGES if result.judges is None else result.judges.as_json()),
+        "quarantined": sorted(result.quarantined),
+    }
+
+
+def as_json(result: RunResult) -> dict[str, Any]:
+    """Return a run as it appears in a list, without its breakdown."""
+    run = result.run
+    return {
+        "run_id": run.id,
+        "experiment": run.experiment,
+        "trigger": run.trigger,
+        "status": run.status,
+        "verdict": run.verdict,
+        "simulated": run.simulated,
+        "partial": run.partial,
+        "shard": run.shard,
+        "stopped_by": run.stopped_by,
+        "prompts": [
+            {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}
+            for prompt, version in result.prompts
+        ],
+        "composite": interval_json(result.overall.composite),
+        "pass_rate": interval_json(result.overall.pass_rate),
+        "against": _against(result),
+        "gates": [row.as_json() for row in result.gates],
+        "human": result.human_grades.as_json() if result.human_grades is not None else None,
+        "cells": result.cells,
+        "errors": result.error_kinds,
+        "calls": result.calls,
+        "cost_microusd": result.cost_microusd,
+        "tokens": {"in": result.tokens_in, "out": result.tokens_out},
+        "wall_s": result.wall_s,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "models": [_scored(scored) for scored in result.models],
+        "components": [
+            {
+                "name": component.name,
+                "kind": component.kind,
+                "graded": component.answers,
+                "passed": component.passed,
+                "mean": component.mean,
+                "errors": component.errors,
+                "blocked": component.blocked,
+            }
+            for component in result.components
+        ],
+    }
+
+
+def _against(result: RunResult) -> dict[str, Any] | None:
+    run, found = result.run, result.against
+    if run.base_commit is None:
+        return None
+    return {
+        "ref": run.base_ref,
+        "commit": run.base_commit,
+        "eval_suite": eval_suite_of(run),
+        "composite": interval_json(found.composite) if found else None,
+        "difference": found.as_json() if found else None,
+    }
+
+
+def _scored(scored: VariantScore) -> dict[str, Any]:
+    return {
+        "prompt": scored.prompt,
+        "model": scored.model,
+        "composite": interval_json(scored.composite),
+        "pass_rate": interval_json(scored.pass_rate),
+        "cost_microusd": scored.cost_microusd,
+        "latency_ms": {"p50": scored.p50_ms, "p95": scored.p95_ms},
+    }
+
+
+_Who = tuple[str, str]
+_ALL: _Who = ("", "")
+_SPREAD = ("min", "max", "sd")
+
+
+def detailed(told: dict[str, Any], breakdown: Breakdown) -> dict[str, Any]:
+    """Return the document of a run with its breakdown: overall, by model, and by slice."""
+    components = _by_model(breakdown.components)
+    overall = _overall(breakdown.components)
+    models = [
+        {
+            **model,
+            **_numbers(breakdown, (model["prompt"], model["model"])),
+            "components": components.get((model["prompt"], model["model"]), []),
+        }
+        for model in told["models"]
+    ]
+    spread = {(component["name"], component["kind"]): component for component in overall}
+    return {
+        **told,
+        **_numbers(breakdown, _ALL if len(models) != 1 else _only(models)),
+        "models": models,
+        "components": [
+            {
+                **component,
+                **{
+                    key: spread.get((component["name"], component["kind"]), {}).get(key)
+                    for key in _SPREAD
+                },
+            }
+            for component in told["components"]
+        ],
+        "slices": [_slice(slice_) for slice_ in breakdown.slices],
+    }
+
+
+def _only(models: list[dict[str, Any]]) -> _Who:
+    """Return the only prompt and model: its numbers are those of the run."""
+    return models[0]["prompt"], models[0]["model"]
+
+
+def _numbers(breakdown: Breakdown, who: _Who) -> dict[str, Any]:
+    counts = next((each for each in breakdown.counts if each[:2] == who), None)
+    bounds = next((b for b in breakdown.bounds if (b.prompt, b.model) == who), None)
+    return {
+        "rates": None if counts is None else rates(counts),
+        "bounds": None if bounds is None else _bounds(bounds),
+        "reliability": [
+            _reliability(each) for each in breakdown.reliability if (each.prompt, each.model) == who
+        ],
+    }
+
+
+def rates(counts: CellCounts) -> dict[str, float | None]:
+    """Return the share of cells of each status; skipped ones do not count."""
+    asked = counts.cells - counts.skipped
+    return {
+        name: getattr(counts, name) / asked if asked else None
+        for name in ("error", "malformed", "blocked")
+    }
+
+
+def _bounds(found: Bounds) -> dict[str, Any]:
+    return {
+        "missing": found.missing,
+        "composite": {"worst": found.composite_worst, "best": found.composite_best},
+        "pass_rate": {"worst": found.pass_worst, "best": found.pass_best},
+    }
+
+
+def _reliability(found: Reliability) -> dict[str, Any]:
+    same = {"n": found.n, "method": found.method}
+    return {
+        "k": found.k,
+        "pass_all": {
+            "estimate": found.pass_all,
+            "low": found.pass_all_low,
+            "high": found.pass_all_high,
+            **same,
+        },
+        "pass_any": {
+            "estimate": found.pass_any,
+            "low": found.pass_any_low,
+            "high": found.pass_any_high,
+            **same,
+        },
+    }
+
+
+def _slice(found: Slice) -> dict[str, Any]:
+    return {
+        **asdict(found),
+        "composite": found.composite._asdict(),
+        "pass_rate": found.pass_rate._asdict(),
+    }
+
+
+def _by_model(components: Iterable[ComponentSpread]) -> dict[_Who, list[dict[str, Any]]]:
+    found: defaultdict[_Who, list[dict[str, Any]]] = defaultdict(list)
+    for component in components:
+        found[component.prompt, component.model].append(_spread(component))
+    return found
+
+
+def _spread(component: ComponentSpread) -> dict[str, Any]:
+    return {
+        "name": component.name,
+        "kind": component.kind,
+        "graded": component.n,
+        "mean": component.mean,
+        "min": component.low,
+        "max": component.high,
+        "sd": component.sd,
+    }
+
+
+def _overall(components: Iterable[ComponentSpread]) -> list[dict[str, Any]]:
+    """Return the spread of each component over all prompts and models."""
+    together: defaultdict[tuple[str, str], list[ComponentSpread]] = defaultdict(list)
+    for component in components:
+        if component.mean is not None:
+            together[component.name, component.kind].append(component)
+    found = []
+    for (name, kind), same in together.items():
+        whole = Moments()
+        for component in same:
+            whole.merge(
+                Moments(
+                    component.n,
+                    component.mean or 0.0,
+                    (component.sd or 0.0) ** 2 * (component.n - 1),
+                )
+            )
+        lows, highs = ([getattr(p, end) for p in same] for end in ("low", "high"))
+        spread = {"min": min(lows), "max": max(highs), "sd": whole.sd}
+        found.append({"name": name, "kind": kind, "mean": whole.mean, **spread})
+    return found

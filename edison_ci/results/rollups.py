@@ -1,8 +1,7 @@
-"""Sums that are written when a run ends, so that nothing that shows it adds up cells.
+"""Rollups: sums of a run that are written when it ends, so that no page has to sum up cells.
 
-Pages show these sums, so that none of them has to add up cells. They are written when a run ends,
-and again whenever it ends again. The unit is the case: draws of a case are averaged before cases
-are. Intervals come from whoever knows statistics.
+They are written again whenever a run ends again. The unit is the case: repeats of a case are
+averaged before cases are. Intervals are computed by `stats`.
 """
 
 from __future__ import annotations
@@ -14,24 +13,102 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.numeric import TOLERANCE, snap
 from edison_ci.results.scores import Samples, read_cases, spread_of
 from edison_ci.results.slices import (
+    EstimateWithInterval,
     Slices,
     reliability_of,
     write_bounds,
-    write_facets,
     write_reliability,
+    write_slices,
 )
 from edison_ci.results.spending import write_calls
-from edison_ci.rounding import TOLERANCE, snap
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from edison_ci.results.scores import Scored
-    from edison_ci.results.slices import Facet, Reliability
+    from edison_ci.results.scores import VariantScore
+    from edison_ci.results.slices import Reliability, Slice
     from edison_ci.stats.intervals import Interval
+
+
+_TOTALS_COLUMNS = (
+    "cells, ok, malformed, error, blocked, skipped, composite, composite_low, composite_high, "
+    "composite_n, composite_method, pass_rate, pass_low, pass_high, pass_n, pass_method, answers, "
+    "bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms, "
+    "missing, composite_worst, composite_best"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Scores and costs of a side of a run, or of a prompt with a model in it."""
+
+    prompt: str
+    """Empty, like `model`, for a whole side."""
+    model: str
+    version: str
+    cells: int
+    ok: int
+    malformed: int
+    error: int
+    blocked: int
+    skipped: int
+    composite: EstimateWithInterval
+    pass_rate: EstimateWithInterval
+    answers: int
+    bought: int
+    cost_microusd: int
+    """Of the answers that were bought; judges are apart."""
+    saved_microusd: int
+    tokens_in: int
+    tokens_out: int
+    p50_ms: int | None
+    p95_ms: int | None
+    missing: int
+    worst: float | None
+    best: float | None
+
+    @property
+    def answer_cost_microusd(self) -> float | None:
+        """Mean cost of an answer, reused ones included."""
+        total = self.cost_microusd + self.saved_microusd
+        return total / self.answers if self.answers else None
+
+    @property
+    def answer_tokens(self) -> float | None:
+        """Tokens of an answer on average, with what was sent."""
+        return (self.tokens_in + self.tokens_out) / self.answers if self.answers else None
+
+
+def _totals(row: Sequence[Any]) -> Totals:
+    counts, composite, pass_rate, rest = row[:9], row[9:14], row[14:19], row[19:]
+    return Totals(
+        *counts, EstimateWithInterval(*composite), EstimateWithInterval(*pass_rate), *rest
+    )  # type: ignore[call-arg]  # as they were selected
+
+
+def totals_of_run(connection: sqlite3.Connection, run_id: str, side: str = "head") -> Totals | None:
+    """Return the totals of a side of a run; None before it ended."""
+    row = connection.execute(
+        f"select '', '', '', {_TOTALS_COLUMNS} from rollup_run where run_id = ? and side = ?",
+        (run_id, side),
+    ).fetchone()
+    return None if row is None else _totals(row)
+
+
+def totals_by_model(
+    connection: sqlite3.Connection, run_id: str, side: str = "head"
+) -> list[Totals]:
+    """Return the totals of each prompt with each model of a side of a run."""
+    rows = connection.execute(
+        f"select prompt, model, version, {_TOTALS_COLUMNS} from rollup_model "
+        "where run_id = ? and side = ? order by prompt, model",
+        (run_id, side),
+    )
+    return [_totals(row) for row in rows]
 
 
 def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Connection], None]:
@@ -41,20 +118,20 @@ def rollups_of(reader: sqlite3.Connection, run_id: str) -> Callable[[sqlite3.Con
     read_cases(reader, run_id, spread, samples, slices)
     return write_rollups(
         run_id,
-        intervals=[measured for one in samples.scored() for measured in _measured(one)],
-        facets=slices.facets(),
+        intervals=[measured for one in samples.scored() for measured in _estimates(one)],
+        slices=slices.slices(),
         reliability=reliability_of(reader, run_id),
     )
 
 
-def _measured(scored: Scored) -> Iterator[Measured]:
+def _estimates(scored: VariantScore) -> Iterator[StoredEstimate]:
     kinds: tuple[tuple[Literal["composite", "pass_rate"], Interval | None], ...] = (
         ("composite", scored.composite),
         ("pass_rate", scored.pass_rate),
     )
     for metric, found in kinds:
         if found is not None and found.low is not None and found.high is not None:
-            yield Measured(
+            yield StoredEstimate(
                 "head",
                 scored.prompt,
                 scored.model,
@@ -67,14 +144,14 @@ def _measured(scored: Scored) -> Iterator[Measured]:
             )
 
 
-# There are several parts to each cell, so this is most of what is read when a run ends: once, in
-# the order of an index, and added up here, as SQLite would sort all of it to group it.
+# There are several components to each cell, so this is most of what is read when a run ends: once,
+# in the order of an index, and added up here, as SQLite would sort all of it to group it.
 FAILED = "failed"
 """The kind of mark that a failing case has."""
 _BATCH = 1000
 _BINS = 10
 _FAILS_BELOW = 0.5 - TOLERANCE
-"""A score fails below this where the part itself neither passes nor fails."""
+"""A score fails below this where the component itself neither passes nor fails."""
 
 # What most rows do not have is null: to make a text of it takes longer than to find it.
 _PARTS = f"""
@@ -82,31 +159,32 @@ select p.kind, p.name, p.score, p.passed, nullif(p.status, 'ok'), c.rowid,
   p.kind = 'safety' and c.status = 'blocked' and p.reason <> 'flag',
   case when p.passed = 0 or (p.passed is null and p.score < {_FAILS_BELOW}) then c.case_id end
   {{who}}
-from cell c join part p on p.cell_id = c.id where c.run_id = ? and c.side = ? order by c.case_id
+from cell c join component p on p.cell_id = c.id where c.run_id = ? and c.side = ? order by
+  c.case_id
 """
 _SCORE, _PASSED, _STATUS, _CELL, _BLOCKED, _FAILING, _WHO = range(2, 9)
 _Rows = list[tuple[Any, ...]]
-_Part = tuple[str, str]
+_Component = tuple[str, str]
 """Kind and name."""
 
 
-class PartTotal(NamedTuple):
-    """How a check, criterion or grader went, over all prompts and models."""
+class ComponentTotal(NamedTuple):
+    """Totals of a check, criterion or grader over all prompts and models."""
 
     name: str
     kind: str
-    graded: int
-    """Answers it gave a score to."""
+    answers: int
+    """Answers that it scored."""
     passed: int
     mean: float | None
     errors: int
     blocked: int
-    """Answers that a screen kept back."""
+    """Answers that a screen withheld."""
 
 
 @dataclass(slots=True)
 class _Total:
-    """The sums of a part over a side."""
+    """The sums of a component over a side."""
 
     first: int
     """The first cell that has it."""
@@ -126,15 +204,15 @@ class _Total:
         self.errors += sum([row[_STATUS] == "error" for row in rows])
         self.blocked += sum([row[_BLOCKED] for row in rows])
 
-    def of(self, part: _Part) -> PartTotal:
+    def of(self, component: _Component) -> ComponentTotal:
         mean = snap(self.total / self.n) if self.n else None
-        kind, name = part
-        return PartTotal(name, kind, self.n, self.passed, mean, self.errors, self.blocked)
+        kind, name = component
+        return ComponentTotal(name, kind, self.n, self.passed, mean, self.errors, self.blocked)
 
 
 @dataclass(slots=True)
 class _Spread:
-    """The scores of a part with a prompt and model."""
+    """The scores of a component with a prompt and model."""
 
     n: int = 0
     mean: float = 0.0
@@ -195,10 +273,10 @@ class _Spread:
         )
 
 
-def write_parts(connection: sqlite3.Connection, run_id: str) -> None:
-    """Write the sums of each part, and a mark on every case that fails in one.
+def write_components(connection: sqlite3.Connection, run_id: str) -> None:
+    """Write the sums of each component, and a mark on every case that fails in one.
 
-    They are told apart by the prompts and models that the sums of models have.
+    They are kept apart by prompt and model, as in `rollup_model`.
     """
     who: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     query = "select side, prompt, model from rollup_model where run_id = ?"
@@ -212,67 +290,73 @@ def _write_side(
     connection: sqlite3.Connection, run_id: str, side: str, who: list[tuple[str, str]]
 ) -> None:
     spreads: defaultdict[tuple[str, ...], _Spread] = defaultdict(_Spread)
-    totals: dict[_Part, _Total] = {}
-    for part, rows in _read(connection, run_id, side, totals, several=len(who) > 1):
+    totals: dict[_Component, _Total] = {}
+    for component, rows in _read(connection, run_id, side, totals, several=len(who) > 1):
         for one, same in _by_model(rows, who).items():
-            spreads[*one, *part].add(same)
+            spreads[*one, *component].add(same)
         failing = {row[_FAILING] for row in rows if row[_FAILING] is not None}
         connection.executemany(
             "insert or ignore into rollup_mark (run_id, side, kind, value, case_id) "
             "values (?, ?, ?, ?, ?)",
-            [(run_id, side, FAILED, ":".join(part), case) for case in failing],
+            [(run_id, side, FAILED, ":".join(component), case) for case in failing],
         )
     connection.executemany(
-        "insert into rollup_part (run_id, side, prompt, model, kind, name, n, mean, min, max, sd, "
+        "insert into rollup_component (run_id, side, prompt, model, kind, name, n, mean, min, "
+        "max, sd, "
         f"passed, failed, errors, skipped, bins) values ({', '.join('?' * 16)})",
         [(run_id, side, *key, *spread.row()) for key, spread in sorted(spreads.items())],
     )
     connection.executemany(
-        "insert into rollup_part_total (run_id, side, place, name, kind, n, passed, mean, errors, "
+        "insert into rollup_component_total (run_id, side, place, name, kind, n, passed, mean, "
+        "errors, "
         f"blocked) values ({', '.join('?' * 10)})",
         [(run_id, side, place, *total) for place, total in enumerate(_ordered(totals))],
     )
 
 
-def part_totals(connection: sqlite3.Connection, run_id: str, side: str) -> list[PartTotal]:
-    """Return how each part of a side went, from its cells, in the order parts first came in."""
-    totals: dict[_Part, _Total] = {}
+def component_totals(
+    connection: sqlite3.Connection, run_id: str, side: str
+) -> list[ComponentTotal]:
+    """Return the totals of each component of a side, in the order of its cells."""
+    totals: dict[_Component, _Total] = {}
     for _ in _read(connection, run_id, side, totals, several=False):
         pass
     return _ordered(totals)
 
 
-def stored_part_totals(connection: sqlite3.Connection, run_id: str, side: str) -> list[PartTotal]:
+def stored_component_totals(
+    connection: sqlite3.Connection, run_id: str, side: str
+) -> list[ComponentTotal]:
     """Return the same as it was written when the run ended."""
     rows = connection.execute(
-        "select name, kind, n, passed, mean, errors, blocked from rollup_part_total "
+        "select name, kind, n, passed, mean, errors, blocked from rollup_component_total "
         "where run_id = ? and side = ? order by place",
         (run_id, side),
     )
-    return [PartTotal(*row) for row in rows]
+    return [ComponentTotal(*row) for row in rows]
 
 
 def _read(
     connection: sqlite3.Connection,
     run_id: str,
     side: str,
-    totals: dict[_Part, _Total],
+    totals: dict[_Component, _Total],
     *,
     several: bool,
-) -> Iterator[tuple[_Part, _Rows]]:
+) -> Iterator[tuple[_Component, _Rows]]:
     """Add up the parts of a side, and hand on the rows of each."""
     query = _PARTS.format(who=", c.prompt, c.model" if several else "")
     cursor = connection.execute(query, (run_id, side))
     while rows := cursor.fetchmany(_BATCH):
-        found: defaultdict[_Part, _Rows] = defaultdict(list)
+        found: defaultdict[_Component, _Rows] = defaultdict(list)
         for row in rows:
             found[row[0], row[1]].append(row)
-        for part, same in found.items():
-            totals.setdefault(part, _Total(same[0][_CELL])).add(same)
-            yield part, same
+        for component, same in found.items():
+            totals.setdefault(component, _Total(same[0][_CELL])).add(same)
+            yield component, same
 
 
-def _ordered(totals: dict[_Part, _Total]) -> list[PartTotal]:
+def _ordered(totals: dict[_Component, _Total]) -> list[ComponentTotal]:
     ranked = sorted((total.first, name, kind) for (kind, name), total in totals.items())
     return [totals[kind, name].of((kind, name)) for _, name, kind in ranked]
 
@@ -289,7 +373,7 @@ def _by_model(rows: _Rows, who: list[tuple[str, str]]) -> dict[tuple[str, str], 
 # Sorting cells by prompt and model takes most of the time, so it is left out where a side has but
 # one of them: an index has its cells by case already.
 P95_FROM = 60
-"""Answers below which a 95th percentile says nothing."""
+"""Answers below which there is no 95th percentile."""
 _Key = tuple[str, ...]
 """Side, prompt and model, or a side alone."""
 _Sums = dict[_Key, tuple[Any, ...]]
@@ -316,7 +400,7 @@ _NO_ANSWERS = (0, 0, 0, 0, 0, 0, None, None)
 
 
 def write_sides(connection: sqlite3.Connection, run_id: str) -> None:
-    """Write the sums of each side, and of each prompt with a model, from the answers at hand."""
+    """Write the sums of each side, and of each prompt with a model."""
     sides: defaultdict[str, dict[_Key, tuple[Any, ...]]] = defaultdict(dict)
     for side, prompt, model, *counts in connection.execute(_COUNTED, (run_id,)):
         sides[side][side, prompt, model] = tuple(counts)
@@ -394,7 +478,7 @@ def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]
 
 
 def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
-    """Return the smallest value that so many percent do not exceed."""
+    """Return the smallest value that a percentage of values does not exceed."""
     below = 0
     for value, times in counted:
         below += times
@@ -405,12 +489,13 @@ def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int
 
 _CACHE_KIB = 4_096
 _TABLES = (
-    "run", "model", "case", "mark", "marked", "part", "part_total", "spending", "calls", "paid",
+    "run", "model", "case", "mark", "marked", "component", "component_total", "spending", "calls",
+    "paid",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StoredEstimate:
     """An estimate with its interval, for a prompt with a model, or for a whole side of a run."""
 
     side: str
@@ -428,8 +513,8 @@ class Measured:
 def write_rollups(
     run_id: str,
     *,
-    intervals: Iterable[Measured] = (),
-    facets: Sequence[Facet] = (),
+    intervals: Iterable[StoredEstimate] = (),
+    slices: Sequence[Slice] = (),
     reliability: Sequence[Reliability] = (),
 ) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that adds up the cells and attempts of a run."""
@@ -441,7 +526,7 @@ def write_rollups(
         try:
             _write(connection, run_id, measured)
             write_bounds(connection, run_id)
-            write_facets(connection, run_id, facets)
+            write_slices(connection, run_id, slices)
             write_reliability(connection, run_id, reliability)
         finally:
             connection.execute(f"pragma cache_size = {usual}")
@@ -449,7 +534,9 @@ def write_rollups(
     return operation
 
 
-def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured, ...]) -> None:
+def _write(
+    connection: sqlite3.Connection, run_id: str, measured: tuple[StoredEstimate, ...]
+) -> None:
     for table in _TABLES:
         connection.execute(f"delete from rollup_{table} where run_id = ?", (run_id,))
     connection.execute("drop table if exists temp.used")
@@ -460,13 +547,13 @@ def _write(connection: sqlite3.Connection, run_id: str, measured: tuple[Measured
     connection.execute("drop table temp.used")
     for statement in (_CASE, _MARKS):
         connection.execute(statement, {"run": run_id})
-    write_parts(connection, run_id)
+    write_components(connection, run_id)
     connection.execute(_MARKED, {"run": run_id})
     for one in measured:
         _set_interval(connection, run_id, one)
 
 
-def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) -> None:
+def _set_interval(connection: sqlite3.Connection, run_id: str, one: StoredEstimate) -> None:
     column = "composite" if one.metric == "composite" else "pass"
     estimate = "composite" if one.metric == "composite" else "pass_rate"
     whole = not one.prompt and not one.model
@@ -494,19 +581,19 @@ def _set_interval(connection: sqlite3.Connection, run_id: str, one: Measured) ->
 # `own` are those that it bought, `paid` is what that cost.
 _USED = """
 create temp table used (
-  side text, prompt text, model text, attempt integer, take integer, latency_ms integer,
+  side text, prompt text, model text, attempt integer, answer_no integer, latency_ms integer,
   cost_microusd integer, tokens_in integer, tokens_out integer, bought integer, own integer,
   paid integer, primary key (side, prompt, model, attempt)
 ) without rowid
 """
 _USE = """
 insert or ignore into temp.used
-select c.side, c.prompt, c.model, a.attempt, a.take, a.latency_ms, a.cost_microusd,
+select c.side, c.prompt, c.model, a.attempt, a.answer_no, a.latency_ms, a.cost_microusd,
   coalesce(a.tokens_in, 0), coalesce(a.tokens_out, 0), t.run_id = :run,
   t.run_id = :run and t.state = 'settled' and t.phase <> 'replay',
   case when t.run_id = :run and t.state <> 'released' and t.phase in ('generate', 'replay')
     then coalesce(t.cost_microusd, t.est_microusd) end
-from cell c join answer a on a.address = c.address and a.take = c.take
+from cell c join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no
 join attempt t on t.id = a.attempt
 where c.run_id = :run
 """
@@ -519,11 +606,11 @@ select :run, c.side, c.case_id, count(*), sum(c.status = 'ok'), sum(c.status = '
   coalesce(sum(c.passed = 1), 0), coalesce(sum(c.passed = 0), 0), round(avg(c.composite), 12),
   min(c.composite), coalesce(sum(a.cost_microusd), 0),
   coalesce(sum(coalesce(a.tokens_in, 0) + coalesce(a.tokens_out, 0)), 0), max(a.latency_ms)
-from cell c left join answer a on a.address = c.address and a.take = c.take
+from cell c left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no
 where c.run_id = :run group by c.side, c.case_id
 """
 
-# What a page may ask for is looked up here, and not in every cell of the run.
+# Filters of pages read these marks instead of every cell of the run.
 _MARKS = """
 insert or ignore into rollup_mark (run_id, side, kind, value, case_id)
 select k.run_id, k.side, 'tag', t.value, k.case_id

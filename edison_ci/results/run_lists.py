@@ -1,16 +1,68 @@
-"""Which experiments and runs are stored, and how large they are."""
+"""Lists of stored experiments and runs with their sizes, and the progress of a running run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edison_ci.results.comparable import MOST_RUNS, may_compare, measured_experiments
-from edison_ci.store.runs import NO_TRIAL
+from edison_ci._dataclass import dataclass
+from edison_ci.results.snapshot import MOST_RUNS, has_pairwise_judge, measured_experiments
+from edison_ci.store.runs import NO_TRIAL, last_event, newest_events
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
     from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of a run by its newest event."""
+
+    seq: int
+    """Number of the newest event."""
+    time: str
+    done: int
+    total: int
+    cells: Mapping[str, int]
+    by_model: Mapping[str, int]
+    cost_microusd: int
+    seconds: float | None
+
+    @property
+    def share(self) -> float:
+        """Share of the cells that are done."""
+        return self.done / self.total if self.total else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a page that follows the run."""
+        return {
+            "seq": self.seq,
+            "time": self.time,
+            "done": self.done,
+            "total": self.total,
+            "cells": dict(self.cells),
+            "by_model": dict(self.by_model),
+            "cost_microusd": self.cost_microusd,
+            "seconds": self.seconds,
+        }
+
+
+def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
+    """Return the progress of a run by its newest events."""
+    newest = next(iter(newest_events(connection, run.id, limit=1)), None)
+    last = last_event(connection, run.id, "run:progress", "run:completed")
+    data = last.data if last is not None else {}
+    return Progress(
+        seq=newest.seq if newest is not None else 0,
+        time=newest.time if newest is not None else run.created_at,
+        done=int(data.get("done", 0)),
+        total=int(data.get("total", run.cells_planned)),
+        cells=data.get("cells", {}),
+        by_model=data.get("by_model", {}),
+        cost_microusd=int(data.get("cost_microusd", 0)),
+        seconds=data.get("seconds"),
+    )
 
 
 def experiments(connection: sqlite3.Connection) -> list[str]:
@@ -52,11 +104,11 @@ def cells_of(connection: sqlite3.Connection, experiment: str) -> int:
 
 
 def ranked_cells(connection: sqlite3.Connection, experiment: str, newest: Run) -> int:
-    """Return how many cells a board is made of at most: of each subject, those of one run.
+    """Return the number of cells that a leaderboard reads: of each variant, those of one run.
 
-    Where a judge set answers side by side, those of every run are looked through.
+    With a pairwise judge, the cells of every run are read.
     """
-    if may_compare(newest):
+    if has_pairwise_judge(newest):
         return cells_of(connection, experiment)
     row = connection.execute(
         "select coalesce(sum(most), 0) from (select max(m.cells) as most from rollup_model m "
@@ -75,7 +127,7 @@ def count_of(connection: sqlite3.Connection, experiment: str) -> int:
 
 
 def cases_of(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how many cases a run has; those that were asked so far while it goes on."""
+    """Return how many cases a run has; of a running one, those with a cell so far."""
     row = connection.execute(
         "select cases from rollup_marked where run_id = ? and side = 'head' and kind = 'all'",
         (run_id,),

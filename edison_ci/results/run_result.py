@@ -1,4 +1,4 @@
-"""RunResult: everything that a run found, each part read from the stored rows when it is asked for.
+"""RunResult: the results of a run, each part read from stored rows on first access.
 
 The terminal, JSON, Markdown, HTML, JUnit, SARIF and the pages render it, and none of them adds up
 anything itself. A run that has ended was added up when it ended, and is not again; one that goes on
@@ -14,75 +14,84 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.decisions import Gate
+from edison_ci.config.experiment import Gate
 from edison_ci.errors import UsageError
-from edison_ci.formatting import counted
+from edison_ci.numeric import counted, fixed
+from edison_ci.records import CellStatus, RunStatus, Side
 from edison_ci.results.cells import grid_of
-from edison_ci.results.comparison import change_of, compared
+from edison_ci.results.comparison import change_of, compare_with_base
 from edison_ci.results.decisions import decisions_of
-from edison_ci.results.human_grades import people_of
-from edison_ci.results.judges import judges_said
+from edison_ci.results.human_grades import human_grades_of
+from edison_ci.results.judges import judge_findings
 from edison_ci.results.leaderboard import variants_of
-from edison_ci.results.material_changes import companion_of, material_changes, replaced_in
-from edison_ci.results.part_scores import graded_spreads, live_spreads
-from edison_ci.results.rollups import part_totals, stored_part_totals, typical
-from edison_ci.results.scores import Scored, scores_of
+from edison_ci.results.rollups import (
+    component_totals,
+    stored_component_totals,
+    totals_of_run,
+    typical,
+)
+from edison_ci.results.samples import SIDES
+from edison_ci.results.scores import VariantScore, graded_spreads, live_spreads, scores_of
 from edison_ci.results.slices import breakdown_of
-from edison_ci.results.snapshot import UNDECIDED, is_redacted, kept_snapshot, material_of
+from edison_ci.results.snapshot import (
+    UNDECIDED,
+    companion_of,
+    eval_suite_of,
+    is_redacted,
+    replaced_names,
+    snapshot_of,
+    suite_changes,
+)
 from edison_ci.results.spending import call_sums, calls_of, run_cost, stored_call_sums
-from edison_ci.results.totals import totals_of_run
 from edison_ci.results.trends import points_of
-from edison_ci.results.weak_prompts import weak_prompts
-from edison_ci.rounding import fixed
+from edison_ci.results.weaknesses import weak_prompts
 from edison_ci.stats.scores import Interval
-from edison_ci.store.comparisons import any_comparison
-from edison_ci.store.grades import held_to_people
-from edison_ci.store.opinions import several_judges
-from edison_ci.store.runs import cell_statuses, clusters_of
+from edison_ci.store.cells import cell_statuses, clusters_of
+from edison_ci.store.judgments import any_comparison, several_judges
+from edison_ci.store.manual_grades import has_human_grades
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
 
     from edison_ci.results.cells import Grid
-    from edison_ci.results.comparison import Compared, Standing
+    from edison_ci.results.comparison import BaseComparison, ComparisonEstimate
     from edison_ci.results.decisions import GateRow
-    from edison_ci.results.human_grades import People
-    from edison_ci.results.judges import JudgesSaid
-    from edison_ci.results.leaderboard import Standing as Measured
-    from edison_ci.results.material_changes import MaterialChange
-    from edison_ci.results.part_scores import ScoreSpread
-    from edison_ci.results.rollups import PartTotal
-    from edison_ci.results.slices import Breakdown, Facet
+    from edison_ci.results.human_grades import HumanGrades
+    from edison_ci.results.judges import JudgeFindings
+    from edison_ci.results.leaderboard import LeaderboardRow as Measured
+    from edison_ci.results.rollups import ComponentTotal, Totals
+    from edison_ci.results.scores import ScoreSpread
+    from edison_ci.results.slices import Breakdown, Slice
+    from edison_ci.results.snapshot import SuiteChange
     from edison_ci.results.spending import CallSums
-    from edison_ci.results.totals import Totals
-    from edison_ci.results.trends import Point
-    from edison_ci.results.weak_prompts import Rival
+    from edison_ci.results.trends import TrendRun
+    from edison_ci.results.weaknesses import PromptContrast
     from edison_ci.store.runs import Run
 
 LISTED = 5
-# Whoever ends a run writes its sums, so a run that has ended is not added up again. A run that
-# goes on has none, or those of an earlier end. Those that came in with a file from elsewhere are
-# not believed: they may say anything.
-STATUSES = ("ok", "malformed", "error", "blocked", "skipped")
-_ENDED = frozenset({"COMPLETED", "FAILED", "REFINING", "REVIEWING"})
-"""Statuses that a run gets to by way of its sums."""
+# Rollups are written when a run ends, so the cells of a run that has ended are not summed again. A
+# running run has none, or those of an earlier end. Rollups of an imported file are made again: a
+# foreign file may contain anything.
+STATUSES = tuple(CellStatus)
+_ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.REFINING, RunStatus.REVIEWING})
+"""Statuses of runs whose rollups are written."""
 
 
 _REPORTED = (
-    "prompts", "material", "files", "overall", "parts", "breakdown", "variants", "against",
-    "changes", "weak_prompts", "gates", "judges", "people", "findings", "calls", "wall_s",
+    "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
+    "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
     "missing",
 )  # fmt: skip
 
 
 class Change(NamedTuple):
-    """How a prompt with a model stands against its base, on the same cases."""
+    """Comparison of a prompt with a model with its base, on the same cases."""
 
     prompt: str
     model: str
-    standing: Standing
+    comparison: ComparisonEstimate
 
 
 class Finding(NamedTuple):
@@ -93,7 +102,7 @@ class Finding(NamedTuple):
     by: str
     """`safety` for a screen, `flag` for a judge."""
     action: str
-    """`block` when the answer is shown to nobody, else `flag`."""
+    """`block` when the answer is withheld, else `flag`."""
     prompt: str
     model: str
     case: str
@@ -101,7 +110,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where what was measured is written, as paths in the project."""
+    """Files of the experiment, as paths in the project."""
 
     experiment: str = ""
     models: str = ""
@@ -122,14 +131,14 @@ class Cost(NamedTuple):
 
 
 class RunResult:
-    """A run, and everything there is to say about it."""
+    """A run and its results."""
 
     def __init__(self, connection: sqlite3.Connection, run: Run) -> None:
         self.connection = connection
         self.run = run
 
-    def loaded(self) -> RunResult:
-        """Return it with all that reports show read, to be told after the results are closed."""
+    def load(self) -> RunResult:
+        """Read everything that reports show, so that the results file can be closed."""
         for name in _REPORTED:
             getattr(self, name)
         return self
@@ -138,8 +147,8 @@ class RunResult:
 
     @cached_property
     def snapshot(self) -> dict[str, Any]:
-        """What it was planned on."""
-        return kept_snapshot(self.run)
+        """The content of its files when it was planned."""
+        return snapshot_of(self.run)
 
     @cached_property
     def prompts(self) -> tuple[tuple[str, str], ...]:
@@ -153,60 +162,60 @@ class RunResult:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What keeps the numbers from being evidence."""
+        """Labels such as simulated or partial, for which the numbers are no evidence."""
         return labels_of(self.run)
 
     @property
     def ended(self) -> bool:
-        """Whether it was added up: it has come to an end, good or bad."""
+        """Whether it has ended, so that its rollups are written."""
         return self.run.status in _ENDED
 
     @property
     def finished(self) -> bool:
         """Whether nothing more happens to it."""
-        return self.run.status in ("COMPLETED", "FAILED")
+        return self.run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
 
     @property
     def on(self) -> str:
-        """Whose material it was measured on, head or base."""
-        return material_of(self.run)
+        """The side whose eval suite it was measured on: head or base."""
+        return eval_suite_of(self.run)
 
     @cached_property
     def companion(self) -> Run | None:
-        """The run of the same comparison on the base's material, if there is one."""
+        """The run of the same comparison on the base's eval suite, if there is one."""
         return companion_of(self.connection, self.run)
 
     @property
     def twice(self) -> bool:
-        """Whether it was measured on the base's material as well."""
+        """Whether it was measured on the base's eval suite as well."""
         return self.companion is not None
 
     @cached_property
-    def material(self) -> tuple[MaterialChange, ...]:
-        """What of the material differs from the base's; told before anything else."""
-        if self.on != "head":
+    def eval_suite(self) -> tuple[SuiteChange, ...]:
+        """Changes of the eval suite since the base; shown first."""
+        if self.on != Side.HEAD:
             return ()
-        return material_changes(self.connection, self.run, self.companion)
+        return suite_changes(self.connection, self.run, self.companion)
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """What is compared with a former self of another name."""
-        return replaced_in(self.run)
+        """Prompts and models that are compared with a predecessor of another name."""
+        return replaced_names(self.run)
 
     @cached_property
     def quarantined(self) -> frozenset[str]:
-        """The cases that were set aside when it was planned."""
+        """The cases that were in quarantine when it was planned."""
         found = self.snapshot.get("quarantine.yaml") or ()
         return frozenset(case for case in found if isinstance(case, str))
 
     @cached_property
     def clusters(self) -> dict[str, str]:
-        """The group of each case that belongs to one."""
+        """The cluster of each case that has one."""
         return clusters_of(self.connection, self.run.id)
 
     @cached_property
     def files(self) -> Files:
-        """Where what was measured is written."""
+        """Files of the experiment."""
         return _files(self.run, self.snapshot)
 
     # --- scores ----------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ class RunResult:
         return {} if row is None else dict(zip(STATUSES, row, strict=True))
 
     @cached_property
-    def _scored(self) -> tuple[Scored, ...]:
+    def _scored(self) -> tuple[VariantScore, ...]:
         """The scores of all of it, then of each prompt with a model, with costs and latencies."""
         found = _stored_scores(self.connection, self.run.id) if self.ended else None
         if found is None:
@@ -235,36 +244,36 @@ class RunResult:
         return tuple(_priced(one, self.call_sums.costs) for one in found)
 
     @property
-    def overall(self) -> Scored:
-        """What all of it is worth."""
+    def overall(self) -> VariantScore:
+        """Scores of the whole run."""
         return self._scored[0]
 
     @property
-    def models(self) -> tuple[Scored, ...]:
-        """What each prompt with each model is worth."""
+    def models(self) -> tuple[VariantScore, ...]:
+        """Scores of each prompt with each model."""
         return self._scored[1:]
 
     @cached_property
-    def parts(self) -> tuple[PartTotal, ...]:
-        """How each check, criterion, grader and screen went."""
-        stored = stored_part_totals(self.connection, self.run.id, "head") if self.ended else []
-        return tuple(stored or part_totals(self.connection, self.run.id, "head"))
+    def components(self) -> tuple[ComponentTotal, ...]:
+        """Totals of each check, criterion, grader and screen."""
+        stored = stored_component_totals(self.connection, self.run.id, "head") if self.ended else []
+        return tuple(stored or component_totals(self.connection, self.run.id, "head"))
 
     @cached_property
     def totals(self) -> Totals | None:
-        """What its head comes to; None before it ended."""
+        """Totals of its head; None before it ended."""
         return totals_of_run(self.connection, self.run.id) if self.ended else None
 
     @cached_property
     def breakdown(self) -> Breakdown:
-        """Kinds of cases, draws and what is missing, once it has ended."""
+        """Slices, repeats and what is missing, once it has ended."""
         return breakdown_of(self.connection, self.run.id)
 
     @property
-    def outstanding(self) -> tuple[Facet, ...]:
-        """The kinds of cases that stand out, the weakest first."""
-        found = (facet for facet in self.breakdown.facets if facet.stands_out)
-        return tuple(sorted(found, key=lambda facet: facet.difference or 0.0))
+    def outstanding(self) -> tuple[Slice, ...]:
+        """The slices that stand out, the weakest first."""
+        found = (slice_ for slice_ in self.breakdown.slices if slice_.stands_out)
+        return tuple(sorted(found, key=lambda slice_: slice_.difference or 0.0))
 
     @cached_property
     def variants(self) -> tuple[Measured, ...]:
@@ -272,11 +281,11 @@ class RunResult:
         return variants_of(self.connection, self.run, self.clusters)
 
     @cached_property
-    def against(self) -> Compared | None:
+    def against(self) -> BaseComparison | None:
         """The base, and the change from it over everything, where there is one."""
         if not self.run.base_commit:
             return None
-        return compared(self.connection, self.run.id)
+        return compare_with_base(self.connection, self.run.id)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -286,23 +295,23 @@ class RunResult:
     def _changes(self) -> Iterator[Change]:
         sides = [
             {(one.place.prompt, one.place.model) for one in self.variants if one.place.side == side}
-            for side in ("base", "head")
+            for side in SIDES
         ]
         gates = tuple(_gates(self.gates))
         for prompt, model in sorted(sides[0] & sides[1]):
-            subject = (prompt, model)
+            variant = (prompt, model)
             try:
-                yield Change(prompt, model, change_of(self, subject, gates))
+                yield Change(prompt, model, change_of(self, variant, gates))
             except UsageError:
-                continue  # no case in common: the gates have said so
+                continue  # no case in common: the gates report it
 
     @property
     def regressions(self) -> int:
         """How many cases are worse than in the base, over all prompts and models."""
-        return sum(len(change.standing.broken) for change in self.changes)
+        return sum(len(change.comparison.broken) for change in self.changes)
 
     @cached_property
-    def weak_prompts(self) -> tuple[Rival, ...]:
+    def weak_prompts(self) -> tuple[PromptContrast, ...]:
         """Prompts that are shown to be worse than the best one of the run."""
         if len(self.prompts) < 2:
             return ()
@@ -312,30 +321,30 @@ class RunResult:
 
     @cached_property
     def gates(self) -> tuple[GateRow, ...]:
-        """What its gates said."""
+        """Decisions of its gates."""
         return decisions_of(self.connection, self.run.id)
 
     @cached_property
-    def judges(self) -> JudgesSaid | None:
-        """What its judges say beside the scores, if anything."""
+    def judges(self) -> JudgeFindings | None:
+        """Agreement and biases of its judges; None with a single judge and no comparisons."""
         run_id = self.run.id
         if any_comparison(self.connection, run_id) or several_judges(self.connection, run_id):
-            return judges_said(self.connection, run_id)
+            return judge_findings(self.connection, run_id)
         return None
 
     @cached_property
-    def people(self) -> People | None:
-        """What people said of its answers, if anybody did."""
-        if not held_to_people(self.connection, self.run):
+    def human_grades(self) -> HumanGrades | None:
+        """Grades of its answers by people; None if there are none."""
+        if not has_human_grades(self.connection, self.run):
             return None
-        return people_of(self.connection, self.run)
+        return human_grades_of(self.connection, self.run)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What screens and judges found in answers."""
         rows = self.connection.execute(
             "select p.name, p.kind, case when c.status = 'blocked' then 'block' else 'flag' end, "
-            "c.prompt, c.model, c.case_id from cell c join part p on p.cell_id = c.id "
+            "c.prompt, c.model, c.case_id from cell c join component p on p.cell_id = c.id "
             "and p.kind in ('safety', 'flag') and p.status = 'ok' "
             "where c.run_id = ? and c.side = 'head' group by 1, 2, 3, 4, 5, 6 "
             "order by 3, p.kind desc, p.name, c.prompt, c.model, c.case_id",
@@ -347,7 +356,7 @@ class RunResult:
 
     @cached_property
     def call_sums(self) -> CallSums:
-        """What its calls come to."""
+        """Sums of its calls."""
         stored = stored_call_sums(self.connection, self.run.id) if self.ended else None
         return stored or call_sums(self.connection, self.run.id)
 
@@ -373,7 +382,7 @@ class RunResult:
 
     @cached_property
     def wall_s(self) -> float | None:
-        """Seconds that were spent on it, by a clock that nobody sets; None while it runs."""
+        """Seconds of all its sessions, by the monotonic clock; None while it runs."""
         if self.run.finished_at is None:
             return None
         worked = _worked_s(self.connection, self.run.id)
@@ -424,7 +433,7 @@ class RunResult:
 
     @cached_property
     def bounds(self) -> tuple[str, ...]:
-        """Where scores lie, whatever the answers that are missing are worth, in sentences."""
+        """Bounds of scores for any value of the missing answers, in sentences."""
         return tuple(_bounds(self))
 
     @cached_property
@@ -436,8 +445,8 @@ class RunResult:
 
     @cached_property
     def spreads(self) -> tuple[ScoreSpread, ...]:
-        """How scores are spread; a check that only says yes or no has nothing to spread."""
-        stored = tuple(graded_spreads(self.breakdown.parts)) if self.ended else ()
+        """Distributions of scores; a check that only passes or fails has none."""
+        stored = tuple(graded_spreads(self.breakdown.components)) if self.ended else ()
         return stored or tuple(live_spreads(self.connection, self.run.id))
 
     @cached_property
@@ -446,7 +455,7 @@ class RunResult:
         return grid_of(self)
 
     @cached_property
-    def history(self) -> tuple[Point, ...]:
+    def history(self) -> tuple[TrendRun, ...]:
         """The complete runs of its experiment up to it, oldest first."""
         points = points_of(self.connection, self.run.experiment)
         return tuple(point for point in points if point.run.created_at <= self.run.created_at)
@@ -469,7 +478,7 @@ def labels_of(run: Run) -> tuple[str, ...]:
 # --- sums -----------------------------------------------------------------------------------------
 
 
-def _stored_scores(connection: sqlite3.Connection, run_id: str) -> list[Scored] | None:
+def _stored_scores(connection: sqlite3.Connection, run_id: str) -> list[VariantScore] | None:
     """Return the scores as they were written when the run ended; None if that is not all there."""
     numbers = (
         "composite, composite_low, composite_high, composite_n, composite_method, pass_rate, "
@@ -491,17 +500,18 @@ def _stored_scores(connection: sqlite3.Connection, run_id: str) -> list[Scored] 
         if any(n and method is None for *_, n, method in both):
             return None
         composite, rate = (Interval(*one) if one[3] else None for one in both)
-        found.append(Scored(prompt, model, composite, rate, p50_ms=p50, p95_ms=p95))
+        found.append(VariantScore(prompt, model, composite, rate, p50_ms=p50, p95_ms=p95))
     return found
 
 
-def _timed(connection: sqlite3.Connection, run_id: str, one: Scored) -> Scored:
+def _timed(connection: sqlite3.Connection, run_id: str, one: VariantScore) -> VariantScore:
     """Return scores with how long the answers took, each once."""
     where = "c.run_id = ? and c.side = 'head'"
     where += " and c.prompt = ? and c.model = ?" if one.model else ""
     rows = connection.execute(
         "select latency_ms, count(*) from (select distinct a.attempt, a.latency_ms from cell c "
-        f"join answer a on a.address = c.address and a.take = c.take where {where}) "
+        f"join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no where "
+        f"{where}) "
         "group by latency_ms order by latency_ms",
         (run_id, one.prompt, one.model) if one.model else (run_id,),
     )
@@ -509,7 +519,7 @@ def _timed(connection: sqlite3.Connection, run_id: str, one: Scored) -> Scored:
     return replace(one, p50_ms=p50, p95_ms=p95)
 
 
-def _priced(one: Scored, costs: dict[tuple[str, str], int]) -> Scored:
+def _priced(one: VariantScore, costs: dict[tuple[str, str], int]) -> VariantScore:
     """Return scores with what the answers cost."""
     cost = costs.get((one.prompt, one.model), 0) if one.model else sum(costs.values())
     return replace(one, cost_microusd=cost)
@@ -566,16 +576,17 @@ def _gates(rows: Iterable[GateRow]) -> Iterator[Gate]:
 def _missing(result: RunResult) -> Iterator[str]:
     run, cells = result.run, result.cells
     done = sum(count for name, count in cells.items() if name != "total")
-    if run.status != "COMPLETED":
+    if run.status != RunStatus.COMPLETED:
         by = f", stopped by {run.stopped_by}" if run.stopped_by else ""
         yield f"The run is {run.status}{by}: {done:,} of {cells['total']:,} cells are done."
     if cells["error"]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.error_kinds.items())
         yield f"{cells['error']:,} of {cells['total']:,} cells ended in an error ({kinds})."
     yield from result.bounds
-    for part in result.parts:
-        if part.errors:
-            yield f"No grade by {part.kind} {part.name}: {counted(part.errors, 'answer')}."
+    for component in result.components:
+        if component.errors:
+            ungraded = counted(component.errors, "answer")
+            yield f"No grade by {component.kind} {component.name}: {ungraded}."
     if cells["skipped"]:
         shown = "; ".join(f"{case}: {reason}" for case, reason in result.skips)
         more = ", ..." if cells["skipped"] > LISTED else ""
@@ -587,7 +598,7 @@ def _missing(result: RunResult) -> Iterator[str]:
     if result.calls["unknown"]:
         lost = counted(result.calls["unknown"], "call")
         yield f"Of unknown fate, and counted at the most they can cost: {lost}."
-    if run.status == "COMPLETED" and not result.gates and run.shard is None:
+    if run.status == RunStatus.COMPLETED and not result.gates and run.shard is None:
         yield "The experiment has no gates, so nothing was decided."
 
 

@@ -1,9 +1,9 @@
 """Samples of stored cells: values of a metric, of one side or of both, case by case.
 
-Cells are streamed case by case, in the order of the index that keeps them apart, and only numbers
-are kept. The unit is the case. Cells in error and skipped cells are missing; a malformed answer is
-worth nothing; a blocked one takes its draw out of both sides of a pair. Cases in quarantine, and
-cases to which a check does not apply, are left out.
+Cells are streamed case by case, in the order of the index, and only numbers are kept in memory. The
+unit is the case. Cells in error and skipped cells are missing; a malformed answer scores 0; a
+blocked one takes its repeat out of both sides of a pair. Cases in quarantine, and cases to which a
+check does not apply, are left out.
 """
 
 from __future__ import annotations
@@ -16,38 +16,113 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import mean, snap, weighted_mean
+from edison_ci.numeric import mean, snap, weighted_mean
+from edison_ci.records import Side
 from edison_ci.stats.arrays import TOLERANCE
 from edison_ci.stats.composite import Weighted, paired_composite
-from edison_ci.store.runs import COUNTED
+from edison_ci.store.cells import COUNTED
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from edison_ci.config.load import Project
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFilter:
+    """Which cases count, and the clusters of those that are not independent."""
+
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Clusters by case, of the cases that have one."""
+    quarantined: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+    """The cases that were selected; None for all."""
+
+    def counts(self, case: str) -> bool:
+        """Whether a case is selected and not in quarantine."""
+        return case not in self.quarantined and (self.only is None or case in self.only)
+
+    def apply(self, sample: Sample) -> Sample:
+        """Return a sample without the cases that do not count."""
+        if self.only is None:
+            return sample  # a sample has no cases in quarantine
+        found = Sample(missing=sample.missing, single=sample.single)
+        values = array("d")
+        for case, value in zip(sample.cases, sample.values, strict=True):
+            if case in self.only:
+                found.cases.append(case)
+                values.append(value)
+        found.values = values
+        return found
+
+    def clusters_of(self, cases: Sequence[str]) -> list[str] | None:
+        """Return the cluster of each case, every other case its own; None if none has one."""
+        if not any(case in self.clusters for case in cases):
+            return None
+        return [
+            f"cluster {self.clusters[case]}" if case in self.clusters else f"case {case}"
+            for case in cases
+        ]
+
+
+def case_filter_of(
+    project: Project,
+    name: str,
+    tags: Sequence[str] = (),
+    *,
+    stored: sqlite3.Connection | None = None,
+) -> CaseFilter:
+    """Return the filter of an experiment, from its datasets.
+
+    An experiment that is no longer in the files has the clusters that are `stored`.
+    """
+    aside = frozenset(entry.case for entry in project.quarantine.cases if entry.experiment == name)
+    experiment = project.experiments.get(name)
+    if experiment is None or not experiment.file.data:
+        known = _clusters(stored, name) if stored is not None and experiment is None else {}
+        return CaseFilter(known, aside, frozenset() if tags else None)
+    clusters: dict[str, str] = {}
+    wanted: set[str] = set()
+    for case in project.cases(experiment):
+        if case.cluster is not None:
+            clusters[case.id] = case.cluster
+        if tags and any(tag in tags for tag in case.tags):
+            wanted.add(case.id)
+    return CaseFilter(clusters, aside, frozenset(wanted) if tags else None)
+
+
+def _clusters(connection: sqlite3.Connection, experiment: str) -> dict[str, str]:
+    rows = connection.execute(
+        "select distinct c.case_id, c.cluster from cell c join run r on r.id = c.run_id "
+        "where r.experiment = ? and c.cluster is not null",
+        (experiment,),
+    )
+    return dict(rows.fetchall())
+
 
 Composites: TypeAlias = dict[tuple[str, int], tuple[float | None, float | None]]
 
 
-class _Part(NamedTuple):
+class _Component(NamedTuple):
     kind: str
     name: str
     score: float | None
     weight: float
 
 
-def same_criteria(sample: TwoSidedSample, subject: Subject) -> Composites:
-    """Return composites of base and head for the case and draw of each pair that needs it.
+def paired_composites(sample: TwoSidedSample, variant: Variant) -> Composites:
+    """Return composites of base and head for the case and repeat of each pair that needs it.
 
     A judge may leave a criterion out. If it is a hard one, and missing on one side only, that side
-    would look better than it is; so both sides are weighed by what both have (STATS 2).
+    would look better than it is; so both sides are weighted by the criteria both have (STATS 2).
     """
-    connection, places = sample.connection, [sample.place(subject, side) for side in SIDES]
+    connection, places = sample.connection, [sample.place(variant, side) for side in SIDES]
     graded = f"{_CELLS} and c.status = 'ok'"
     judged = any(
         connection.execute(
             f"select exists (select 1 from (select c.id from cell c where {graded} limit 20) c "
-            "join part p on p.cell_id = c.id and p.kind = 'criterion')",
+            "join component p on p.cell_id = c.id and p.kind = 'criterion')",
             place,
         ).fetchone()[0]
         for place in places
@@ -58,59 +133,64 @@ def same_criteria(sample: TwoSidedSample, subject: Subject) -> Composites:
         row
         for place in places
         for row in connection.execute(
-            "select distinct c.case_id, c.draw from cell c join part p on p.cell_id = c.id and "
+            "select distinct c.case_id, c.repeat from cell c join component p on p.cell_id = "
+            "c.id and "
             f"p.kind = 'criterion' and p.score is null where {graded} and c.composite is not null",
             place,
         )
     }
     found: Composites = {}
-    for case, draw in sorted(incomplete):
-        base, head = (_parts(connection, {**place, "case": case, "draw": draw}) for place in places)
+    for case, repeat in sorted(incomplete):
+        base, head = (
+            _components(connection, {**place, "case": case, "repeat": repeat}) for place in places
+        )
         if base and head:
-            found[case, draw] = _composites(base, head)
+            found[case, repeat] = _composites(base, head)
     return found
 
 
-def _parts(connection: sqlite3.Connection, values: Mapping[str, object]) -> list[_Part]:
-    """Return the parts of a cell; none if it has no composite anyway."""
+def _components(connection: sqlite3.Connection, values: Mapping[str, object]) -> list[_Component]:
+    """Return the components of a cell; none if it has no composite."""
     rows = connection.execute(
-        "select p.kind, p.name, p.score, p.weight from cell c join part p on p.cell_id = c.id "
-        f"where {_CELLS} and c.status = 'ok' and c.case_id = :case and c.draw = :draw "
+        "select p.kind, p.name, p.score, p.weight from cell c join component p on p.cell_id = c.id "
+        f"where {_CELLS} and c.status = 'ok' and c.case_id = :case and c.repeat = :repeat "
         "and c.composite is not null",
         values,
     )
-    return [_Part(*row) for row in rows]
+    return [_Component(*row) for row in rows]
 
 
-def _composites(base: list[_Part], head: list[_Part]) -> tuple[float | None, float | None]:
+def _composites(
+    base: list[_Component], head: list[_Component]
+) -> tuple[float | None, float | None]:
     scores = [{p.name: p.score for p in side if p.kind == "criterion"} for side in (base, head)]
     criteria = [Weighted(p.name, p.weight) for p in head if p.kind == "criterion"]
     rubrics = paired_composite(scores[0], scores[1], criteria)
     return _composite(base, rubrics.base.value), _composite(head, rubrics.head.value)
 
 
-def _composite(parts: list[_Part], rubric: float | None) -> float | None:
+def _composite(components: list[_Component], rubric: float | None) -> float | None:
     """Return the weighted mean of what counts, with the rubric's score replaced."""
     weighted: list[tuple[float, float]] = []
-    for part in parts:
-        value = rubric if part.kind == "rubric" else part.score
-        if part.kind not in COUNTED:
+    for component in components:
+        value = rubric if component.kind == "rubric" else component.score
+        if component.kind not in COUNTED:
             continue
         if value is None:
-            if part.kind == "rubric":
+            if component.kind == "rubric":
                 return None
             continue
-        weighted.append((part.weight, value))
+        weighted.append((component.weight, value))
     return weighted_mean(weighted)
 
 
 Kind: TypeAlias = Literal["score", "pass", "amount", "latency", "share", "wins"]
 
-_PART = "left join part p on p.cell_id = c.id and p.kind = :kind and p.name = :part"
-_ANSWER = "left join answer a on a.address = c.address and a.take = c.take"
+_COMPONENT = "left join component p on p.cell_id = c.id and p.kind = :kind and p.name = :component"
+_ANSWER = "left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no"
 _ANSWERED = "c.status in ('ok', 'malformed', 'blocked')"
-_LOOKED_AT = 20
-"""Graded cells that are looked at for the names of criteria: each cell has all of them."""
+_CELLS_READ = 20
+"""Graded cells that are read for the names of criteria: each cell has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +199,8 @@ class Metric:
 
     name: str
     kind: Kind
-    said: str
-    """What it is called in a sentence."""
+    label: str
+    """Its name in a sentence."""
     value: str = "null"
     """SQL of its value in a cell; null is missing."""
     join: str = ""
@@ -136,21 +216,21 @@ def metric_of(sample: TwoSidedSample, name: str) -> Metric:
     family, _, rest = name.partition(".")
     if family == "safety":
         return Metric(name, "share", rest)
-    part = _criterion(sample, rest) if family == "criterion" else rest
+    component = _criterion(sample, rest) if family == "criterion" else rest
     return Metric(
         name,
         "score",
-        part,
+        component,
         value=_scored("p.score"),
-        join=_PART,
+        join=_COMPONENT,
         # A check without what it needs is skipped for the case, which is then not missing.
         status="case when p.status = 'skipped' then 'inapplicable' else c.status end",
-        parameters={"kind": family, "part": part},
+        parameters={"kind": family, "component": component},
     )
 
 
 def _scored(value: str, *, blocked: str = "null") -> str:
-    """Return the SQL of a score: a malformed answer is an answer, and is worth nothing."""
+    """Return the SQL of a score: a malformed answer counts, with a score of 0."""
     return (
         f"case c.status when 'ok' then {value} when 'malformed' then 0 "
         f"when 'blocked' then {blocked} end"
@@ -159,7 +239,7 @@ def _scored(value: str, *, blocked: str = "null") -> str:
 
 _PLAIN = {
     "composite": Metric("composite", "score", "Quality", value=_scored("c.composite")),
-    # What is blocked does not pass; in a pair it is missing, which the pairing sees to.
+    # A blocked answer does not pass; in a pair it is missing, which the pairing sees to.
     "pass_rate": Metric("pass_rate", "pass", "Pass rate", value=_scored("c.passed", blocked="0")),
     "win_rate": Metric("win_rate", "wins", "Win rate"),
     "errors": Metric("errors", "share", "errors"),
@@ -185,8 +265,9 @@ def _criterion(sample: TwoSidedSample, wanted: str) -> str:
     """Return the full name of a criterion that is written by name or by slug."""
     rows = sample.connection.execute(
         "select distinct p.name from (select id from cell where run_id in (?, ?) "
-        "and status = 'ok' limit ?) c join part p on p.cell_id = c.id and p.kind = 'criterion'",
-        (sample.head.run_id, sample.base.run_id, _LOOKED_AT),
+        "and status = 'ok' limit ?) c join component p on p.cell_id = c.id and p.kind = "
+        "'criterion'",
+        (sample.head.run_id, sample.base.run_id, _CELLS_READ),
     )
     names = [name for (name,) in rows]
     if wanted in names:
@@ -198,50 +279,49 @@ def _slug(name: str) -> str:
     return "-".join(name.lower().split())
 
 
-Side: TypeAlias = Literal["head", "base"]
-SIDES: tuple[Side, Side] = ("base", "head")
-_ALL_DRAWS = 1 << 40
+SIDES = (Side.BASE, Side.HEAD)
+_ALL_REPEATS = 1 << 40
 
 
-class Subject(NamedTuple):
-    """What is gated: a prompt with a model."""
+class Variant(NamedTuple):
+    """A prompt with a model: what is measured, compared and gated."""
 
     prompt: str
     model: str
 
 
-class _Draw(NamedTuple):
-    """A draw of a case with its value; two of equal answer are one and the same answer."""
+class _Repeat(NamedTuple):
+    """A repeat of a case with its value, and the answer that it rests on."""
 
     number: int
     value: float
-    address: str
-    take: int | None
+    request_hash: str
+    answer_no: int | None
 
 
 class _Match(NamedTuple):
-    """The draws of one case that count, on both sides."""
+    """The repeats of one case that count, on both sides."""
 
     case: str
-    base: list[_Draw]
-    head: list[_Draw]
+    base: list[_Repeat]
+    head: list[_Repeat]
 
 
 @dataclass(slots=True)
 class Sample:
-    """One side: a number for each case, the mean over its draws."""
+    """One side: a number for each case, the mean over its repeats."""
 
     cases: list[str] = field(default_factory=list)
     values: array[float] = field(default_factory=lambda: array("d"))
     missing: int = 0
     """Cases without a value."""
     single: bool = True
-    """Whether no case has more than one draw."""
+    """Whether no case has more than one repeat."""
 
 
 @dataclass(slots=True)
 class Paired:
-    """Both sides of the same cases, draws kept apart."""
+    """Both sides of the same cases, repeats kept apart."""
 
     cases: list[str] = field(default_factory=list)
     base: list[tuple[float, ...]] = field(default_factory=list)
@@ -255,14 +335,14 @@ class Paired:
 
 
 class Share(NamedTuple):
-    """How many of how many."""
+    """A count of hits among a total."""
 
     hits: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """The share; None of nothing."""
+        """The share; None if the total is 0."""
         return self.hits / self.of if self.of else None
 
 
@@ -271,25 +351,24 @@ class CellSource:
     """Where the cells of one side of a sample are stored: a side of a run, or some of it."""
 
     run_id: str
-    side: str
+    side: Side
     version: str = ""
     """The first digits of the prompts' version; empty for any."""
-    subjects: Mapping[Subject, Subject] | None = None
-    """What the sample calls each prompt with a model, and its stored names; None for all of them
-    under their own names."""
+    variants: Mapping[Variant, Variant] | None = None
+    """Stored names by the names that the sample uses; None for all under their own names."""
 
-    def stored(self, subject: Subject) -> Subject:
-        """Return the names under which cells of a subject are stored."""
-        return subject if self.subjects is None else self.subjects.get(subject, _NO_SUBJECT)
+    def stored_name(self, variant: Variant) -> Variant:
+        """Return the names under which cells of a variant are stored."""
+        return variant if self.variants is None else self.variants.get(variant, _NO_VARIANT)
 
-    def named(self, stored: Subject) -> Subject | None:
-        """Return what the sample calls a stored subject; None if it leaves it out."""
-        if self.subjects is None:
+    def sample_name(self, stored: Variant) -> Variant | None:
+        """Return the name of a stored variant in the sample; None if it is left out."""
+        if self.variants is None:
             return stored
-        return next((name for name, each in self.subjects.items() if each == stored), None)
+        return next((name for name, each in self.variants.items() if each == stored), None)
 
 
-_NO_SUBJECT = Subject("", "")
+_NO_VARIANT = Variant("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +380,8 @@ class TwoSidedSample:
     head: CellSource
     left_out: frozenset[str] = frozenset()
     """Cases that do not count: those in quarantine, and those that are not the same on both."""
-    draws: int | None = None
-    """Draws of a case that count; None for all."""
+    repeats: int | None = None
+    """Repeats of a case that count; None for all."""
 
     @classmethod
     def of_run(
@@ -314,13 +393,13 @@ class TwoSidedSample:
 
     @property
     def run_id(self) -> str | None:
-        """The run whose two sides these are; None if they were put together."""
-        whole = self.base == CellSource(self.head.run_id, "base")
-        return self.head.run_id if whole and self.head.subjects is None else None
+        """The run whose two sides these are; None if they are of two runs."""
+        whole = self.base == CellSource(self.head.run_id, Side.BASE)
+        return self.head.run_id if whole and self.head.variants is None else None
 
-    def source(self, side: str) -> CellSource:
+    def source(self, side: Side) -> CellSource:
         """Return where the cells of a side are stored."""
-        return self.base if side == "base" else self.head
+        return self.base if side == Side.BASE else self.head
 
     def cases(self) -> list[tuple[str, str | None]]:
         """Return the cases of the head's run with their clusters."""
@@ -329,25 +408,25 @@ class TwoSidedSample:
             (self.head.run_id,),
         ).fetchall()
 
-    def planned(self, subject: Subject, side: Side) -> list[str]:
-        """Return the cases that a side has a cell of, in order."""
+    def case_ids(self, variant: Variant, side: Side) -> list[str]:
+        """Return the cases of which a side has a cell, in order."""
         rows = self.connection.execute(
             f"select distinct c.case_id from cell c where {_CELLS} order by c.case_id",
-            self.place(subject, side),
+            self.place(variant, side),
         )
         return [case for (case,) in rows if case not in self.left_out]
 
-    def contents(self, subject: Subject, side: Side) -> list[tuple[str, str]]:
-        """Return the hash of what each case asks and expects; empty where it is not known."""
+    def contents(self, variant: Variant, side: Side) -> list[tuple[str, str]]:
+        """Return the hash of input and expected output of each case; empty where unknown."""
         return self.connection.execute(
             "select c.case_id, min(coalesce(c.case_hash, '')) from cell c "
             f"where {_CELLS} group by c.case_id",
-            self.place(subject, side),
+            self.place(variant, side),
         ).fetchall()
 
-    def one_version(self, subjects: Iterable[Subject]) -> bool:
-        """Whether both sides ask with the same prompts."""
-        for prompt in {subject.prompt for subject in subjects}:
+    def one_version(self, variants: Iterable[Variant]) -> bool:
+        """Whether both sides have the same versions of the prompts."""
+        for prompt in {variant.prompt for variant in variants}:
             versions = {
                 version
                 for side in SIDES
@@ -358,124 +437,124 @@ class TwoSidedSample:
                 return False
         return True
 
-    def _versions(self, source: CellSource) -> list[tuple[Subject | None, str]]:
+    def _versions(self, source: CellSource) -> list[tuple[Variant | None, str]]:
         rows = self.connection.execute(
             "select distinct prompt, model, version from cell where run_id = ? and side = ?",
             (source.run_id, source.side),
         )
         return [
-            (source.named(Subject(prompt, model)), version)
+            (source.sample_name(Variant(prompt, model)), version)
             for prompt, model, version in rows
             if version.startswith(source.version)
         ]
 
-    def subjects(self, side: Side) -> tuple[Subject, ...]:
+    def variants(self, side: Side) -> tuple[Variant, ...]:
         """Return the prompts and models that a side has cells of."""
         source = self.source(side)
-        if source.subjects is not None:
-            return tuple(sorted(source.subjects))
+        if source.variants is not None:
+            return tuple(sorted(source.variants))
         rows = self.connection.execute(
             "select distinct prompt, model from cell where run_id = ? and side = ? order by 1, 2",
             (source.run_id, source.side),
         )
-        return tuple(Subject(*row) for row in rows)
+        return tuple(Variant(*row) for row in rows)
 
-    def common_subjects(self) -> tuple[Subject, ...]:
+    def common_variants(self) -> tuple[Variant, ...]:
         """Return the prompts and models that both sides have."""
-        base = self.subjects("base")
-        return tuple(subject for subject in self.subjects("head") if subject in base)
+        base = self.variants(Side.BASE)
+        return tuple(variant for variant in self.variants(Side.HEAD) if variant in base)
 
-    def days_apart(self) -> bool:
-        """Whether two answers of a pair, not the same one, were given more than 24 hours apart."""
+    def is_days_apart(self) -> bool:
+        """Whether two different answers of a pair were given more than 24 hours apart."""
         rows = (
             row
-            for subject in self.common_subjects()
+            for variant in self.common_variants()
             for row in self.connection.execute(
                 _APART,
                 {
-                    **self.place(subject, "head"),
-                    **{f"base_{k}": v for k, v in self.place(subject, "base").items()},
+                    **self.place(variant, Side.HEAD),
+                    **{f"base_{k}": v for k, v in self.place(variant, Side.BASE).items()},
                 },
             )
         )
         return any(case not in self.left_out for (case,) in rows)
 
-    def passing(self, side: Side) -> dict[str, bool | None]:
-        """Return of each case whether it passes: all its answers do, whatever draw or model."""
-        return together(
-            passing(self.connection, f"cell c where {_CELLS}", self.place(subject, side))
-            for subject in self.subjects(side)
+    def case_passes(self, side: Side) -> dict[str, bool | None]:
+        """Return whether each case passes: all its answers do, over repeats and models."""
+        return pass_everywhere(
+            case_passes(self.connection, f"cell c where {_CELLS}", self.place(variant, side))
+            for variant in self.variants(side)
         )
 
-    def sample(self, metric: Metric, subjects: Iterable[Subject], side: Side = "head") -> Sample:
-        """Return the value of each case on one side; over several subjects, their mean."""
+    def sample(self, metric: Metric, variants: Iterable[Variant], side: Side = Side.HEAD) -> Sample:
+        """Return the value of each case on one side; over several variants, their mean."""
         totals = _Totals()
-        for subject in subjects:
-            for case, rows in self._by_case(metric, subject, side):
+        for variant in variants:
+            for case, rows in self._by_case(metric, variant, side):
                 if any(row[2] == "inapplicable" for row in rows):
                     continue
                 totals.add(case, [v for row in rows if (v := _value(metric, row[3])) is not None])
         return totals.sample()
 
-    def pairs(self, metric: Metric, subjects: Sequence[Subject]) -> Paired:
+    def pairs(self, metric: Metric, variants: Sequence[Variant]) -> Paired:
         """Return both sides of each case (STATS 6).
 
-        A subject's draws may be more on one side. Over several subjects only draws that both sides
-        have count: draws of different models cannot stand in for each other.
+        A variant's repeats may be more on one side. Over several variants only repeats that both
+        sides have count: repeats of different models cannot stand in for each other.
         """
-        if len(subjects) != 1:
-            return self._overall(metric, subjects)
+        if len(variants) != 1:
+            return self._overall(metric, variants)
         found = Paired()
-        for case, base, head in self._matched(metric, subjects[0]):
+        for case, base, head in self._match(metric, variants[0]):
             if not base or not head:
                 found.missing += 1
                 if base:
-                    found.base_only.append(mean([draw.value for draw in base]))
+                    found.base_only.append(mean([repeat.value for repeat in base]))
                 continue
             found.same_answers = found.same_answers and base == head
             found.cases.append(case)
-            found.base.append(tuple(draw.value for draw in base))
-            found.head.append(tuple(draw.value for draw in head))
+            found.base.append(tuple(repeat.value for repeat in base))
+            found.head.append(tuple(repeat.value for repeat in head))
         return found
 
-    def latencies(self, subjects: Iterable[Subject], side: Side) -> array[float]:
-        """Return the latency in milliseconds of each answer that no recording gave."""
+    def latencies(self, variants: Iterable[Variant], side: Side) -> array[float]:
+        """Return the latency in milliseconds of each answer that is not from a recording."""
         found = array("d")
-        for subject in subjects:
+        for variant in variants:
             rows = self.connection.execute(
-                "select distinct c.case_id, c.address, c.take, a.latency_ms from cell c "
-                "join answer a on a.address = c.address and a.take = c.take "
+                "select distinct c.case_id, c.request_hash, c.answer_no, a.latency_ms from cell c "
+                "join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no "
                 f"where {_CELLS} and a.cost_kind <> 'replayed'",
-                self.place(subject, side),
+                self.place(variant, side),
             )
             found.extend(row[3] for row in rows if row[0] not in self.left_out)
         return found
 
-    def errors(self, subjects: Iterable[Subject], side: Side) -> Share:
+    def errors(self, variants: Iterable[Variant], side: Side) -> Share:
         """Return the cells in error, of those that were asked."""
         rows = self._counted(
             f"select c.case_id, c.status = 'error' from cell c where {_CELLS} "
             "and c.status <> 'skipped'",
-            [self.place(subject, side) for subject in subjects],
+            [self.place(variant, side) for variant in variants],
         )
         return _share(rows)
 
-    def flagged(self, kind: str, subjects: Iterable[Subject], side: Side) -> Share:
-        """Return the answers with a finding of a screen, of those that it has seen.
+    def flagged(self, kind: str, variants: Iterable[Variant], side: Side) -> Share:
+        """Return the answers with a finding of a screen, of those that were screened.
 
-        A screen by a model sees nothing that a pattern has blocked, nor what it failed on.
+        A screen by a model does not see what a pattern has blocked, and may fail.
         """
         by_model = kind in ("moderation", "toxicity")
         stopped = (
-            "and not exists (select 1 from part b where b.cell_id = c.id and b.kind = 'safety' "
-            "and b.name in ('pii', 'jailbreak', 'secrets') and b.reason = 'block')"
+            "and not exists (select 1 from component b where b.cell_id = c.id and b.kind = "
+            "'safety' and b.name in ('pii', 'jailbreak', 'secrets') and b.reason = 'block')"
         )
         rows = self._counted(
-            "select c.case_id, p.name is not null from cell c left join part p "
+            "select c.case_id, p.name is not null from cell c left join component p "
             "on p.cell_id = c.id and p.kind = 'safety' and p.name = :kind "
             f"where {_CELLS} and c.status in ('ok', 'malformed', 'blocked') "
             f"and p.status is not 'error' {stopped if by_model else ''}",
-            [{**self.place(subject, side), "kind": kind} for subject in subjects],
+            [{**self.place(variant, side), "kind": kind} for variant in variants],
         )
         return _share(rows)
 
@@ -487,12 +566,12 @@ class TwoSidedSample:
                 if case not in self.left_out:
                     yield hit
 
-    def place(self, subject: Subject, side: Side) -> dict[str, str | int]:
-        """Return the values of `_CELLS` that choose the cells of a subject on a side."""
+    def place(self, variant: Variant, side: Side) -> dict[str, str | int]:
+        """Return the values of `_CELLS` that choose the cells of a variant on a side."""
         source = self.source(side)
-        prompt, model = source.stored(subject)
+        prompt, model = source.stored_name(variant)
         return {
-            "draws": _ALL_DRAWS if self.draws is None else self.draws,
+            "repeats": _ALL_REPEATS if self.repeats is None else self.repeats,
             "run": source.run_id,
             "side": source.side,
             "prompt": prompt,
@@ -501,24 +580,24 @@ class TwoSidedSample:
         }
 
     def _by_case(
-        self, metric: Metric, subject: Subject, side: Side
+        self, metric: Metric, variant: Variant, side: Side
     ) -> Iterator[tuple[str, list[_Row]]]:
-        """Yield the draws of each case that may gate, in the order of their ids."""
+        """Yield the repeats of each case that may gate, in the order of their ids."""
         rows = self.connection.execute(
-            f"select c.case_id, c.draw, {metric.status}, {metric.value}, c.address, c.take "
-            f"from cell c {metric.join} where {_CELLS} order by c.case_id, c.draw",
-            {**self.place(subject, side), **metric.parameters},
+            f"select c.case_id, c.repeat, {metric.status}, {metric.value}, c.request_hash, "
+            f"c.answer_no from cell c {metric.join} where {_CELLS} order by c.case_id, c.repeat",
+            {**self.place(variant, side), **metric.parameters},
         )
-        for case, draws in groupby(rows, key=itemgetter(0)):
+        for case, repeats in groupby(rows, key=itemgetter(0)):
             if case not in self.left_out:
-                yield case, list(draws)
+                yield case, list(repeats)
 
-    def _matched(self, metric: Metric, subject: Subject) -> Iterator[_Match]:
-        """Yield each case of either side with the draws that count."""
+    def _match(self, metric: Metric, variant: Variant) -> Iterator[_Match]:
+        """Yield each case of either side with the repeats that count."""
         fair: Composites = {}
         if metric.name == "composite":
-            fair = same_criteria(self, subject)
-        sides = (self._by_case(metric, subject, side) for side in SIDES)
+            fair = paired_composites(self, variant)
+        sides = (self._by_case(metric, variant, side) for side in SIDES)
         for case, base, head in _aligned(*sides):
             statuses = {row[2] for row in (*base, *head)}
             if "inapplicable" in statuses:
@@ -527,19 +606,21 @@ class TwoSidedSample:
             if "blocked" in statuses:
                 blocked = {row[1] for row in (*base, *head) if row[2] == "blocked"}
             if fair:
-                base, head = (_corrected(s, fair, index) for index, s in enumerate((base, head)))
-            yield _Match(case, *(_draws(metric, side, blocked) for side in (base, head)))
+                base, head = (
+                    _with_composites(s, fair, index) for index, s in enumerate((base, head))
+                )
+            yield _Match(case, *(_repeats(metric, side, blocked) for side in (base, head)))
 
-    def _overall(self, metric: Metric, subjects: Iterable[Subject]) -> Paired:
+    def _overall(self, metric: Metric, variants: Iterable[Variant]) -> Paired:
         sides, alone, same = (_Totals(), _Totals()), _Totals(), True
-        for subject in subjects:
-            for case, base, head in self._matched(metric, subject):
-                common = {draw.number for draw in base} & {draw.number for draw in head}
+        for variant in variants:
+            for case, base, head in self._match(metric, variant):
+                common = {repeat.number for repeat in base} & {repeat.number for repeat in head}
                 kept = [[d for d in side if d.number in common] for side in (base, head)]
                 same = same and kept[0] == kept[1]
-                for totals, draws in zip(sides, kept, strict=True):
-                    totals.add(case, [draw.value for draw in draws])
-                alone.add(case, [draw.value for draw in base])
+                for totals, repeats in zip(sides, kept, strict=True):
+                    totals.add(case, [repeat.value for repeat in repeats])
+                alone.add(case, [repeat.value for repeat in base])
         found, (base_side, head_side) = alone.sample(), (totals.sample() for totals in sides)
         paired = set(base_side.cases)
         return Paired(
@@ -554,10 +635,10 @@ class TwoSidedSample:
         )
 
 
-def passing(
+def case_passes(
     connection: sqlite3.Connection, cells: str, values: Sequence[str] | Mapping[str, str | int]
 ) -> dict[str, bool | None]:
-    """Return of each case whether it passes; `cells` is a table `c` and a condition on it.
+    """Return whether each case passes; `cells` is a table `c` and a condition on it.
 
     A case whose answers could not be graded neither passes nor fails.
     """
@@ -569,8 +650,8 @@ def passing(
     return {case: None if passed is None else bool(passed) for case, passed in rows}
 
 
-def together(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | None]:
-    """Return of each case whether it passes everywhere."""
+def pass_everywhere(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | None]:
+    """Return whether each case passes on every side."""
     found: dict[str, bool | None] = {}
     for side in sides:
         for case, passed in side.items():
@@ -580,25 +661,26 @@ def together(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | Non
 
 
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
-"""Case, draw, status, value, and address and take of the answer."""
+"""Case, repeat, status, value, and request hash and number of the answer."""
 _CELLS = (
     "c.run_id = :run and c.side = :side and c.prompt = :prompt and c.model = :model "
-    "and c.draw < :draws and (:version = '' or substr(c.version, 1, length(:version)) = :version)"
+    "and c.repeat < :repeats and (:version = '' or substr(c.version, 1, length(:version)) = "
+    ":version)"
 )
 
 
 _APART = f"""
 select c.case_id from cell c join cell b on b.run_id = :base_run and b.side = :base_side
   and b.prompt = :base_prompt and b.model = :base_model and b.case_id = c.case_id
-join answer new on new.address = c.address and new.take = c.take
-join answer old on old.address = b.address and old.take = b.take
-where {_CELLS} and (c.address <> b.address or c.take <> b.take)
+join answer new on new.request_hash = c.request_hash and new.answer_no = c.answer_no
+join answer old on old.request_hash = b.request_hash and old.answer_no = b.answer_no
+where {_CELLS} and (c.request_hash <> b.request_hash or c.answer_no <> b.answer_no)
   and abs(julianday(new.created_at) - julianday(old.created_at)) > 1
 """
 
 
 class _Totals:
-    """Adds up the draws of cases, whatever the order they come in."""
+    """Sums of the repeats of cases, exact in any order."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -626,17 +708,17 @@ class _Totals:
         return found
 
 
-def _draws(metric: Metric, rows: list[_Row], blocked: set[int]) -> list[_Draw]:
-    """Return the draws of a case that have a value and are not blocked on either side."""
+def _repeats(metric: Metric, rows: list[_Row], blocked: set[int]) -> list[_Repeat]:
+    """Return the repeats of a case that have a value and are not blocked on either side."""
     return [
-        _Draw(number, value, address, take)
-        for _, number, _, raw, address, take in rows
+        _Repeat(number, value, request_hash, answer_no)
+        for _, number, _, raw, request_hash, answer_no in rows
         if number not in blocked and (value := _value(metric, raw)) is not None
     ]
 
 
-def _corrected(rows: list[_Row], fair: Composites, index: int) -> list[_Row]:
-    """Return draws with the composites that are fair to both sides; index 0 is the base."""
+def _with_composites(rows: list[_Row], fair: Composites, index: int) -> list[_Row]:
+    """Return repeats with the composites that are fair to both sides; index 0 is the base."""
     return [
         (*row[:3], fair[row[0], row[1]][index], *row[4:]) if (row[0], row[1]) in fair else row
         for row in rows
@@ -644,7 +726,7 @@ def _corrected(rows: list[_Row], fair: Composites, index: int) -> list[_Row]:
 
 
 def _value(metric: Metric, raw: float | None) -> float | None:
-    """Return a value that can be counted with; what is not on its scale is missing."""
+    """Return a value on its scale; any other is missing."""
     if raw is None or not math.isfinite(raw):
         return None
     high = 1.0 if metric.kind in ("score", "pass") else math.inf

@@ -1,6 +1,6 @@
-"""Slices of a run: kinds of cases, repeats, and what is missing.
+"""Breakdown of a run: slices of its cases, reliability over repeats, bounds for missing answers.
 
-Written with the other sums when a run ends, read by whatever shows it.
+Written with the other rollups when a run ends.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.facets import NONE, length_of, level_of
-from edison_ci.results.part_scores import part_spreads
-from edison_ci.results.scores import group_of, read_cases, spread_of
-from edison_ci.rounding import mean
+from edison_ci.config.slices import NONE, length_of, level_of
+from edison_ci.numeric import mean
+from edison_ci.records import Side
+from edison_ci.results.scores import component_spreads, group_of, read_cases, spread_of
 from edison_ci.stats.correction import benjamini_hochberg
-from edison_ci.stats.reliability import pass_all_k, pass_at_k
+from edison_ci.stats.intervals import pass_all_k, pass_at_k
 from edison_ci.stats.slices import Scores, against_rest
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
-    from edison_ci.results.part_scores import PartSpread
-    from edison_ci.results.scores import CaseScore, Spread
+    from edison_ci.results.scores import CaseScore, ComponentSpread, Spread
     from edison_ci.stats.scores import Interval
 
 
 SOME = (2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100)
-"""Numbers of draws that are told, beside the number there is."""
+"""Numbers of repeats that are reported, besides the number there is."""
 _RepeatKey = tuple[str, str, int]
 """Prompt, model, k."""
 
@@ -39,12 +38,12 @@ _RepeatKey = tuple[str, str, int]
 def reliability_of(connection: sqlite3.Connection, run_id: str) -> list[Reliability]:
     """Return pass^k and pass@k over cases (STATS 5), for each prompt and model and over all."""
     (last,) = connection.execute(
-        "select max(draw) from cell where run_id = ? and side = 'head'", (run_id,)
+        "select max(repeat) from cell where run_id = ? and side = 'head'", (run_id,)
     ).fetchone()
-    draws = (last or 0) + 1
-    if draws < 2:
+    repeats = (last or 0) + 1
+    if repeats < 2:
         return []
-    ks = [*(k for k in SOME if k < draws), draws]
+    ks = [*(k for k in SOME if k < repeats), repeats]
     clustered = spread_of(connection, run_id).clustered
     sums: defaultdict[_RepeatKey, tuple[Scores, Scores]] = defaultdict(
         lambda: (Scores.empty(clustered=clustered), Scores.empty(clustered=clustered))
@@ -75,12 +74,12 @@ def _add(
     k: int,
     rows: Iterable[tuple[str, str, int, int]],
 ) -> None:
-    """Take a case: a value for each prompt and model that has k draws, and their mean."""
+    """Take a case: a value for each prompt and model that has k repeats, and their mean."""
     values: list[tuple[float, float]] = []
     for prompt, model, passes, runs in rows:
         every, some = pass_all_k(passes, runs, k), pass_at_k(passes, runs, k)
         if every is None or some is None:
-            continue  # it has fewer draws
+            continue  # it has fewer repeats
         values.append((every, some))
         for sample, one in zip(sums[prompt, model, k], (every, some), strict=True):
             sample.add(one, group)
@@ -104,9 +103,9 @@ def _row(key: _RepeatKey, every: Scores, some: Scores) -> list[Reliability]:
     ]
 
 
-# The cases are read one by one, and only sums are kept.
+# The cases are read one by one, and only sums stay in memory.
 MOST_TAGS = 100
-"""Tags that are looked at: the most frequent ones."""
+"""Number of tags that become slices: the most frequent ones."""
 _MOST_KNOWN = 5_000
 """Sets of facts whose slices are remembered."""
 
@@ -125,7 +124,7 @@ class _Slice:
         return cls(0, composites, passes, [])
 
     def count(self) -> None:
-        """Count what waits; many at once, as there is a slice for each kind of case."""
+        """Count what waits; many at once, as there is a slice for each slice."""
         self.cases += len(self.waiting)
         for at, scores in ((3, self.composites), (4, self.passes)):
             same = [case for case in self.waiting if case[at] is not None]
@@ -134,11 +133,11 @@ class _Slice:
 
 
 _Key = tuple[str, str, str, str]
-"""Prompt, model, facet, value; facet and value are empty for all cases."""
+"""Prompt, model, slice, value; slice and value are empty for all cases."""
 
 
 class Slices:
-    """The scores of a run by kind of case."""
+    """The scores of a run by slice."""
 
     def __init__(self, connection: sqlite3.Connection, run_id: str, spread: Spread) -> None:
         self._spread, self._tags = spread, _tags(connection, run_id)
@@ -146,7 +145,7 @@ class Slices:
         self._known: dict[tuple[Any, ...], list[_Slice]] = {}
 
     def take(self, cases: Sequence[CaseScore]) -> None:
-        """Take some cases; one that nobody said anything of is of no kind."""
+        """Add cases; one without facts belongs to no slice."""
         known = self._known
         for case in cases:
             if case[8] is None:
@@ -165,27 +164,27 @@ class Slices:
     def _of(self, case: CaseScore) -> list[_Slice]:
         """Return the slices that a case belongs to."""
         found = []
-        for facet, value in (("", ""), *_values(case, self._tags)):
-            key = (case[0], case[1], facet, value)
+        for slice_, value in (("", ""), *_values(case, self._tags)):
+            key = (case[0], case[1], slice_, value)
             if key not in self._slices:
                 self._slices[key] = _Slice.empty(clustered=self._spread.clustered)
             found.append(self._slices[key])
         return found
 
-    def facets(self) -> list[Facet]:
-        """Return how each kind of case came out, with what stands out (STATS 8)."""
+    def slices(self) -> list[Slice]:
+        """Return the slices, marked where they stand out (STATS 8)."""
         each = {key: one for key, one in self._slices.items() if key[0]}
         every = {key: one for key, one in self._slices.items() if not key[0]}
         overall = [(key[2:], one) for key, one in (every or each).items() if key[2]]
-        return [_facet(("", "", *kind), one) for kind, one in overall] + _compared(each)
+        return [_slice(("", "", *kind), one) for kind, one in overall] + _compare_with_rest(each)
 
 
-def facets_of(connection: sqlite3.Connection, run_id: str) -> list[Facet]:
-    """Return how each kind of case came out, with what stands out (STATS 8)."""
+def slices_of(connection: sqlite3.Connection, run_id: str) -> list[Slice]:
+    """Return the slices, marked where they stand out (STATS 8)."""
     spread = spread_of(connection, run_id)
     slices = Slices(connection, run_id, spread)
     read_cases(connection, run_id, spread, slices)
-    return slices.facets()
+    return slices.slices()
 
 
 def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
@@ -208,8 +207,8 @@ def _tags(connection: sqlite3.Connection, run_id: str) -> set[str]:
     return {tag for (tag,) in rows}
 
 
-def _compared(slices: dict[_Key, _Slice]) -> list[Facet]:
-    """Hold each part against the other cases of the same prompt and model."""
+def _compare_with_rest(slices: dict[_Key, _Slice]) -> list[Slice]:
+    """Compare each slice with the other cases of the same prompt and model."""
     found, tests = [], dict[_Key, float]()
     values = Counter(key[:3] for key in slices)
     for key, part in slices.items():
@@ -220,13 +219,14 @@ def _compared(slices: dict[_Key, _Slice]) -> list[Facet]:
         apart = part.composites.moments.n and rest.n
         difference = part.composites.moments.mean - rest.mean if apart else None
         test = against_rest(*part.composites.apart_from(whole))
-        found.append((_question(key, values), replace(_facet(key, part), difference=difference)))
+        found.append((_question(key, values), replace(_slice(key, part), difference=difference)))
         if test is not None:
             tests[found[-1][0]] = test.p
     adjusted = benjamini_hochberg(list(tests.values()))
     verdicts = dict(zip(tests, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
     return [
-        _judged(one, tests.get(q), verdicts.get(q), adjusted.n, once=not q[3]) for q, one in found
+        _with_test(one, tests.get(q), verdicts.get(q), adjusted.n, once=not q[3])
+        for q, one in found
     ]
 
 
@@ -236,9 +236,9 @@ def _question(key: _Key, values: Counter[tuple[str, str, str]]) -> _Key:
     return (*key[:3], "") if once else key
 
 
-def _judged(
-    one: Facet, p: float | None, verdict: tuple[float, bool] | None, family: int, *, once: bool
-) -> Facet:
+def _with_test(
+    one: Slice, p: float | None, verdict: tuple[float, bool] | None, family: int, *, once: bool
+) -> Slice:
     """Return a part with its test; where two are one comparison, only the weaker stands out."""
     if verdict is None:
         return replace(one, family=family)
@@ -248,21 +248,18 @@ def _judged(
     return replace(one, p=p, p_adjusted=adjusted, stands_out=stands_out, family=family)
 
 
-def _facet(key: _Key, part: _Slice) -> Facet:
+def _slice(key: _Key, part: _Slice) -> Slice:
     composite, rate = part.composites.interval(), part.passes.rate()
-    return Facet(*key, part.cases, _shown(composite), _shown(rate))
+    return Slice(*key, part.cases, _estimate(composite), _estimate(rate))
 
 
-def _shown(found: Interval | None) -> Shown:
+def _estimate(found: Interval | None) -> EstimateWithInterval:
     if found is None:
         return NOTHING
-    return Shown(found.estimate, found.low, found.high, found.n, found.method)
+    return EstimateWithInterval(found.estimate, found.low, found.high, found.n, found.method)
 
 
-HEAD = "head"
-
-
-class Shown(NamedTuple):
+class EstimateWithInterval(NamedTuple):
     """An estimate with its interval, as a table has it."""
 
     estimate: float | None
@@ -272,21 +269,21 @@ class Shown(NamedTuple):
     method: str | None
 
 
-NOTHING = Shown(None, None, None, 0, None)
+NOTHING = EstimateWithInterval(None, None, None, 0, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
+class Slice:
     """A part of the cases, with a prompt and model or over all of them."""
 
     prompt: str
     """Empty, like `model`, over all of them."""
     model: str
-    facet: str
+    dimension: str
     value: str
     cases: int
-    composite: Shown
-    pass_rate: Shown
+    composite: EstimateWithInterval
+    pass_rate: EstimateWithInterval
     difference: float | None = None
     """Its mean score minus that of the other cases."""
     p: float | None = None
@@ -297,7 +294,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How often k draws of a case all pass, and how often at least one of them does."""
+    """Share of cases of which k repeats all pass, and of which at least one passes."""
 
     prompt: str
     model: str
@@ -314,7 +311,7 @@ class Reliability:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where the score of a prompt with a model lies, whatever the missing answers are worth."""
+    """Bounds of the score of a prompt with a model, for any value of the missing answers."""
 
     prompt: str
     model: str
@@ -342,29 +339,29 @@ class CellCounts(NamedTuple):
 class Breakdown:
     """All of it."""
 
-    facets: tuple[Facet, ...] = ()
+    slices: tuple[Slice, ...] = ()
     reliability: tuple[Reliability, ...] = ()
     bounds: tuple[Bounds, ...] = ()
     """Only of those that miss something."""
-    parts: tuple[PartSpread, ...] = ()
+    components: tuple[ComponentSpread, ...] = ()
     counts: tuple[CellCounts, ...] = ()
 
 
-def write_facets(connection: sqlite3.Connection, run_id: str, facets: Iterable[Facet]) -> None:
+def write_slices(connection: sqlite3.Connection, run_id: str, slices: Iterable[Slice]) -> None:
     """Write the parts of the cases in the place of what was there."""
-    connection.execute("delete from rollup_facet where run_id = ?", (run_id,))
+    connection.execute("delete from rollup_slice where run_id = ?", (run_id,))
     connection.executemany(
-        f"insert into rollup_facet values ({', '.join('?' * 22)})",
+        f"insert into rollup_slice values ({', '.join('?' * 22)})",
         [
             (
                 run_id,
-                HEAD,
-                *(each.prompt, each.model, each.facet, each.value, each.cases),
+                Side.HEAD,
+                *(each.prompt, each.model, each.dimension, each.value, each.cases),
                 *each.composite,
                 *each.pass_rate,
                 *(each.difference, each.p, each.p_adjusted, each.family, each.stands_out),
             )
-            for each in facets
+            for each in slices
         ],
     )
 
@@ -372,11 +369,11 @@ def write_facets(connection: sqlite3.Connection, run_id: str, facets: Iterable[F
 def write_reliability(
     connection: sqlite3.Connection, run_id: str, rows: Iterable[Reliability]
 ) -> None:
-    """Write how draws passed together in the place of what was there."""
+    """Write how repeats passed together in the place of what was there."""
     connection.execute("delete from rollup_reliability where run_id = ?", (run_id,))
     connection.executemany(
         f"insert into rollup_reliability values ({', '.join('?' * 13)})",
-        [(run_id, HEAD, *astuple(each)) for each in rows],
+        [(run_id, Side.HEAD, *astuple(each)) for each in rows],
     )
 
 
@@ -384,7 +381,7 @@ def write_bounds(connection: sqlite3.Connection, run_id: str) -> None:
     """Add what the scores could be at worst and at best, where answers are missing."""
     broken = connection.execute(
         "select exists (select 1 from rollup_run where run_id = ?1 and error > 0) or "
-        "exists (select 1 from rollup_part where run_id = ?1 and errors > 0)",
+        "exists (select 1 from rollup_component where run_id = ?1 and errors > 0)",
         (run_id,),
     ).fetchone()[0]
     if broken:
@@ -395,13 +392,13 @@ def write_bounds(connection: sqlite3.Connection, run_id: str) -> None:
 def _bounds(table: str, keys: Sequence[str]) -> str:
     """Return the statement that fills the bounds of a table.
 
-    A case's score is the mean of its draws, with each missing one at 0 or at 1.
+    A case's score is the mean of its repeats, with each missing one at 0 or at 1.
     """
     by = ", ".join(keys)
     same = " and ".join(f"{table}.{key} = b.{key}" for key in keys)
     broken = (
         "(c.status = 'error' or (c.status = 'ok' and c.{0} is null and exists "
-        "(select 1 from part p where p.cell_id = c.id and p.status = 'error')))"
+        "(select 1 from component p where p.cell_id = c.id and p.status = 'error')))"
     )
     return f"""
 with cells as (
@@ -433,7 +430,7 @@ from b where {table}.run_id = :run and {same} and b.missing > 0
 def breakdown_of(connection: sqlite3.Connection, run_id: str) -> Breakdown:
     """Return what was written when the run ended; nothing of a run that has not."""
     return Breakdown(
-        _facets(connection, run_id),
+        _slices(connection, run_id),
         tuple(
             Reliability(*row)
             for row in connection.execute(
@@ -451,7 +448,7 @@ def breakdown_of(connection: sqlite3.Connection, run_id: str) -> Breakdown:
                 {"run": run_id},
             )
         ),
-        part_spreads(connection, run_id),
+        component_spreads(connection, run_id),
         tuple(
             CellCounts(*row)
             for row in connection.execute(
@@ -471,19 +468,19 @@ def _both(columns: str) -> str:
     )
 
 
-def _facets(connection: sqlite3.Connection, run_id: str) -> tuple[Facet, ...]:
+def _slices(connection: sqlite3.Connection, run_id: str) -> tuple[Slice, ...]:
     rows = connection.execute(
-        "select prompt, model, facet, value, cases, composite, composite_low, composite_high, "
+        "select prompt, model, dimension, value, cases, composite, composite_low, composite_high, "
         "composite_n, composite_method, pass_rate, pass_low, pass_high, pass_n, pass_method, "
-        "difference, p, p_adjusted, family, stands_out from rollup_facet "
-        "where run_id = ? and side = 'head' order by prompt, model, facet, cases desc, value",
+        "difference, p, p_adjusted, family, stands_out from rollup_slice "
+        "where run_id = ? and side = 'head' order by prompt, model, dimension, cases desc, value",
         (run_id,),
     )
     found = []
-    for prompt, model, facet, value, cases, *numbers in rows:
-        composite, rate = Shown(*numbers[:5]), Shown(*numbers[5:10])
+    for prompt, model, slice_, value, cases, *numbers in rows:
+        composite, rate = EstimateWithInterval(*numbers[:5]), EstimateWithInterval(*numbers[5:10])
         difference, p, p_adjusted, family, stands_out = numbers[10:]
-        one = Facet(prompt, model, facet, value, cases, composite, rate, difference, p)
+        one = Slice(prompt, model, slice_, value, cases, composite, rate, difference, p)
         found.append(
             replace(one, p_adjusted=p_adjusted, family=family, stands_out=bool(stands_out))
         )

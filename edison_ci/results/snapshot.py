@@ -1,23 +1,180 @@
-"""What a run was planned on, as it is kept with it: files, options and whose eval suite it used."""
+"""Snapshots of runs: what a run was planned with, and whether two runs are comparable.
+
+A comparison whose eval suite differs is measured twice, on the eval suite of head and on that of
+the base. Both runs store their snapshot and the files that differ, so the changes can be listed
+from stored runs.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.plan.baseline import Doubt
+from edison_ci.plan.baseline import BaselineDoubt
+from edison_ci.records import Side
+from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import sqlite3
+    from collections.abc import Iterator, Mapping
 
     from edison_ci.store.runs import Run
 
+
+# Scores are comparable only if the same checks, rubric, judges, graders and screens gave them. Here
+# those entries of two snapshots are compared that influence grades. Prompts and generating models
+# may differ: they are what is compared.
+_GRADING = ("checks", "judges", "safety")
+_OTHER = ("command line", "quarantine.yaml", "judge_approvals.yaml", "the price of ")
+"""Entries of a snapshot on which grades do not depend."""
+
+
+def differing_eval_suite(a: Run, b: Run) -> list[str]:
+    """Return the entries of two snapshots whose difference makes their grades incomparable."""
+    if a.id == b.id or a.snapshot == b.snapshot:
+        return []
+    old, new = _grading_content(a), _grading_content(b)
+    return [place for place in {**old, **new} if old.get(place) != new.get(place)]
+
+
+def _grading_content(run: Run) -> dict[str, Any]:
+    try:
+        kept = json.loads(run.snapshot)
+    except ValueError:
+        return {"snapshot": run.id}
+    place, written = _written_experiment(kept, run.experiment)
+    rubric = written.get("rubric") or {}
+    scored = dict(kept.get(rubric.get("path")) or {})
+    # Labels decide whether a judge is approved; its grades do not depend on them.
+    labels = (scored.pop("calibration", None) or {}).get("labels")
+    measured = {place, labels, rubric.get("path"), *written.get("prompts", ())}
+    measured -= {grader["prompt"] for grader in written.get("judges", {}).get("graders", ())}
+    others = {
+        name: value
+        for name, value in kept.items()
+        if name not in measured
+        and not name.startswith((*_OTHER, "base: "))
+        and not _is_generating_model(value)
+    }
+    graded: dict[str, Any] = {key: written.get(key) for key in _GRADING}
+    graded["rubric"] = [rubric.get("weight"), scored]
+    return {**graded, **others}
+
+
+def _written_experiment(kept: dict[str, Any], name: str) -> tuple[str, dict[str, Any]]:
+    for place, value in kept.items():
+        if place.startswith("base: "):
+            continue  # the base has an experiment of the same name
+        if isinstance(value, dict) and value.get("experiment") == name:
+            return place, value
+    return "", {}
+
+
+def experiment_in(kept: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the file of an experiment as it was when a run was planned."""
+    return _written_experiment(kept, name)[1]
+
+
+def _is_generating_model(value: Any) -> bool:
+    """Whether an entry is a model that only generates: it is stored without parameters."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], dict)
+        and value[1] is None
+    )
+
+
+MOST_RUNS = 200
+"""Number of newest complete runs that are searched for further versions and models."""
+
+
+def complete_runs(
+    connection: sqlite3.Connection, experiment: str, most: int, *, trials: bool = False
+) -> list[Run]:
+    """Return the complete runs of an experiment, newest first; trials only with `trials`."""
+    rows = connection.execute(
+        "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
+        f"{'' if trials else f'and {NO_TRIAL} '}order by created_at desc, rowid desc limit ?",
+        (experiment, most),
+    )
+    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
+
+
+def measured_experiments(connection: sqlite3.Connection) -> list[str]:
+    """Return the experiments that have a complete run, by name."""
+    rows = connection.execute(
+        "select distinct experiment from run where complete = 1 and status = 'COMPLETED' order by 1"
+    )
+    return [name for (name,) in rows]
+
+
+_GRADING_KEYS = ("objective", "checks", "rubric", "judges", "safety")
+_NEVER = ("command line", "quarantine.yaml", "judge_approvals.yaml")
+_NOT_AT_THE_START = ("the price of ", "base: ")
+
+
+def grading_hash(run: Run) -> str:
+    """Return a hash of everything that grades the answers of a run."""
+    text = json.dumps(_grading(snapshot_of(run)), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def has_pairwise_judge(run: Run) -> bool:
+    """Whether the experiment of a run had a pairwise judge, as far as is known."""
+    judges = _experiment(snapshot_of(run)).get("judges")
+    return not isinstance(judges, dict) or judges.get("pairwise") is not None
+
+
+def _experiment(kept: dict[str, Any]) -> dict[str, Any]:
+    own = (part for place, part in kept.items() if not place.startswith(_NOT_AT_THE_START))
+    return next((part for part in own if _is_experiment(part)), {})
+
+
+def _grading(kept: dict[str, Any]) -> dict[str, Any]:
+    experiment = _experiment(kept)
+    used = {key: experiment.get(key) for key in _GRADING_KEYS}
+    said = set(_texts(used))
+    found: dict[str, Any] = {"experiment": used}
+    for place, part in kept.items():
+        if place in _NEVER or place.startswith(_NOT_AT_THE_START) or part is experiment:
+            continue
+        if place in experiment.get("prompts", ()):
+            continue
+        _, sign, model = place.rpartition(": ")
+        if sign and isinstance(part, list):  # a model of the registry, by name
+            if model in said:
+                found[place] = part
+        elif isinstance(part, str):  # the digest of a file
+            if place.startswith("judges/") or any(place in text for text in said):
+                found[place] = part
+        elif isinstance(part, dict) and "criteria" in part:  # a rubric, its approval left out
+            found[place] = {key: value for key, value in part.items() if key != "calibration"}
+        else:
+            found[place] = part
+    return found
+
+
+def _is_experiment(part: object) -> bool:
+    return isinstance(part, dict) and {"objective", "checks", "judges", "prompts"} <= part.keys()
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
+
+
 UNDECIDED = "Its gates do not decide: `edison merge` puts all shards together and decides."
-"""What is said of the gates of a shard."""
+"""Sentence on the gates of a shard."""
 
 
-def kept_snapshot(run: Run) -> dict[str, Any]:
-    """Return what a run was planned on, as it was kept."""
+def snapshot_of(run: Run) -> dict[str, Any]:
+    """Return the snapshot of a run: the content of its files when it was planned."""
     try:
         found = json.loads(run.snapshot)
     except ValueError:
@@ -26,36 +183,194 @@ def kept_snapshot(run: Run) -> dict[str, Any]:
 
 
 def is_redacted(run: Run) -> bool:
-    """Whether personal data was taken out of what a run stored and graded."""
-    settings = kept_snapshot(run).get("edison.yaml: settings")
+    """Whether personal data was removed before answers were stored and graded."""
+    settings = snapshot_of(run).get("edison.yaml: settings")
     return isinstance(settings, dict) and settings.get("redact_pii_before_storage") is True
 
 
-def kept_against(run: Run) -> dict[str, Any]:
-    """Return what is kept of the base that a run was compared with; empty without one."""
-    against = kept_snapshot(run).get("command line", {}).get("against")
+def base_reference_of(run: Run) -> dict[str, Any]:
+    """Return the stored reference to the base of a run; empty without one."""
+    against = snapshot_of(run).get("command line", {}).get("against")
     return against if isinstance(against, dict) else {}
 
 
-def material_of(run: Run) -> str:
-    """Return whose material a run was measured on: `head` or `base`."""
-    return str(kept_against(run).get("material", "head"))
+def eval_suite_of(run: Run) -> str:
+    """Return the side whose eval suite a run was measured on: `head` or `base`."""
+    return str(base_reference_of(run).get("eval_suite", Side.HEAD))
 
 
-def kept_doubts(run: Run) -> tuple[Doubt, ...]:
-    """Return why a run was inconclusive at best."""
-    kept = kept_snapshot(run).get("command line", {})
+def doubts_of(run: Run) -> tuple[BaselineDoubt, ...]:
+    """Return the reasons for which a run was inconclusive at best."""
+    kept = snapshot_of(run).get("command line", {})
     return (*doubts_in(kept.get("against") or {}), *doubts_in(kept))
 
 
-def doubts_in(kept: Mapping[str, Any]) -> tuple[Doubt, ...]:
-    """Return doubts as they were kept."""
-    return tuple(Doubt(*map(str, each)) for each in kept.get("doubts", ()))
+def doubts_in(kept: Mapping[str, Any]) -> tuple[BaselineDoubt, ...]:
+    """Return the doubts in a stored base reference or command line."""
+    return tuple(BaselineDoubt(*map(str, each)) for each in kept.get("doubts", ()))
 
 
 def objective_of(run: Run) -> str:
-    """Return what an experiment was for when a run was planned."""
-    for part in kept_snapshot(run).values():
+    """Return the objective of the experiment when a run was planned."""
+    for part in snapshot_of(run).values():
         if isinstance(part, dict) and part.get("experiment") == run.experiment:
             return str(part.get("objective") or "")
     return ""
+
+
+# A comparison with a changed eval suite has two runs, and a pull request may touch several
+# experiments.
+_MOST_EARLIER = 500
+"""Number of earlier runs that are searched for others of the same change."""
+
+
+def companion_of(connection: sqlite3.Connection, run: Run) -> Run | None:
+    """Return the run on the base's eval suite that was made for the same comparison, if any."""
+    if run.base_commit is None or eval_suite_of(run) == Side.BASE:
+        return None
+    for other in _before(connection, run):
+        if other.experiment != run.experiment:
+            continue
+        same = other.base_commit == run.base_commit and eval_suite_of(other) == Side.BASE
+        return other if same else None
+    return None
+
+
+def runs_of_change(connection: sqlite3.Connection, run: Run) -> list[Run]:
+    """Return the newest run of each experiment on the same commit and base, by name.
+
+    A run on uncommitted files stands alone: its change is not known.
+    """
+    found = {run.experiment: run}
+    if run.commit_id is not None:
+        for other in _before(connection, run):
+            alike = (other.commit_id, other.base_commit) == (run.commit_id, run.base_commit)
+            if alike and eval_suite_of(other) == Side.HEAD:
+                found.setdefault(other.experiment, other)
+    return [found[name] for name in sorted(found)]
+
+
+def _before(connection: sqlite3.Connection, run: Run) -> list[Run]:
+    """Return the runs that were started before this one, newest first."""
+    rows = connection.execute(
+        "select id from run where (created_at, rowid) < (select created_at, rowid from run "
+        "where id = ?) order by created_at desc, rowid desc limit ?",
+        (run.id, _MOST_EARLIER),
+    )
+    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
+
+
+class SuiteChange(NamedTuple):
+    """One difference between the eval suites of base and head."""
+
+    place: str
+    before: str
+    after: str
+
+
+_VARIANT_KEYS = frozenset({"prompts", "models"})
+"""Keys of an experiment that are not part of its eval suite."""
+_NOTHING = "-"
+_LONGEST = 60
+_DEEPEST = 6
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def replaced_names(run: Run) -> tuple[str, ...]:
+    """Return the prompts and models that are compared with a predecessor of another name."""
+    return tuple(map(str, base_reference_of(run).get("replaced", ())))
+
+
+def suite_changes(
+    connection: sqlite3.Connection, run: Run, companion: Run | None
+) -> tuple[SuiteChange, ...]:
+    """Return the changes of a run's eval suite since the base, those of cases first.
+
+    `companion` is the run on the base's eval suite; without it only the names of files are known.
+    """
+    found: list[SuiteChange] = []
+    if companion is not None:
+        old, new = _eval_suite(companion), _eval_suite(run)
+        found += _cases(connection, companion, run)
+        for place in sorted({*old, *new}):
+            found += _differing(place, old.get(place), new.get(place))
+    listed = [change.place for change in found]
+    for place in map(str, base_reference_of(run).get("changed", ())):
+        if not any(each.startswith(place) for each in listed):
+            found.append(SuiteChange(place, "as it was", "edited"))
+    return tuple(found)
+
+
+def _eval_suite(run: Run) -> dict[str, Any]:
+    suite: dict[str, Any] = {}
+    for place, value in snapshot_of(run).items():
+        if place == "command line" or place.startswith("base: ") or _is_measured(value):
+            continue
+        if isinstance(value, dict) and value.get("experiment") == run.experiment:
+            value = {key: each for key, each in value.items() if key not in _VARIANT_KEYS}
+        suite[place] = value
+    return suite
+
+
+def _is_measured(value: Any) -> bool:
+    """Whether an entry is a prompt or a generating model, and so not part of the eval suite."""
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    first, second = value
+    version = isinstance(first, str) and _DIGEST.fullmatch(first) is not None
+    return (version and isinstance(second, str)) or (isinstance(first, dict) and second is None)
+
+
+def _differing(
+    place: str, old: Any, new: Any, key: str = "", depth: int = 0
+) -> Iterator[SuiteChange]:
+    if old == new:
+        return
+    deeper = depth < _DEEPEST and not _is_margin(old) and not _is_margin(new)
+    if deeper and isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            below = f"{key}.{name}" if key else str(name)
+            yield from _differing(place, old.get(name), new.get(name), below, depth + 1)
+    elif deeper and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _differing(place, one, other, f"{key}[{index}]", depth + 1)
+    else:
+        where = f"{place}: {key}" if key else place
+        yield SuiteChange(where, _short(old), _short(new))
+
+
+def _is_margin(value: Any) -> bool:
+    return isinstance(value, dict) and {"relative", "value"} <= value.keys()
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return _NOTHING
+    if _is_margin(value):
+        return f"{100 * float(value['value']):g}{'%' if value['relative'] else 'pp'}"
+    if isinstance(value, str):
+        text = value[:8] if _DIGEST.fullmatch(value) else value
+    elif isinstance(value, list) and any(isinstance(each, list | dict) for each in value):
+        return f"{len(value):,} entries" if len(value) != 1 else "1 entry"
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _cases(connection: sqlite3.Connection, before: Run, after: Run) -> Iterator[SuiteChange]:
+    counts = connection.execute(
+        "with old as (select case_id, max(coalesce(case_hash, '')) as content from cell "
+        "where run_id = :old and side = 'head' group by case_id), "
+        "new as (select case_id, max(coalesce(case_hash, '')) as content from cell "
+        "where run_id = :new and side = 'head' group by case_id) "
+        "select (select count(*) from old), (select count(*) from new), "
+        "(select count(*) from old where case_id not in (select case_id from new)), "
+        "(select count(*) from new where case_id not in (select case_id from old)), "
+        "(select count(*) from old join new using (case_id) where old.content <> new.content)",
+        {"old": before.id, "new": after.id},
+    ).fetchone()
+    was, now, removed, added, edited = counts
+    if removed or added or edited:
+        words = [f"{n:,} {word}" for n, word in ((removed, "removed"), (added, "added"),
+                                                (edited, "edited")) if n]  # fmt: skip
+        yield SuiteChange("cases", f"{was:,}", f"{now:,} ({', '.join(words)})")

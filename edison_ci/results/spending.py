@@ -31,7 +31,7 @@ select substr(t.sent_at, 1, 10), t.model, t.phase, sum(t.state = 'settled'),
   sum(case t.state when 'settled' then t.cost_microusd when 'released' then 0
       else t.est_microusd end),
   coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0),
-  count(*), coalesce(sum(a.take = 0), 0), coalesce(sum(a.cost_kind = 'estimated'), 0),
+  count(*), coalesce(sum(a.answer_no = 0), 0), coalesce(sum(a.cost_kind = 'estimated'), 0),
   sum(case t.state when 'released' then 0 else coalesce(t.cost_microusd, t.est_microusd) end)
 from attempt t left join answer a on a.attempt = t.id
 where t.run_id = ? group by 1, 2, 3
@@ -40,11 +40,11 @@ _PHASE, _RELEASED, _TRIES, _FIRST, _ESTIMATED, _PAID = 2, 4, 9, 10, 11, 12
 
 # Calls without a first answer: is there one by the same process to the same question?
 _ASKED_BESIDE = """
-select count(distinct t.address || t.owner)
+select count(distinct t.request_hash || t.owner)
 from attempt t left join answer a on a.attempt = t.id
-where t.run_id = ?1 and a.take is not 0 and not exists (
+where t.run_id = ?1 and a.answer_no is not 0 and not exists (
   select 1 from answer b join attempt u on u.id = b.attempt
-  where b.address = t.address and b.take = 0 and u.run_id = ?1 and u.owner = t.owner
+  where b.request_hash = t.request_hash and b.answer_no = 0 and u.run_id = ?1 and u.owner = t.owner
 )
 """
 
@@ -56,15 +56,15 @@ from (
   select a.attempt, coalesce(a.tokens_in, 0), coalesce(a.tokens_out, 0),
     t.run_id = :run and t.state = 'settled' and t.phase <> 'replay'
   from cell c join judgment j on j.cell_id = c.id
-  join answer a on a.address = j.address and a.take = j.take
+  join answer a on a.request_hash = j.request_hash and a.answer_no = j.answer_no
   join attempt t on t.id = a.attempt where c.run_id = :run
 )
 """
 
 # An answer that several prompts or models share was bought for the first of them.
 _BOUGHT_FOR = """
-select prompt, model, sum(paid), count(*), max(take) from (
-  select min(prompt) as prompt, min(model) as model, paid, take from temp.used
+select prompt, model, sum(paid), count(*), max(answer_no) from (
+  select min(prompt) as prompt, min(model) as model, paid, answer_no from temp.used
   where paid is not null group by attempt
 ) group by prompt, model
 """
@@ -86,7 +86,7 @@ class CallSums(NamedTuple):
 
 
 def write_calls(connection: sqlite3.Connection, run_id: str) -> None:
-    """Write what calls cost and came to, from the answers at hand and the sums of models."""
+    """Write the sums of calls and their costs, from answers and the rollups of models."""
     rows = [tuple(row) for row in connection.execute(_SPENT, (run_id,))]
     connection.executemany(
         "insert into rollup_spending (run_id, day, model, phase, calls, released, unknown, "
@@ -102,11 +102,11 @@ def write_calls(connection: sqlite3.Connection, run_id: str) -> None:
     connection.execute("insert into rollup_calls values (?, ?, ?, ?, ?, ?, ?)", (run_id, *sums))
     connection.executemany(
         "insert into rollup_paid values (?, ?, ?, ?)",
-        [(run_id, *who, paid) for who, paid in _paid(connection, run_id, rows).items()],
+        [(run_id, *who, paid) for who, paid in _costs_by_variant(connection, run_id, rows).items()],
     )
 
 
-def _paid(
+def _costs_by_variant(
     connection: sqlite3.Connection, run_id: str, rows: list[_Row]
 ) -> dict[tuple[str, str], int]:
     """Return what calls cost by the prompt and model they were for."""
@@ -114,7 +114,7 @@ def _paid(
     calls = sum(row[_TRIES] - row[_RELEASED] for row in rows if row[_PHASE] in _ANSWERING)
     if calls != sum(row[3] for row in bought) or not _is_plain(connection, run_id, bought):
         return costs_of(connection, run_id)
-    # Every call for an answer is one that cells rest on: nobody has to look for those it was for.
+    # Cells rest on every call for an answer, so the cells themselves need not be searched.
     found = {(prompt, model): paid for prompt, model, paid, *_ in bought}
     others = [row for row in rows if row[_PHASE] not in _ANSWERING]
     if any(row[_TRIES] > row[_RELEASED] for row in others):
@@ -123,23 +123,23 @@ def _paid(
 
 
 def _is_plain(connection: sqlite3.Connection, run_id: str, bought: list[_Row]) -> bool:
-    """Whether all cells of an address share one answer, so that its buyer is known by it."""
+    """Whether all cells of a request hash share one answer, so that its buyer is known by it."""
     keys = "select distinct prompt, model from rollup_model where run_id = ?"
     if len(connection.execute(keys, (run_id,)).fetchall()) <= 1:
         return True
     (lacking,) = connection.execute(
-        "select exists (select 1 from cell where run_id = ? and take is null)", (run_id,)
+        "select exists (select 1 from cell where run_id = ? and answer_no is null)", (run_id,)
     ).fetchone()
     return not lacking and all(row[4] == 0 for row in bought)
 
 
 def costs_of(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str], int]:
-    """Return what the attempts of a run cost, by prompt and model; empty is everybody else's."""
+    """Return the cost of attempts by prompt and model; both empty for judges and graders."""
     rows = connection.execute(
         "select coalesce(c.prompt, ''), coalesce(c.model, ''), "
         "sum(coalesce(t.cost_microusd, t.est_microusd)) from attempt t left join "
-        "(select address, min(prompt) as prompt, min(model) as model from cell "
-        "where run_id = ?1 group by address) c on c.address = t.address "
+        "(select request_hash, min(prompt) as prompt, min(model) as model from cell "
+        "where run_id = ?1 group by request_hash) c on c.request_hash = t.request_hash "
         "where t.run_id = ?1 and t.state <> 'released' group by 1, 2",
         (run_id,),
     )
@@ -147,18 +147,19 @@ def costs_of(connection: sqlite3.Connection, run_id: str) -> dict[tuple[str, str
 
 
 def call_sums(connection: sqlite3.Connection, run_id: str) -> CallSums:
-    """Return what the calls of a run come to, from each of them."""
+    """Return the sums of the calls of a run, computed from all attempts."""
     attempts, asked, estimated = connection.execute(
-        "select count(*), count(distinct t.address || t.owner), coalesce(sum(a.cost_kind = "
+        "select count(*), count(distinct t.request_hash || t.owner), coalesce(sum(a.cost_kind = "
         "'estimated'), 0) from attempt t left join answer a on a.attempt = t.id "
         "where t.run_id = ?",
         (run_id,),
     ).fetchone()
     read, written = connection.execute(
         "select coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0) from answer a join ("
-        "select address, take from cell where run_id = ?1 and take is not null union "
-        "select j.address, j.take from judgment j join cell c on c.id = j.cell_id "
-        "where c.run_id = ?1) u on u.address = a.address and u.take = a.take",
+        "select request_hash, answer_no from cell where run_id = ?1 and answer_no is not null "
+        "union "
+        "select j.request_hash, j.answer_no from judgment j join cell c on c.id = j.cell_id "
+        "where c.run_id = ?1) u on u.request_hash = a.request_hash and u.answer_no = a.answer_no",
         (run_id,),
     ).fetchone()
     costs = costs_of(connection, run_id)
@@ -183,7 +184,7 @@ def stored_call_sums(connection: sqlite3.Connection, run_id: str) -> CallSums | 
 
 
 def stored_reuse(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how many answers a run rests on that it did not buy, as it was just written."""
+    """Return the number of reused answers from the rollups that were just written."""
     row = connection.execute(
         "select reused from rollup_calls where run_id = ?", (run_id,)
     ).fetchone()
@@ -203,7 +204,7 @@ _NOTHING = (0,) * 11
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpendingRow:
     """What the calls of a day, an experiment, a model or a phase cost."""
 
     key: str
@@ -222,7 +223,7 @@ class Spent:
     tokens_in: int
     tokens_out: int
     simulated: int
-    """Of the calls, those that the simulator answered: no evidence, and nobody was paid."""
+    """Calls that the simulator answered: they are no evidence and cost nothing."""
     simulated_microusd: int
     saved_microusd: int | None = None
     """What answers that were used again would have cost; None where that is not known."""
@@ -233,7 +234,7 @@ class Spent:
         return self.billed_microusd + self.estimated_microusd + self.unknown_microusd
 
 
-def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> list[Spent]:
+def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> list[SpendingRow]:
     """Return what was spent since a time, days in their order, all else the dearest first."""
     key = _KEYS[by]
     rows = connection.execute(
@@ -255,11 +256,11 @@ def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> l
         (since,),
     )
     saved = _saved(connection, by, since)
-    found = [Spent(*row) for row in rows.fetchall()]
+    found = [SpendingRow(*row) for row in rows.fetchall()]
     if saved is not None:
         found = [replace(one, saved_microusd=saved.pop(one.key, 0)) for one in found]
-    # Whoever bought nothing at all may have saved all the same.
-    found += [Spent(name, *_NOTHING, rest) for name, rest in (saved or {}).items()]
+    # Groups without a bought answer may still have saved something.
+    found += [SpendingRow(name, *_NOTHING, rest) for name, rest in (saved or {}).items()]
     if by == "day":
         return sorted(found, key=lambda spent: spent.key)
     return sorted(found, key=lambda spent: (-spent.total_microusd, spent.key))
@@ -346,7 +347,7 @@ def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
 
 
 def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[str, int]:
-    """Return how the calls of a run went."""
+    """Return the number of calls of a run by outcome."""
     states = dict(
         connection.execute(
             "select state, count(*) from attempt where run_id = ? and phase <> 'replay' "
@@ -364,16 +365,17 @@ def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[s
 
 
 def reused_answers(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how many answers a run rests on that it did not buy itself.
+    """Return the number of answers that a run reuses.
 
     Each counts once: an answer that base and head share was bought, and serves twice.
     """
     (count,) = connection.execute(
         "select count(*) from ("
-        "select address, take from cell where run_id = ?1 and take is not null union "
-        "select j.address, j.take from judgment j join cell c on c.id = j.cell_id "
-        "where c.run_id = ?1 except select a.address, a.take from attempt t "
-        "join answer a on a.address = t.address and a.attempt = t.id "
+        "select request_hash, answer_no from cell where run_id = ?1 and answer_no is not null "
+        "union "
+        "select j.request_hash, j.answer_no from judgment j join cell c on c.id = j.cell_id "
+        "where c.run_id = ?1 except select a.request_hash, a.answer_no from attempt t "
+        "join answer a on a.request_hash = t.request_hash and a.attempt = t.id "
         "where t.run_id = ?1 and t.state = 'settled' and t.phase <> 'replay')",
         (run_id,),
     ).fetchone()

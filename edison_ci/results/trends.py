@@ -1,32 +1,29 @@
-"""How an experiment did from run to run, and whether it is falling.
+"""Trends: the scores of an experiment from run to run, with drift alarms.
 
-Only whole, complete runs count: a part of the cases says nothing about the rest. When what is
-measured or how it is graded changes, a new series starts, in which drift is looked for; a change of
-prices or gates is none. Scores before and after a new version of a prompt compare all the same.
+Only whole, complete runs count. When the variant or its grading changes, a new series starts; drift
+is searched within a series. Changes of prices or gates start none. Scores before and after a new
+version of a prompt are comparable.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results.comparable import complete_runs
-from edison_ci.rounding import snap
-from edison_ci.stats.drift import REFERENCE_RUNS, watch
+from edison_ci.numeric import snap
+from edison_ci.results.snapshot import complete_runs, snapshot_of
+from edison_ci.stats.drift import REFERENCE_RUNS, forecast, watch
 from edison_ci.stats.intervals import Interval
 from edison_ci.stats.sentences import drift_sentence
-from edison_ci.stats.trend import forecast
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from edison_ci.stats.drift import DriftReport
-    from edison_ci.stats.trend import Forecast
+    from edison_ci.stats.drift import DriftReport, Forecast
     from edison_ci.store.runs import Run
 
 MOST_RUNS = 500
@@ -36,11 +33,11 @@ _NO_CHANGE = ("gates", "max_errors", "stop", "refine", "split")
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class EarlyStop:
     """How far a run came that a planned look ended: what it measured was clear already."""
 
     kind: str
-    """cases or draws: what the looks were taken after more and more of."""
+    """cases or repeats: what the looks were taken after more and more of."""
     at: int
     most: int
 
@@ -51,7 +48,7 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrendRun:
     """The numbers of one run, over all prompts and models."""
 
     run: Run
@@ -60,7 +57,7 @@ class Point:
     cost_microusd: int
     """All that the run has booked, judges included."""
     answer_cost_microusd: float | None
-    """Mean of an answer, whoever paid for it."""
+    """Mean cost of an answer, reused ones included."""
     p50_ms: int | None
     p95_ms: int | None
     changed: tuple[str, ...]
@@ -69,7 +66,7 @@ class Point:
     """Whether its score compares with the run before: if anything changed, then prompts only."""
     only_prompts: bool = False
     """Whether of all that is written down only prompts changed; the cases may have, too."""
-    stopped: Stopped | None = None
+    stopped: EarlyStop | None = None
     """None for a run that measured all it might have."""
 
     @property
@@ -79,7 +76,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class DriftFinding:
     """What the runs since the last change say about the newest one."""
 
     runs: int
@@ -92,10 +89,10 @@ class Drift:
 
 def points_of(
     connection: sqlite3.Connection, experiment: str, *, most: int = MOST_RUNS
-) -> list[Point]:
+) -> list[TrendRun]:
     """Return the newest whole, complete runs of an experiment, oldest first."""
     runs = [run for run in complete_runs(connection, experiment, most) if not run.partial]
-    found: list[Point] = []
+    found: list[TrendRun] = []
     before: Run | None = None
     for run in reversed(runs):
         changed = () if before is None else _changes(before, run)
@@ -106,17 +103,19 @@ def points_of(
     return found
 
 
-def told_apart(connection: sqlite3.Connection, points: Sequence[Point]) -> list[Point]:
-    """Return points that say whether what changed leaves them comparable; it reads their cells."""
+def with_comparability(
+    connection: sqlite3.Connection, points: Sequence[TrendRun]
+) -> list[TrendRun]:
+    """Return points marked as comparable with the one before or not; reads their cells."""
     found = list(points[:1])
     for before, now in pairwise(points):
-        # What a trend is drawn to show: only prompts changed, on the same cases.
+        # A trend is there to show this: only prompts changed, on the same cases.
         same = not now.changed or (now.only_prompts and _same_cases(connection, before, now))
         found.append(replace(now, comparable=same))
     return found
 
 
-def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -> Point | None:
+def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -> TrendRun | None:
     row = connection.execute(
         "select composite, composite_low, composite_high, composite_n, composite_method, "
         "pass_rate, pass_low, pass_high, pass_n, pass_method, "
@@ -128,7 +127,7 @@ def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -
     if row is None:
         return None
     answers_cost, answers, p50, p95, booked = row[10:]
-    return Point(
+    return TrendRun(
         run=run,
         composite=_interval(*row[0:5]),
         pass_rate=_interval(*row[5:10]),
@@ -141,17 +140,17 @@ def _point(connection: sqlite3.Connection, run: Run, changed: tuple[str, ...]) -
     )
 
 
-def _stopped(connection: sqlite3.Connection, run_id: str) -> Stopped | None:
-    """Return where the last look at a run was taken, if that was before the last planned one."""
+def _stopped(connection: sqlite3.Connection, run_id: str) -> EarlyStop | None:
+    """Return the last interim analysis of a run, if it ended the run early."""
     row = connection.execute(
-        "select json_extract(detail, '$.look.kind'), json_extract(detail, '$.look.at') as at, "
-        "json_extract(detail, '$.look.most') from decision where run_id = ? "
+        "select json_extract(detail, '$.interim.kind'), json_extract(detail, '$.interim.at') as "
+        "at, json_extract(detail, '$.interim.most') from decision where run_id = ? "
         "and json_valid(detail) and at is not null order by round desc, at desc limit 1",
         (run_id,),
     ).fetchone()
     if row is None or not row[1] < row[2]:
         return None
-    return Stopped(*row)
+    return EarlyStop(*row)
 
 
 def _interval(
@@ -174,17 +173,17 @@ def _changes(before: Run, now: Run) -> tuple[str, ...]:
     return ("the cases",) if _snapshot(before) == _snapshot(now) else ()
 
 
-def _same_cases(connection: sqlite3.Connection, before: Point, now: Point) -> bool:
-    return _asked(connection, before.run.id) == _asked(connection, now.run.id)
+def _same_cases(connection: sqlite3.Connection, before: TrendRun, now: TrendRun) -> bool:
+    return _case_contents(connection, before.run.id) == _case_contents(connection, now.run.id)
 
 
 def _prompts(run: Run) -> set[str]:
-    """Return the places of the prompts that a run measured."""
+    """Return the paths of the prompts of a run."""
     parts = [part for part in _snapshot(run).values() if _is_experiment(part)]
     return {path for part in parts for path in part.get("prompts", ())}
 
 
-def _asked(connection: sqlite3.Connection, run_id: str) -> set[tuple[str, str | None]]:
+def _case_contents(connection: sqlite3.Connection, run_id: str) -> set[tuple[str, str | None]]:
     rows = connection.execute(
         "select distinct case_id, case_hash from cell where run_id = ? and side = 'head'", (run_id,)
     )
@@ -192,13 +191,7 @@ def _asked(connection: sqlite3.Connection, run_id: str) -> set[tuple[str, str | 
 
 
 def _snapshot(run: Run) -> dict[str, Any]:
-    try:
-        kept = json.loads(run.snapshot)
-    except ValueError:
-        return {}
-    if not isinstance(kept, dict):
-        return {}
-    return {place: part for place, part in kept.items() if place != "command line"}
+    return {place: part for place, part in snapshot_of(run).items() if place != "command line"}
 
 
 def _basis(run: Run) -> dict[str, Any]:
@@ -221,8 +214,8 @@ def _is_experiment(part: object) -> TypeGuard[dict[str, Any]]:
 
 
 def drift_of(
-    connection: sqlite3.Connection, points: Sequence[Point], *, threshold: float | None = None
-) -> Drift | None:
+    connection: sqlite3.Connection, points: Sequence[TrendRun], *, threshold: float | None = None
+) -> DriftFinding | None:
     """Say what the newest run means against the first five since the last change (STATS 17)."""
     series = since_change([point for point in points if point.composite is not None])
     if not series:
@@ -230,7 +223,7 @@ def drift_of(
     if len(series) <= REFERENCE_RUNS:
         runs = f"{len(series)} run{'' if len(series) == 1 else 's'}"
         need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
-        return Drift(len(series), None, None, f"{runs} since the last change: {need}.")
+        return DriftFinding(len(series), None, None, f"{runs} since the last change: {need}.")
     times = _increasing([point.day for point in series])
     means = [point.composite.estimate for point in series if point.composite is not None]
     scores = [{"all cases": mean} for mean in means]
@@ -240,10 +233,10 @@ def drift_of(
     report = watch(times, scores)
     ahead = None if threshold is None else forecast(times, means, threshold=threshold)
     sentence = drift_sentence(report, ahead, when=_date, threshold=threshold)
-    return Drift(len(series), report, ahead, sentence)
+    return DriftFinding(len(series), report, ahead, sentence)
 
 
-def since_change(points: Sequence[Point]) -> list[Point]:
+def since_change(points: Sequence[TrendRun]) -> list[TrendRun]:
     """Return the points from the last one on that something changed at."""
     starts = [index for index, point in enumerate(points) if point.changed]
     return list(points[starts[-1] if starts else 0 :])

@@ -13,27 +13,28 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
-from edison_ci.git.command import run_git, text
+from edison_ci.git.command import decode, run_git
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
+from edison_ci.numeric import mean
 from edison_ci.plan.versions import past_versions, short
-from edison_ci.results.comparable import MOST_RUNS, complete_runs, measured_experiments, yardstick
-from edison_ci.results.comparison import flips, marks
+from edison_ci.records import Side
+from edison_ci.results.comparison import pass_marks, pass_pairs
 from edison_ci.results.leaderboard import (
     Contrast,
     Scores,
     common_cases,
     contrast_of,
+    leaderboard_row,
     newest_places,
-    standing_of,
 )
-from edison_ci.results.samples import Sample, passing, together
-from edison_ci.results.slices import Shown
-from edison_ci.rounding import mean
+from edison_ci.results.samples import Sample, case_passes, pass_everywhere
+from edison_ci.results.slices import EstimateWithInterval
+from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, measured_experiments
 from edison_ci.stats.ab import moved
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.store.runs import NO_TRIAL, find_run
-from edison_ci.store.suggestions import OPEN, Status, Suggestion, list_suggestions
+from edison_ci.store.suggestions import OPEN, Suggestion, SuggestionStatus, list_suggestions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,14 +44,14 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
-    from edison_ci.results.case_filter import Roll
-    from edison_ci.results.leaderboard import Place, Standing
+    from edison_ci.results.leaderboard import LeaderboardRow, StoredVariant
+    from edison_ci.results.samples import CaseFilter
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Versus:
+class VersionComparison:
     """Version B minus version A in one experiment, over the models that both have."""
 
     experiment: str
@@ -67,9 +68,9 @@ def versus(
     connection: sqlite3.Connection,
     prompts: Collection[str],
     versions: tuple[str, str],
-    roll: Callable[[str], Roll],
-) -> list[Versus]:
-    """Compare two versions in every experiment that measured both by the same yardstick.
+    case_filter: Callable[[str], CaseFilter],
+) -> list[VersionComparison]:
+    """Compare two versions in every experiment that graded both with the same eval suite.
 
     A prompt that was renamed has several names in `prompts`.
     """
@@ -77,7 +78,7 @@ def versus(
     for experiment in measured_experiments(connection):
         pairs = _pairs(connection, experiment, prompts, versions)
         if pairs:
-            one = _compared(connection, experiment, pairs, roll(experiment))
+            one = _compare(connection, experiment, pairs, case_filter(experiment))
             if one is not None:
                 found.append(one)
     return found
@@ -88,11 +89,11 @@ def _pairs(
     experiment: str,
     prompts: Collection[str],
     versions: tuple[str, str],
-) -> list[tuple[Place, Place]]:
-    """Return where both versions were measured with the same model, newest yardstick first."""
+) -> list[tuple[StoredVariant, StoredVariant]]:
+    """Return where both versions were measured with one model, newest grading first."""
     runs = complete_runs(connection, experiment, MOST_RUNS, trials=True)
-    for stick in dict.fromkeys(map(yardstick, runs)):
-        alike = [run for run in runs if yardstick(run) == stick]
+    for grading in dict.fromkeys(map(grading_hash, runs)):
+        alike = [run for run in runs if grading_hash(run) == grading]
         places = {
             (place.version, place.model): place
             for place in newest_places(connection, alike)
@@ -109,22 +110,25 @@ def _pairs(
     return []
 
 
-def _compared(
+def _compare(
     connection: sqlite3.Connection,
     experiment: str,
-    pairs: Sequence[tuple[Place, Place]],
-    roll: Roll,
-) -> Versus | None:
+    pairs: Sequence[tuple[StoredVariant, StoredVariant]],
+    case_filter: CaseFilter,
+) -> VersionComparison | None:
     before, after = (
-        _overall([standing_of(connection, pair[side], roll) for pair in pairs]) for side in (0, 1)
+        _overall([leaderboard_row(connection, pair[side], case_filter) for pair in pairs])
+        for side in (0, 1)
     )
-    contrast = contrast_of(before, after, roll)
+    contrast = contrast_of(before, after, case_filter)
     if contrast is None:
         return None
     changes = dict(_moves(before, after))
-    passes = marks(flips(changes, *(_passing(connection, pairs, side) for side in (0, 1))))
+    passes = pass_marks(
+        pass_pairs(changes, *(_passing(connection, pairs, side) for side in (0, 1)))
+    )
     cases, moves, first = [*changes], [*changes.values()], pairs[0]
-    return Versus(
+    return VersionComparison(
         experiment=experiment,
         models=tuple(place.model for place, _ in pairs),
         runs=(first[0].run.id, first[1].run.id),
@@ -136,18 +140,18 @@ def _compared(
 
 
 def _passing(
-    connection: sqlite3.Connection, pairs: Sequence[tuple[Place, Place]], side: int
+    connection: sqlite3.Connection, pairs: Sequence[tuple[StoredVariant, StoredVariant]], side: int
 ) -> dict[str, bool | None]:
     """Return of each case whether a version passes it with all models."""
     where = "cell c where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?"
     places = (pair[side] for pair in pairs)
-    return together(
-        passing(connection, where, (place.run.id, place.side, place.prompt, place.model))
+    return pass_everywhere(
+        case_passes(connection, where, (place.run.id, place.side, place.prompt, place.model))
         for place in places
     )
 
 
-def _overall(rows: Sequence[Standing]) -> Scores:
+def _overall(rows: Sequence[LeaderboardRow]) -> Scores:
     """Return the mean over models of each case that all of them have."""
     tables = [dict(zip(row.scores.cases, row.scores.values, strict=True)) for row in rows]
     cases = [case for case in rows[0].scores.cases if all(case in table for table in tables)]
@@ -161,7 +165,7 @@ def _moves(before: Scores, after: Scores) -> Iterator[tuple[str, float]]:
         yield case, tables[1][case] - tables[0][case]
 
 
-class Life(NamedTuple):
+class VersionHistory(NamedTuple):
     """A version with what is known of it."""
 
     version: Version
@@ -174,7 +178,7 @@ class Life(NamedTuple):
 class Lineage(NamedTuple):
     """All versions of a prompt, newest first, and what is suggested for it."""
 
-    lives: list[Life]
+    lives: list[VersionHistory]
     open: list[Suggestion]
 
 
@@ -190,17 +194,17 @@ def lineage_of(history: History, connection: sqlite3.Connection | None) -> Linea
         versions = with_measured(versions, found, prompt.id)
         results = {("", version): result for version, result in found.items()}
         results |= _of_former(connection, former, next(iter(found.values()), None))
-        _add_twins(connection, prompt.id, versions, results)
+        _add_renamed(connection, prompt.id, versions, results)
         names = dict.fromkeys([str(prompt.id), *(one.former for one in former if one.former)])
         for name in names:
             suggestions += list_suggestions(connection, prompt=name)
-    made = {one.new_hash: one for one in suggestions if one.status is Status.APPLIED}
+    made = {one.new_hash: one for one in suggestions if one.status is SuggestionStatus.APPLIED}
     # What was only suggested is no version that the prompt ever had.
     only_tried = {one.new_hash for one in suggestions if one.new_hash not in made}
     versions = [one for one in versions if one.data is not None or one.hash not in only_tried]
     promoted = promoted_version(versions, prompt.header.production)
     lives = [
-        Life(
+        VersionHistory(
             version,
             results.get((version.former or "", version.hash)),
             made.get(version.hash),
@@ -211,10 +215,10 @@ def lineage_of(history: History, connection: sqlite3.Connection | None) -> Linea
     return Lineage(lives, [one for one in suggestions if one.status in OPEN])
 
 
-def promoted_version(versions: Sequence[Version], told: str) -> Version | None:
-    """Return the version that a prompt says is in production; None if it says none that is here."""
+def promoted_version(versions: Sequence[Version], promoted: str) -> Version | None:
+    """Return the version that a prompt names as in production; None if it is not among these."""
     for version in versions:
-        if told and (told == version.label or version.hash.startswith(told)):
+        if promoted and (promoted == version.label or version.hash.startswith(promoted)):
             return version
     return None
 
@@ -230,13 +234,13 @@ def _of_former(
     return found
 
 
-def _add_twins(
+def _add_renamed(
     connection: sqlite3.Connection,
     prompt: str,
     versions: Sequence[Version],
     results: dict[tuple[str, str], Result],
 ) -> None:
-    """Add what was measured of the very same text under another name."""
+    """Add results of the same text under another name."""
     newest = next(iter(results.values()), None)
     for version in versions[::-1]:
         if ("", version.hash) in results:
@@ -248,15 +252,15 @@ def _add_twins(
 
 
 # A score is comparable with another one if the experiment, the models, the cases and what grades
-# the answers are the same. Each version is told by a run that is like that of the newest version,
-# where there is one, and otherwise by its newest run, with what differs.
+# the answers are the same. Each version is represented by a run that is like that of the newest
+# version, where there is one, and otherwise by its newest run, with a note of what differs.
 _MOST_TRIED = 20
-"""Runs of a version that are looked at for one that is like the newest version's."""
+"""Runs of a version that are searched for one that is like the newest version's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a version did in one complete run, over its models."""
+    """Result of a version in one complete run, over its models."""
 
     run: Run
     side: str
@@ -265,14 +269,14 @@ class Result:
     answers: int
     answer_cost_microusd: float | None
     cases: frozenset[tuple[str, str | None]]
-    """Its cases, each with the hash of what it says."""
+    """Its cases, each with the hash of its content."""
     differs: tuple[str, ...] = ()
     """In what it was not measured like the newest version."""
     prompt: str = ""
     """The id under which it was measured."""
 
 
-class _Measured(NamedTuple):
+class _VersionRun(NamedTuple):
     """Where a version was measured."""
 
     run_id: str
@@ -291,7 +295,7 @@ def results_by_version(
 ) -> dict[str, Result]:
     """Return a complete result of each version of a prompt, whole runs before partial ones.
 
-    `newest` is what they are held against, if that is none of them.
+    `newest` is the result that they are compared with, if it is not one of them.
     """
     places = _places(connection, prompt)
     found: dict[str, Result] = {}
@@ -324,13 +328,13 @@ def measured_prompts(connection: sqlite3.Connection) -> list[MeasuredPrompt]:
 
 
 class ModelScore(NamedTuple):
-    """How a version did with a model, in its newest complete run."""
+    """Score of a version with a model, in its newest complete run."""
 
     model: str
     run_id: str
     experiment: str
     created_at: str
-    composite: Shown
+    composite: EstimateWithInterval
     simulated: bool
     partial: bool
 
@@ -354,7 +358,7 @@ def model_scores(connection: sqlite3.Connection, prompt: str) -> dict[str, list[
         known = found.setdefault(version, [])
         if model not in {each.model for each in known}:
             where = (model, run_id, experiment, created_at)
-            known.append(ModelScore(*where, Shown(*rest[:5]), *map(bool, rest[5:])))
+            known.append(ModelScore(*where, EstimateWithInterval(*rest[:5]), *map(bool, rest[5:])))
     return found
 
 
@@ -369,7 +373,7 @@ def measured_as(connection: sqlite3.Connection, version: str, prompt: str) -> li
     return [name for (name,) in rows]
 
 
-def _places(connection: sqlite3.Connection, prompt: str) -> dict[str, list[_Measured]]:
+def _places(connection: sqlite3.Connection, prompt: str) -> dict[str, list[_VersionRun]]:
     rows = connection.execute(
         "select m.version, m.run_id, m.side, r.experiment, json_group_array(m.model), "
         "sum(m.answers), sum(m.cost_microusd + m.saved_microusd) "
@@ -379,10 +383,10 @@ def _places(connection: sqlite3.Connection, prompt: str) -> dict[str, list[_Meas
         "order by r.partial, r.created_at desc, r.rowid desc, m.side desc",
         (prompt,),
     )
-    found: dict[str, list[_Measured]] = {}
+    found: dict[str, list[_VersionRun]] = {}
     for version, run_id, side, experiment, models, answers, cost in rows:
         names = tuple(sorted(json.loads(models)))
-        place = _Measured(run_id, side, experiment, names, answers or 0, cost or 0)
+        place = _VersionRun(run_id, side, experiment, names, answers or 0, cost or 0)
         found.setdefault(version, []).append(place)
     return found
 
@@ -391,7 +395,7 @@ def _result(
     connection: sqlite3.Connection,
     prompt: str,
     version: str,
-    places: Sequence[_Measured],
+    places: Sequence[_VersionRun],
     newest: Result | None,
 ) -> Result:
     first = _read(connection, prompt, version, places[0])
@@ -406,7 +410,7 @@ def _result(
     return replace(first, differs=_differences(first, newest))
 
 
-def _read(connection: sqlite3.Connection, prompt: str, version: str, place: _Measured) -> Result:
+def _read(connection: sqlite3.Connection, prompt: str, version: str, place: _VersionRun) -> Result:
     rows = connection.execute(
         "select case_id, max(case_hash), avg(composite), max(cluster) from cell "
         "where run_id = ? and side = ? and prompt = ? and version = ? "
@@ -438,7 +442,7 @@ def _differences(one: Result, newest: Result) -> tuple[str, ...]:
     told = {
         "experiment": one.run.experiment != newest.run.experiment,
         "models": one.models != newest.models,
-        "grading": yardstick(one.run) != yardstick(newest.run),
+        "grading": grading_hash(one.run) != grading_hash(newest.run),
         "cases": one.cases != newest.cases,
     }
     return tuple(what for what, differs in told.items() if differs)
@@ -447,19 +451,19 @@ def _differences(one: Result, newest: Result) -> tuple[str, ...]:
 def with_measured(
     versions: Iterable[Version], results: dict[str, Result], prompt: str
 ) -> list[Version]:
-    """Add the versions that only results tell of, oldest first, before the others."""
+    """Add the versions that are only in results, oldest first, before the others."""
     versions = list(versions)
     known = {version.hash for version in versions}
     alone = [
-        Version(version, _told(result, prompt, version), None, date=result.run.created_at)
+        Version(version, _label_of(result, prompt, version), None, date=result.run.created_at)
         for version, result in results.items()
         if version not in known
     ]
     return [*sorted(alone, key=lambda version: version.date or ""), *versions]
 
 
-def _told(result: Result, prompt: str, version: str) -> str:
-    label = result.run.labels.get(prompt) if result.side == "head" else None
+def _label_of(result: Result, prompt: str, version: str) -> str:
+    label = result.run.labels.get(prompt) if result.side == Side.HEAD else None
     # A label from before a merge may by now be that of another text.
     return label if label and short(version) in label else f"?+{short(version)}"
 
@@ -470,7 +474,7 @@ MOST = 20
 """Names that are followed back."""
 
 
-class Former(NamedTuple):
+class FormerPath(NamedTuple):
     """A name that a file had."""
 
     path: str
@@ -478,7 +482,7 @@ class Former(NamedTuple):
     """The last commit, by first parents, in which it had it."""
 
 
-def former_names(repository: Repository, path: str) -> list[Former]:
+def former_names(repository: Repository, path: str) -> list[FormerPath]:
     """Return the names that a file had before this one, the last of them first."""
     head = repository.head()
     if head is None:
@@ -489,8 +493,8 @@ def former_names(repository: Repository, path: str) -> list[Former]:
         *(f"--max-count={MAX_HISTORY_COMMITS}", head, "--", path),
         cwd=repository.root,
     )
-    found: list[Former] = []
-    wanted, fields = path, iter(text(answer.out).split("\0"))
+    found: list[FormerPath] = []
+    wanted, fields = path, iter(decode(answer.out).split("\0"))
     parent = ""
     for field in fields:
         if not field.lstrip("\n").startswith(":"):
@@ -498,7 +502,7 @@ def former_names(repository: Repository, path: str) -> list[Former]:
             continue
         old, new = next(fields, ""), next(fields, "")
         if new == wanted and parent and len(found) < MOST:
-            found.append(Former(old, parent))
+            found.append(FormerPath(old, parent))
             wanted = old
     return found
 
@@ -513,7 +517,7 @@ class Version:
     hash: str
     label: str
     data: bytes | None
-    """The file as it was; None for a version that only results tell of."""
+    """The file as it was; None for a version that is only in results."""
     commit: str | None = None
     author: str | None = None
     date: str | None = None
@@ -626,8 +630,8 @@ class History:
             prompt = self._read(repository, commit, data, name)
             if prompt is None:
                 continue
-            named = (prompt.header.output, prompt.header.tools)
-            files |= dict.fromkeys(file for file in named if isinstance(file, str))
+            find_version = (prompt.header.output, prompt.header.tools)
+            files |= dict.fromkeys(file for file in find_version if isinstance(file, str))
             if prompt.version not in seen:
                 seen.add(prompt.version)
                 yield prompt.version, (commit, data)
@@ -655,7 +659,7 @@ class History:
             *commits,
             cwd=self.repository.root,
         )
-        fields = text(answer.out).split("\0")
+        fields = decode(answer.out).split("\0")
         rows = zip(*(fields[offset::4] for offset in range(4)), strict=False)
         return {commit: (author, date, subject) for commit, author, date, subject in rows}
 
@@ -664,7 +668,7 @@ def _json(tree: Tree, file: str) -> Json:
     return read_json(read(tree, file), file).value
 
 
-def named(versions: list[Version], wanted: str) -> Version | None:
+def find_version(versions: list[Version], wanted: str) -> Version | None:
     """Return the version with a label or a hash (at least 6 digits of it)."""
     for version in versions:
         if wanted == version.label:

@@ -1,1 +1,1 @@
-"""People: grading answers, offering a refined prompt, and deciding about it."""
+"""Human review: grading answers, and proposing, deciding and syncing suggestions."""

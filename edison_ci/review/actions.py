@@ -1,7 +1,8 @@
-"""Review actions of the pages: approve, reject, edit, comment and grade, as the commands do.
+"""Review actions of the pages: approve, reject, edit, comment and grade.
 
-By the functions that the commands call, as the person who asks. The token of this machine belongs
-to whoever serves: who signed in from elsewhere decides about a pull request there, as themselves.
+They call the same functions as the commands, with the person who is signed in as the actor. The
+GitHub token of the server belongs to the person who started it, so a remote user decides about a
+pull request on GitHub instead.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
 from edison_ci.errors import EdisonError, RoleError, UsageError
-from edison_ci.operate.actors import Role, refuse_below
 from edison_ci.operate.gradebook import GradeBook
+from edison_ci.operate.site import Role, require_role
 from edison_ci.refine.patch import diff_of
-from edison_ci.review.booth import Booth, criterion_score, labels_of
-from edison_ci.review.deciding import approve, discuss, reject
-from edison_ci.review.desk import Desk
-from edison_ci.review.editing import base_data, edited, may_edit, text_to_edit
-from edison_ci.review.ways import current_branch
+from edison_ci.review.context import ReviewContext
+from edison_ci.review.decision import approve, comment, reject
+from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
+from edison_ci.review.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
+from edison_ci.review.proposal import current_branch
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import (
     OPEN,
     DecidedAlready,
-    Status,
     Suggestion,
+    SuggestionStatus,
     comments_of,
     decided_already,
     list_suggestions,
@@ -41,23 +42,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.operate.actors import Actor
-    from edison_ci.operate.gradebook import Given
-    from edison_ci.operate.site import Site
-    from edison_ci.store.grades import ManualGrade
+    from edison_ci.operate.gradebook import HumanGrade
+    from edison_ci.operate.site import Actor, Site
+    from edison_ci.store.manual_grades import ManualGrade
 
 
 class Option(NamedTuple):
-    """Something that can be done about a suggestion, or why it cannot."""
+    """An action on a suggestion: whether it is possible, and its effect or the obstacle."""
 
-    open: bool
-    says: str
-    """What will happen, or what stands in the way, as a sentence."""
+    allowed: bool
+    text: str
+    """What will happen, or why it is not possible, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What somebody can do about a suggestion here and now."""
+    """Possible actions of a person on a suggestion."""
 
     approve: Option
     reject: Option
@@ -65,155 +65,158 @@ class Permissions:
     comment: Option
 
 
-# Deciding is built on top of reporting, so pages cannot reach it: `edison serve` hands a clerk in.
-# Without one, pages show the commands instead.
-class Refused(UsageError):
-    """A text that was not taken; whoever wrote it gets it back with the reason."""
+class RejectedText(UsageError):
+    """An edited text that was not accepted; it is shown again with the reason."""
 
     def __init__(self, reason: str, text: str, *, hint: str = "") -> None:
         super().__init__(reason, hint=hint)
         self.text = text
 
 
-class Done(NamedTuple):
-    """What came of a decision."""
+class ActionResult(NamedTuple):
+    """Outcome of an action."""
 
     suggestion: Suggestion
-    """As it is now; after an edit, the new one."""
+    """Its current state; after an edit, the new suggestion."""
     notes: tuple[str, ...] = ()
-    """What else somebody should know."""
+    """Further messages for the person."""
 
 
 _deciding, _grading = threading.Lock(), threading.Lock()
-"""One decision at a time, and one grade: who clicks twice is to get one commit, and no error."""
+"""One decision and one grade at a time, so that a double click makes one commit and no error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewActions:
-    """Carries out decisions at the desk of a project."""
+    """Carries out review actions in a project."""
 
     offline: bool = False
 
     # --- suggestions ------------------------------------------------------------------------------
 
     def permissions(self, project: Project, actor: Actor, one: Suggestion) -> Permissions:
-        """Return what somebody can do about a suggestion."""
-        desk = self._desk(project, actor)
-        stop = _stopped(desk, actor, one)
-        reject_way = stop or _foreign(actor, one) or Option(True, _rejecting(one))
+        """Return which actions on a suggestion are possible for a person."""
+        review = self._review(project, actor)
+        blocker = _blocker(review, actor, one)
+        reject = blocker or _foreign_pull_request(actor, one) or Option(True, _reject_text(one))
         return Permissions(
-            approve=stop or _foreign(actor, one) or _approving(desk, one),
-            reject=reject_way,
-            edit=_not_allowed(desk, actor, Role.EDITOR, "review edit") or stop or _EDITING,
-            comment=_not_allowed(desk, actor, Role.REVIEWER, "review comment")
-            or Option(True, _commenting(desk, one)),
+            approve=blocker or _foreign_pull_request(actor, one) or _approve_option(review, one),
+            reject=reject,
+            edit=_not_allowed(review, actor, Role.EDITOR, "review edit") or blocker or _EDIT_OPTION,
+            comment=_not_allowed(review, actor, Role.REVIEWER, "review comment")
+            or Option(True, _comment_text(review, one)),
         )
 
-    def approve(self, site: Site, actor: Actor, wanted: str, seen: str) -> Done:
-        """Take a suggestion."""
+    def approve(self, site: Site, actor: Actor, wanted: str, seen: str) -> ActionResult:
+        """Approve a suggestion; a repeated approval by the same person changes nothing."""
         with _deciding:
-            desk, one = self._seen(site, actor, wanted)
-            taken = one.status in (Status.APPROVED, Status.APPLIED) and one.decided_by == actor.name
-            if taken and str(one.status) != seen:
-                return Done(one)
+            review, one = self._find(site, actor, wanted)
+            done_before = (
+                one.status in (SuggestionStatus.APPROVED, SuggestionStatus.APPLIED)
+                and one.decided_by == actor.name
+            )
+            if done_before and str(one.status) != seen:
+                return ActionResult(one)
             _refuse_changed(one, seen)
             _refuse_foreign(actor, one)
-            done = asyncio.run(approve(desk, one))
-        return Done(done.suggestion, done.notes)
+            done = asyncio.run(approve(review, one))
+        return ActionResult(done.suggestion, done.notes)
 
-    def reject(self, site: Site, actor: Actor, wanted: str, seen: str, reason: str) -> Done:
-        """Leave a suggestion, and say why."""
+    def reject(self, site: Site, actor: Actor, wanted: str, seen: str, reason: str) -> ActionResult:
+        """Reject a suggestion with a reason."""
         with _deciding:
-            desk, one = self._seen(site, actor, wanted)
-            if one.status is Status.REJECTED and one.decided_by == actor.name:
-                return Done(one)
+            review, one = self._find(site, actor, wanted)
+            if one.status is SuggestionStatus.REJECTED and one.decided_by == actor.name:
+                return ActionResult(one)
             _refuse_changed(one, seen)
             _refuse_foreign(actor, one)
-            done = asyncio.run(reject(desk, one, reason))
-        return Done(done.suggestion, done.notes)
+            done = asyncio.run(reject(review, one, reason))
+        return ActionResult(done.suggestion, done.notes)
 
-    def comment(self, site: Site, actor: Actor, wanted: str, text: str) -> Done:
-        """Say something about a suggestion."""
+    def comment(self, site: Site, actor: Actor, wanted: str, text: str) -> ActionResult:
+        """Comment on a suggestion."""
         with _deciding:
-            desk, one = self._seen(site, actor, wanted)
-            last = desk.read(lambda connection: comments_of(connection, one))[-1:]
+            review, one = self._find(site, actor, wanted)
+            last = review.read(lambda connection: comments_of(connection, one))[-1:]
             if [(each.actor, each.text) for each in last] == [(actor.name, text.strip())]:
-                return Done(one)
-            done = asyncio.run(discuss(desk, one, text))
-        return Done(done.suggestion, done.notes)
+                return ActionResult(one)
+            done = asyncio.run(comment(review, one, text))
+        return ActionResult(done.suggestion, done.notes)
 
     def draft(self, project: Project, actor: Actor, one: Suggestion) -> str:
-        """Return the prompt as it would be, for somebody who may edit it."""
-        desk = self._desk(project, actor)
-        may_edit(desk, one)
-        return text_to_edit(desk, one)
+        """Return the prompt with the suggestion applied, for editing."""
+        review = self._review(project, actor)
+        may_edit(review, one)
+        return text_to_edit(review, one)
 
-    def edit(self, site: Site, actor: Actor, wanted: str, text: str) -> Done:
-        """Put an edited suggestion in the place of one; a text that is not taken is given back."""
-        text = text.replace("\r\n", "\n")  # as browsers send what people write
+    def edit(self, site: Site, actor: Actor, wanted: str, text: str) -> ActionResult:
+        """Replace a suggestion by an edited one; raises RejectedText if the text is refused."""
+        text = text.replace("\r\n", "\n")  # browsers send form text with CRLF
         with _deciding:
-            desk, one = self._seen(site, actor, wanted)
-            if found := _edited_before(desk, one, text):
-                return Done(found)
-            by = may_edit(desk, one)
+            review, one = self._find(site, actor, wanted)
+            if earlier := _earlier_edit(review, one, text):
+                return ActionResult(earlier)
+            by = may_edit(review, one)
             try:
-                new = edited(desk, by, one, text)
+                new = edit_suggestion(review, by, one, text)
             except DecidedAlready:
                 raise
             except UsageError as error:
-                raise Refused(error.message, text, hint=error.hint) from None
-        note = f"Put it on its branch: `edison propose {new.id} --open-pr`"
-        return Done(new, (note,) if new.branch is not None else ())
+                raise RejectedText(error.message, text, hint=error.hint) from None
+        note = f"Update its branch: `edison propose {new.id} --open-pr`"
+        return ActionResult(new, (note,) if new.branch is not None else ())
 
     # --- grades -----------------------------------------------------------------------------------
 
     def grade(
-        self, site: Site, actor: Actor, cell: str, given: Given, criteria: Mapping[str, str]
+        self, site: Site, actor: Actor, cell: str, given: HumanGrade, criteria: Mapping[str, str]
     ) -> ManualGrade:
-        """Write down what somebody says of the answer of a cell, unless they just said it."""
+        """Store a person's grade of a cell's answer, unless it equals their last one."""
         project = load_project(site.root)
         with _grading, closing(open_reader(site.results)) as reader:
             run_id = run_of_cell(reader, cell)
             if run_id is None:
-                raise UsageError(f"there is no cell {cell!r}", hint="open it from its run")
+                raise UsageError(
+                    f"there is no cell {cell!r}", hint="open it from the page of its run"
+                )
             run = find_run(reader, run_id)
             experiment = project.experiment(run.experiment)
-            given = dataclasses.replace(given, criteria=_scored(experiment, criteria))
+            given = dataclasses.replace(given, criteria=_criterion_scores(experiment, criteria))
             book = GradeBook(site, actor, labels_of(experiment))
-            booth = Booth(project, run, reader, book, seed=0)
-            return booth.enter(booth.named(find_cell(reader, run.id, cell)), given, once=True)
+            queue = GradingQueue(project, run, reader, book, seed=0)
+            return queue.enter(queue.find(find_cell(reader, run.id, cell)), given, once=True)
 
     # ----------------------------------------------------------------------------------------------
 
-    def _desk(self, project: Project, actor: Actor) -> Desk:
-        away = actor.identity.known_by == "web"
-        return Desk.of(project, offline=self.offline or away, actor=actor)
+    def _review(self, project: Project, actor: Actor) -> ReviewContext:
+        remote = actor.identity.known_by == "web"
+        return ReviewContext.of(project, offline=self.offline or remote, actor=actor)
 
-    def _seen(self, site: Site, actor: Actor, wanted: str) -> tuple[Desk, Suggestion]:
-        desk = self._desk(load_project(site.root), actor)
-        return desk, desk.find(wanted)
+    def _find(self, site: Site, actor: Actor, wanted: str) -> tuple[ReviewContext, Suggestion]:
+        review = self._review(load_project(site.root), actor)
+        return review, review.find(wanted)
 
 
-def _scored(experiment: Experiment, said: Mapping[str, str]) -> dict[str, float]:
+def _criterion_scores(experiment: Experiment, values: Mapping[str, str]) -> dict[str, float]:
     """Return scores by criterion, each on the scale of the rubric."""
     rubric = experiment.rubric
     known = {each.slug: each for each in (rubric.criteria if rubric is not None else ())}
-    unknown = said.keys() - known.keys()
+    unknown = values.keys() - known.keys()
     if unknown:
-        hint = "the rubric has changed: load the page again"
-        raise UsageError(f"there is no criterion {min(unknown)!r}", hint=hint)
-    return {known[slug].name: criterion_score(known[slug], text) for slug, text in said.items()}
+        hint = "the rubric has changed: reload the page"
+        raise UsageError(f"unknown criterion {min(unknown)!r}", hint=hint)
+    return {known[slug].name: criterion_score(known[slug], text) for slug, text in values.items()}
 
 
-def _edited_before(desk: Desk, one: Suggestion, text: str) -> Suggestion | None:
-    """Return what somebody made of a suggestion with the same text before."""
-    if one.status is not Status.SUPERSEDED:
+def _earlier_edit(review: ReviewContext, one: Suggestion, text: str) -> Suggestion | None:
+    """Return an earlier edit of a suggestion to the same text."""
+    if one.status is not SuggestionStatus.SUPERSEDED:
         return None
-    made = desk.read(lambda connection: list_suggestions(connection, prompt=one.prompt))
+    made = review.read(lambda connection: list_suggestions(connection, prompt=one.prompt))
     made = [each for each in made if each.edited_from == one.id]
     if not made:
         return None
-    diff = diff_of(one.path, decode(base_data(desk, one)), text)
+    diff = diff_of(one.path, decode(base_data(review, one)), text)
     return next((each for each in made if each.diff == diff), None)
 
 
@@ -222,98 +225,98 @@ def _refuse_changed(one: Suggestion, seen: str) -> None:
         raise decided_already(one)
 
 
-# --- what can be done -----------------------------------------------------------------------------
+# --- possible actions -----------------------------------------------------------------------------
 
-_EDITING = Option(
+_EDIT_OPTION = Option(
     True,
-    "What you save is held to the guardrails again. It becomes a suggestion of its own that was "
-    "not measured, and this one is superseded.",
+    "The saved text is checked against the guardrails and stored as a new, unmeasured suggestion; "
+    "this one is marked as superseded.",
 )
 
 
-def _not_allowed(desk: Desk, actor: Actor, role: Role, action: str) -> Option | None:
+def _not_allowed(review: ReviewContext, actor: Actor, role: Role, action: str) -> Option | None:
     try:
-        refuse_below(actor, role, action, desk.site.file.members)
+        require_role(actor, role, action, review.site.file.members)
     except RoleError as refused:
         return Option(False, f"{refused.message}: {refused.hint}.")
     return None
 
 
-def _stopped(desk: Desk, actor: Actor, one: Suggestion) -> Option | None:
-    """Return what stands in the way of any decision."""
-    if refused := _not_allowed(desk, actor, Role.REVIEWER, "review"):
+def _blocker(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | None:
+    """Return why no decision is possible; None if one is."""
+    if refused := _not_allowed(review, actor, Role.REVIEWER, "review"):
         return refused
     if one.status not in OPEN:
-        return Option(False, f"It is {one.status} already.")
+        return Option(False, f"It is already {one.status}.")
     try:
-        desk.refuse_while_running(one)
+        review.refuse_while_running(one)
     except EdisonError as busy:
         return Option(False, f"{busy.message}.")
     return None
 
 
-def _approving(desk: Desk, one: Suggestion) -> Option:
-    if one.status is Status.TRIED:
-        insist = f"`edison propose {one.id} --force`"
-        return Option(False, f"It was not shown to help. To insist on it: {insist}.")
-    if one.status is Status.APPROVED and one.pull_request is not None:
+def _approve_option(review: ReviewContext, one: Suggestion) -> Option:
+    if one.status is SuggestionStatus.TRIED:
+        command = f"`edison propose {one.id} --force`"
+        return Option(False, f"It is not shown to help. To propose it anyway: {command}.")
+    if one.status is SuggestionStatus.APPROVED and one.pull_request is not None:
         where = f"pull request {one.pull_request}"
-        return Option(False, f"It is approved; merge {where}, then `edison review sync`.")
+        return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
     if one.pull_request is not None:
-        return _on_pull_request(desk, one)
-    branch = current_branch(desk.repository) if desk.repository is not None else None
-    if desk.repository is None:
-        return Option(True, f"`{one.path}` is changed. There is no Git repository, so no commit.")
+        return _on_pull_request(review, one)
+    branch = current_branch(review.repository) if review.repository is not None else None
+    if review.repository is None:
+        return Option(True, f"Changes `{one.path}`, without a commit: there is no Git repository.")
     if branch is None:
-        return Option(False, "No branch is checked out, so the commit would be on none.")
-    return Option(True, f"One commit on the branch `{branch}` here changes `{one.path}`.")
+        return Option(False, "No branch is checked out to commit to.")
+    return Option(True, f"Changes `{one.path}` with one commit on the branch `{branch}`.")
 
 
-def _on_pull_request(desk: Desk, one: Suggestion) -> Option:
-    if desk.hosting.address is None:
+def _on_pull_request(review: ReviewContext, one: Suggestion) -> Option:
+    if review.hosting.address is None:
         return Option(
             False,
-            f"It is pull request {one.pull_request}, and there is no token for GitHub here: decide "
-            "there, then `edison review sync`.",
+            f"It is pull request {one.pull_request}, but there is no GitHub token here: decide on "
+            "GitHub, then run `edison review sync`.",
         )
     if one.branch is None:
-        there = f"accept the lines in pull request {one.pull_request}"
-        return Option(True, f"It is written down as approved; {there}.")
+        where = f"pull request {one.pull_request}"
+        return Option(True, f"Marks it as approved; accept the suggested lines in {where}.")
     return Option(
         True,
-        f"Pull request {one.pull_request} gets an approving review of yours. It is not merged.",
+        f"Adds your approving review to pull request {one.pull_request}, without merging it.",
     )
 
 
-def _rejecting(one: Suggestion) -> str:
-    told = "The next refinement is told why."
+def _reject_text(one: Suggestion) -> str:
+    note = "The next refinement takes the reason into account."
     if one.pull_request is not None and one.branch is not None:
-        return f"Pull request {one.pull_request} is closed with your reason. {told}"
-    return f"It is written down, and nothing changes. {told}"
+        return f"Closes pull request {one.pull_request} with your reason. {note}"
+    return f"Marks it as rejected. {note}"
 
 
-def _commenting(desk: Desk, one: Suggestion) -> str:
-    kept = "It is kept with the suggestion"
-    if one.pull_request is None or desk.hosting.address is None:
-        return f"{kept}."
-    return f"{kept}, and shown on pull request {one.pull_request}."
+def _comment_text(review: ReviewContext, one: Suggestion) -> str:
+    stored = "Stored with the suggestion"
+    if one.pull_request is None or review.hosting.address is None:
+        return f"{stored}."
+    return f"{stored} and posted on pull request {one.pull_request}."
 
 
-def _foreign(actor: Actor, one: Suggestion) -> Option | None:
-    """Return why somebody who is elsewhere cannot decide about a pull request here."""
+def _foreign_pull_request(actor: Actor, one: Suggestion) -> Option | None:
+    """Return why a remote user cannot decide about a pull request here."""
     if one.pull_request is None or actor.identity.known_by != "web":
         return None
     return Option(
         False,
-        f"It is pull request {one.pull_request}, and the token of this server is not yours: decide "
-        "there as yourself, then `edison review sync`.",
+        f"It is pull request {one.pull_request}, and the GitHub token of this server is not yours: "
+        "decide on GitHub, then run `edison review sync`.",
     )
 
 
 def _refuse_foreign(actor: Actor, one: Suggestion) -> None:
-    if _foreign(actor, one) is not None:
+    if _foreign_pull_request(actor, one) is not None:
         raise UsageError(
-            f"suggestion {one.id} is pull request {one.pull_request}, and the token of this server "
-            "is not yours",
-            hint=f"decide at {one.pull_request_url}, then: edison review sync",
+            f"suggestion {one.id} is pull request {one.pull_request}, and the GitHub token of this "
+            "server is not yours",
+            hint=f"decide at {one.pull_request_url}, then run edison review sync",
         )

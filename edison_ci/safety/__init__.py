@@ -1,1 +1,1 @@
-"""Screens on texts: personal data, jailbreaks and secrets, found without a model."""
+"""Screens of texts for personal data, jailbreaks and secrets, without a model."""

@@ -1,10 +1,10 @@
-"""Personal data taken out of texts before they are stored, for `redact_pii_before_storage`.
+"""Redaction of personal data before storage, for `redact_pii_before_storage`.
 
-What models write is redacted as it arrives, before anybody grades, stores, records or shows it:
-answers, judges' and refiners' replies, tool calls, and what an error repeats. So every file, page,
-report and message has the redacted text, and regrading and reuse work on it too. Cases are redacted
-where they are shown or quoted; models are sent them as they are. That a text had personal data can
-still be told by the words that stand for it, such as `[E-MAIL]`.
+Texts of models are redacted on arrival, before they are graded, stored, recorded or shown: answers,
+replies of judges and refiners, tool calls, and texts quoted in errors. So every file, page, report
+and message has the redacted text, and regrading and reuse work on it too. Cases are redacted where
+they are shown or quoted; models get them unchanged. Replacements such as `[E-MAIL]` still show that
+a text had personal data.
 """
 
 from __future__ import annotations
@@ -16,51 +16,52 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.plugins import later
 
 if TYPE_CHECKING:
     from edison_ci.records import Case, Completion, Json
 
 Redact: TypeAlias = Callable[[str], str]
 
-# Loaded late: the patterns take longer to compile than a run without redaction has to wait.
-_redact_pii = later("edison_ci.safety.pii:redact_pii")
 
-
-class Settings(Protocol):
-    """The settings of a project, as far as they matter here."""
+class RedactionSettings(Protocol):
+    """The setting of a project that enables redaction."""
 
     @property
     def redact_pii_before_storage(self) -> bool:
-        """Whether personal data is taken out of what is stored and shown."""
+        """Whether personal data is redacted before texts are stored and shown."""
 
 
-def unchanged(text: str) -> str:
-    """Return the text as it is: what a project without redaction does."""
+def keep_text(text: str) -> str:
+    """Return the text unchanged, for a project without redaction."""
     return text
 
 
-def redaction(settings: Settings) -> Redact:
-    """Return what a project does to a text before it is stored or shown."""
-    return _redact_pii if settings.redact_pii_before_storage else unchanged
+def redactor(settings: RedactionSettings) -> Redact:
+    """Return the function that a project applies to texts before they are stored or shown."""
+    if not settings.redact_pii_before_storage:
+        return keep_text
+    # Imported here because it compiles patterns, which takes time.
+    from edison_ci.safety.pii import redact_pii
+
+    return redact_pii
 
 
-def redacted_value(value: Json, redact: Redact) -> Json:
-    """Return a JSON value whose texts, names and whole numbers are redacted."""
+def redact_value(value: Json, redact: Redact) -> Json:
+    """Return a JSON value with its strings, keys and integers redacted."""
     if isinstance(value, dict):
-        return {redact(name): redacted_value(item, redact) for name, item in value.items()}
+        return {redact(name): redact_value(item, redact) for name, item in value.items()}
     if isinstance(value, list):
-        return [redacted_value(item, redact) for item in value]
+        return [redact_value(item, redact) for item in value]
     if isinstance(value, str):
-        return _redacted_text(value, redact)
+        return _redact_text(value, redact)
     if isinstance(value, int) and not isinstance(value, bool):
-        said = redact(str(value))
-        return value if said == str(value) else said
+        text = redact(str(value))
+        return value if text == str(value) else text
     return value
 
 
-def _redacted_text(text: str, redact: Redact) -> str:
-    """Return a redacted text; one that is JSON stays JSON, though a number in it may go."""
+def _redact_text(text: str, redact: Redact) -> str:
+    """Return a redacted text; JSON stays valid JSON, though a number may become a string."""
     found = redact(text)
     if found == text or not text.lstrip().startswith(("{", "[")):
         return found
@@ -68,25 +69,25 @@ def _redacted_text(text: str, redact: Redact) -> str:
         value = parse_json(text)
     except Fault:
         return found
-    return json.dumps(redacted_value(value, redact), ensure_ascii=False)
+    return json.dumps(redact_value(value, redact), ensure_ascii=False)
 
 
-def redacted_completion(completion: Completion, redact: Redact) -> Completion:
-    """Return an answer whose text and tool calls are redacted."""
-    if redact is unchanged:
+def redact_completion(completion: Completion, redact: Redact) -> Completion:
+    """Return an answer with its text and tool calls redacted."""
+    if redact is keep_text:
         return completion
-    text = _redacted_text(completion.text, redact)
-    tools = redacted_value(completion.tool_calls, redact)
+    text = _redact_text(completion.text, redact)
+    tools = redact_value(completion.tool_calls, redact)
     if (text, tools) == (completion.text, completion.tool_calls):
         return completion
     return replace(completion, text=text, tool_calls=tools)
 
 
-def redacted_case(case: Case, redact: Redact) -> Case:
-    """Return a case as it may be shown."""
-    if redact is unchanged:
+def redact_case(case: Case, redact: Redact) -> Case:
+    """Return a case with its values redacted."""
+    if redact is keep_text:
         return case
-    inputs = {name: redacted_value(value, redact) for name, value in case.inputs.items()}
-    metadata = {name: redacted_value(value, redact) for name, value in case.metadata.items()}
-    expected = redacted_value(case.expected, redact)
+    inputs = {name: redact_value(value, redact) for name, value in case.inputs.items()}
+    metadata = {name: redact_value(value, redact) for name, value in case.metadata.items()}
+    expected = redact_value(case.expected, redact)
     return replace(case, inputs=inputs, expected=expected, metadata=metadata)

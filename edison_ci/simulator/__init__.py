@@ -1,1 +1,1 @@
-"""The simulator: models that are pretended, and say so, to try the whole tool offline."""
+"""The simulator: models that only simulate, and are labelled so, to try everything offline."""

@@ -1,4 +1,4 @@
-"""What a simulated model was asked to do, about which case, with which instructions."""
+"""Reading of requests by simulated models: task, case and instructions; and their answers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.resources import shipped
+from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from random import Random
 
     from edison_ci.records import Json, Message
 
-
-# A message with material begins with the line `Key of this message: KEY`; each piece stands
-# between `<data:TAG "NAME" KEY>` and `</data:TAG KEY>`.
+# A message with material begins with the line `Key of this message: KEY`; each block is between
+# `<data:TAG "NAME" KEY>` and `</data:TAG KEY>`.
 _KEY = re.compile(r"\AKey of this message: ([0-9a-f]{16,64})\n")
 
 
 class Block(NamedTuple):
-    """A piece of material."""
+    """A block of material."""
 
     tag: str
     name: str
@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
     @property
     def value(self) -> Json:
-        """The piece as it was before it was written down."""
+        """The value of the block, parsed if it is JSON."""
         if not self.as_json:
             return self.text
         try:
@@ -43,8 +43,8 @@ class Block(NamedTuple):
         return value
 
 
-def blocks_in(said: str) -> list[Block] | None:
-    """Return the pieces of a message in their order; None if it is not of this form."""
+def parse_blocks(said: str) -> list[Block] | None:
+    """Return the blocks of a message in order; None if it has another form."""
     found = _KEY.match(said)
     if found is None:
         return None
@@ -60,13 +60,13 @@ def blocks_in(said: str) -> list[Block] | None:
 
 
 MAX_CHARS = 100_000
-"""The simulator reads no further into a text than this."""
+"""The simulator reads this many characters of a text."""
 _DISTINCTIVE = 12
 _TEXTS = Path(__file__).parent / "texts"
 
 
 class Task(StrEnum):
-    """What the simulator can be asked to do."""
+    """The tasks of the simulator."""
 
     SUPPORT = "support"
     STORY = "story"
@@ -87,12 +87,12 @@ KEY = {
     Task.EXTRACTION: "document",
     Task.CODE: "task",
 }
-"""The input by which a case of a task is recognised."""
+"""The input that identifies a case of a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCase:
-    """A case of a shipped example, with its right answer where it has one."""
+    """A case of a shipped example, with its expected answer if it has one."""
 
     id: str
     task: Task
@@ -104,11 +104,11 @@ class KnownCase:
 
     @property
     def key(self) -> str:
-        """The input by which the case is recognised."""
+        """The input that identifies the case."""
         return str(self.inputs[KEY[self.task]])
 
     def is_in(self, text: str) -> bool:
-        """Return whether a message is about this case."""
+        """Whether a message is about this case."""
         if self.key not in text:
             return False
         if self.task is Task.CODE:
@@ -119,7 +119,7 @@ class KnownCase:
 
 
 def strings_in(value: Json | Mapping[str, Json]) -> Iterator[str]:
-    """Yield every text inside a value."""
+    """Yield all strings inside a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -136,7 +136,7 @@ def known_cases(task: Task) -> tuple[KnownCase, ...]:
     template = _TEMPLATES.get(task)
     if template is None:
         return ()
-    folder = shipped("examples") / template / "datasets"
+    folder = resource_folder("examples") / template / "datasets"
     cases = [
         _case(task, json.loads(line), adversarial=path.stem == "adversarial")
         for path in sorted(folder.glob("*.jsonl"))
@@ -172,7 +172,7 @@ def _by_key() -> tuple[tuple[str, KnownCase], ...]:
     return tuple((case.key, case) for task in _TEMPLATES for case in known_cases(task))
 
 
-def case_of(task: Task, inputs: Mapping[str, Json]) -> KnownCase | None:
+def case_with_inputs(task: Task, inputs: Mapping[str, Json]) -> KnownCase | None:
     """Return the known case that has these inputs."""
     wanted, function = inputs.get(KEY.get(task, "")), inputs.get("function", "")
     if not isinstance(wanted, str) or not isinstance(function, str):
@@ -186,8 +186,8 @@ def _by_inputs(task: Task) -> dict[tuple[str, str], KnownCase]:
 
 
 @cache
-def texts(name: str) -> Any:
-    """Return a collection of sentences that the simulator writes with."""
+def load_texts(name: str) -> Any:
+    """Return a collection of sentences for answers, by the name of its file."""
     return json.loads((_TEXTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -214,8 +214,8 @@ _READ_CHARS = 4_000
 
 
 @lru_cache(maxsize=2_048)
-def language_of(text: str) -> str:
-    """Return a two-letter code; English when nothing else is clear."""
+def detect_language(text: str) -> str:
+    """Return the two-letter code of a language; English if it is unclear."""
     sample = text[:_READ_CHARS]
     if _JAPANESE.search(sample):
         return "ja"
@@ -275,23 +275,23 @@ _MAX_WORDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a message asks for."""
+    """What a message asks for: a task with its inputs and instructions."""
 
     task: Task
     inputs: Mapping[str, Json]
-    """What the message says about the case; an input that it does not show is not here."""
+    """Inputs of the case that the message shows."""
     instructions: str
     """The text without the case."""
-    said: str
+    message: str
     """The last user message."""
     case: KnownCase | None
 
     @property
     def key(self) -> str:
-        """What tells this case from others, whatever prompt it comes in."""
+        """Identifies the case, independent of the prompt."""
         if self.case is not None:
             return self.case.id
-        return str(self.inputs.get(KEY.get(self.task, ""), self.said))
+        return str(self.inputs.get(KEY.get(self.task, ""), self.message))
 
     @property
     def difficulty(self) -> int:
@@ -300,19 +300,19 @@ class Assignment:
 
     @property
     def adversarial(self) -> bool:
-        """Whether the case is a nasty one."""
+        """Whether the case is adversarial."""
         return self.case.adversarial if self.case else self.gives_orders
 
     @property
     def gives_orders(self) -> bool:
-        """Whether the case itself tries to instruct the model."""
+        """Whether the data of the case contains instructions to the model."""
         data = str(self.inputs.get(KEY.get(self.task, ""), ""))
         return _INJECTION.search(data[:MAX_CHARS]) is not None
 
     @property
     def language(self) -> str:
         """The language of the case, as a two-letter code."""
-        return language_of(str(self.inputs.get(KEY.get(self.task, ""), "")))
+        return detect_language(str(self.inputs.get(KEY.get(self.task, ""), "")))
 
     def text(self, name: str) -> str:
         """Return an input as text; empty if it is not shown."""
@@ -320,22 +320,22 @@ class Assignment:
         return value if isinstance(value, str) else ""
 
 
-def read(messages: Sequence[Message]) -> Assignment:
-    """Return what the messages ask for; earlier turns are examples and do not count."""
+def read_assignment(messages: Sequence[Message]) -> Assignment:
+    """Return the assignment of a chat; earlier turns are examples and do not count."""
     system = "\n".join(message.content for message in messages if message.role == "system")
     users = [message.content for message in messages if message.role == "user"]
     said = (users[-1] if users else "")[:MAX_CHARS]
     system = system[:_INSTRUCTION_CHARS]
     case = find_case(said) or (find_case(system) if system else None)
     if case is not None:
-        return _about(case, system, said)
+        return _known_assignment(case, system, said)
     task = _task(system, said)
-    inputs, rest = _labelled(said, task)
+    inputs, rest = _parse_labels(said, task)
     instructions = f"{system}\n{rest}"[:_INSTRUCTION_CHARS]
     return Assignment(task, inputs, instructions, said, None)
 
 
-def _about(case: KnownCase, system: str, said: str) -> Assignment:
+def _known_assignment(case: KnownCase, system: str, said: str) -> Assignment:
     everything = f"{system}\n{said}"
     shown = {
         name: value
@@ -347,7 +347,7 @@ def _about(case: KnownCase, system: str, said: str) -> Assignment:
 
 
 def _without_values(text: str, long: tuple[str, ...], short: re.Pattern[str]) -> str:
-    """Return a text without the values of a case, so that they count as no instructions."""
+    """Return a text without the values of a case, which are not instructions."""
     for value in long:
         text = text.replace(value, " ")
     return short.sub(" ", text)
@@ -366,7 +366,7 @@ def _values(task: Task, case_id: str) -> tuple[tuple[str, ...], re.Pattern[str]]
 
 
 def any_word(words: list[str]) -> re.Pattern[str]:
-    """Return a pattern that finds any of these, unless letters or digits go on beside it."""
+    """Return a pattern that finds any of these as whole words."""
     found = "|".join(re.escape(word) for word in words)
     return re.compile(rf"(?<!\w)(?:{found})(?!\w)" if found else r"(?!)")
 
@@ -379,8 +379,8 @@ def _task(system: str, said: str) -> Task:
     return Task.OTHER
 
 
-def _labelled(said: str, task: Task) -> tuple[dict[str, Json], str]:
-    """Return the inputs of an unknown case as their labels show them, and the text around."""
+def _parse_labels(said: str, task: Task) -> tuple[dict[str, Json], str]:
+    """Return the labelled inputs of an unknown case, and the text around them."""
     marks = [
         (found, _LABELS[found[1].lower()])
         for found in _LABEL.finditer(said)
@@ -403,7 +403,7 @@ def _labelled(said: str, task: Task) -> tuple[dict[str, Json], str]:
 
 
 def _paragraphs(said: str) -> tuple[str, str]:
-    """Split a message without labels where the orders end and the material begins."""
+    """Split a message without labels into instructions and material."""
     parts = said.split("\n\n")
     count = 1
     while count < len(parts) and _ORDER.search(parts[count].lower()) and len(parts[count]) < 600:
@@ -411,3 +411,78 @@ def _paragraphs(said: str) -> tuple[str, str]:
     if count == len(parts) and count > 1:
         count -= 1
     return "\n\n".join(parts[:count]), "\n\n".join(parts[count:]).strip()
+
+
+class Observation(NamedTuple):
+    """How much of a quality a text has, from 0 to 1, and a remark."""
+
+    value: float
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSample:
+    """An answer and the case it answers."""
+
+    task: Task
+    inputs: Mapping[str, Json]
+    output: str
+
+    @property
+    def case(self) -> KnownCase | None:
+        """The known case with these inputs."""
+        return case_with_inputs(self.task, self.inputs)
+
+    def text(self, name: str) -> str:
+        """Return an input as text; empty if there is none."""
+        value = self.inputs.get(name, "")
+        return value if isinstance(value, str) else ""
+
+
+def clamp(value: float) -> float:
+    """Return the value, limited to 0 to 1."""
+    return min(1.0, max(0.0, value))
+
+
+_SENTENCE = re.compile(r"(?<=[.!?。！？])[\"”'’)]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001  # Japanese
+_WRITING_WORD = re.compile(r"\w[\w'’-]*")  # noqa: RUF001  # the apostrophe of typeset text
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDraft:
+    """The inputs of writing one answer."""
+
+    assignment: Assignment
+    has: Mapping[str, bool]
+    """Whether it has each quality."""
+    rng: Random
+    courtesy: float
+    """Chance of one sentence more than needed."""
+
+    def pick(self, sentences: Sequence[str]) -> str:
+        """Return one of the sentences; an empty text if there are none."""
+        return self.rng.choice(sentences) if sentences else ""
+
+    def sample(self, sentences: Sequence[str], count: int) -> list[str]:
+        """Return `count` different sentences, or all if there are fewer."""
+        return self.rng.sample(sentences, min(count, len(sentences)))
+
+    def chance(self, share: float) -> bool:
+        """Return True in this share of the answers."""
+        return self.rng.random() < share
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [part.strip() for part in _SENTENCE.split(text) if part and part.strip()]
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, in lower case."""
+    return _WRITING_WORD.findall(text.lower())
+
+
+def paragraphs(*parts: Sequence[str]) -> str:
+    """Return sentences joined into paragraphs, without empty ones."""
+    joined = (" ".join(sentence for sentence in part if sentence) for part in parts)
+    return "\n\n".join(text for text in joined if text)

@@ -1,8 +1,8 @@
-"""Replies of the simulated assistant.
+"""Replies of the simulated assistant: drafts of objectives, rubrics, prompts and cases.
 
-What is asked for is told by the keys of the answer's schema (`objectives`, `criteria`, `prompts`,
-`cases`, or `diff` for a change of a prompt) and else by the words of the message; what it is about
-stands in the last user message, in blocks or not. It replies with JSON of that schema.
+The kind of draft is given by the keys of the schema of the reply (`objectives`, `criteria`,
+`prompts`, `cases`, or `diff` for a change of a prompt), else by the words of the message; its topic
+is in the last user message, in blocks or not. It replies with JSON of that schema.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.simulator.assignment import KEY, MAX_CHARS, Task, blocks_in, known_cases
-from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.pace import Pace, spoken, stream
-from edison_ci.simulator.qualities import PLAYBOOKS
+from edison_ci.simulator.assignment import KEY, MAX_CHARS, Task, known_cases, parse_blocks
+from edison_ci.simulator.generator import PLAYBOOKS
+from edison_ci.simulator.options import Pace, SimOptions, make_completion, random_stream
 from edison_ci.simulator.refiner import refine, task_of_prompt
 
 if TYPE_CHECKING:
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from edison_ci.records import Completion, Request
     from edison_ci.simulator.assignment import KnownCase
 
-    Draft = Callable[["Wish", Random], list[dict[str, Any]]]
+    Draft = Callable[["DraftRequest", Random], list[dict[str, Any]]]
 
 
-# Objectives, a rubric, prompts and cases, about what it is told. It knows the four tasks of the
-# shipped examples; of anything else it says again what it was told.
+# The assistant knows the four tasks of the shipped examples; on other topics it repeats the
+# request.
 _FOCUS = {
     "clarity": "Say at once what matters, in plain words, so that nobody has to ask back.",
     "creativity": "Find an answer that is not the first one everybody thinks of.",
@@ -62,33 +61,33 @@ _EDGE_EVERY = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a draft is asked for."""
+class DraftRequest:
+    """The kind of draft that is requested."""
 
     task: Task
     topic: str
-    """What it is about, in the words of whoever asks."""
-    said: str
+    """The topic, in the words of the request."""
+    message: str
     """The whole message."""
     count: int | None = None
 
 
-def objectives(wish: Wish, rng: Random) -> list[dict[str, Any]]:
+def objectives(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
     """Return objectives, each with its own focus."""
-    names = [*_FOCUS][: wish.count or len(_FOCUS)]
+    names = [*_FOCUS][: request.count or len(_FOCUS)]
     return [
         {
             "focus": name,
             "title": name.capitalize(),
-            "text": f"{_sentence(wish.topic)} {_FOCUS[name]}",
+            "text": f"{_sentence(request.topic)} {_FOCUS[name]}",
         }
         for name in names
     ]
 
 
-def criteria(wish: Wish, rng: Random) -> list[dict[str, Any]]:
+def criteria(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
     """Return the criteria of a rubric: weights sum to 1, and none is above 40%."""
-    names = [*_CRITERIA][: min(max(wish.count or len(_CRITERIA), 4), len(_CRITERIA))]
+    names = [*_CRITERIA][: min(max(request.count or len(_CRITERIA), 4), len(_CRITERIA))]
     weights = [*_WEIGHTS[: len(names)]]
     weights[0] += round(1 - sum(weights), 2)
     return [
@@ -97,64 +96,68 @@ def criteria(wish: Wish, rng: Random) -> list[dict[str, Any]]:
     ]
 
 
-def prompts(wish: Wish, rng: Random) -> list[dict[str, Any]]:
-    """Return prompts in three styles, each with why it is so."""
-    lines = [rng.choice(feature.lines) for feature in PLAYBOOKS[wish.task].features]
+def prompts(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
+    """Return prompts in three styles, each with a rationale."""
+    lines = [rng.choice(feature.lines) for feature in PLAYBOOKS[request.task].features]
     rng.shuffle(lines)
     lines = lines or ["Answer what is asked, and nothing else.", "Say so where you are not sure."]
-    names = dict.fromkeys(_VARIABLE.findall(wish.said)) or {KEY.get(wish.task, "input"): None}
+    names = dict.fromkeys(_VARIABLE.findall(request.message)) or {
+        KEY.get(request.task, "input"): None
+    }
     data = "\n".join(f"{name.replace('_', ' ').capitalize()}: {{{{ {name} }}}}" for name in names)
-    goal = _sentence(wish.topic)
+    goal = _sentence(request.topic)
     bodies = {
         "structured": "\n".join([goal, "", *(f"- {line}" for line in lines[:4]), "", data]),
         "conversational": f"{goal} {' '.join(lines[:2])}\n\n{data}",
         "minimal": f"{goal}\n\n{data}",
     }
-    chosen = [*_STYLES][: wish.count or len(_STYLES)]
+    chosen = [*_STYLES][: request.count or len(_STYLES)]
     return [
         {"style": style, "text": f"# user\n{bodies[style]}\n", "rationale": _STYLES[style]}
         for style in chosen
     ]
 
 
-def cases(wish: Wish, rng: Random) -> list[dict[str, Any]]:
+def cases(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
     """Return new cases, one in eight of them an edge case."""
     found = []
-    for number in range(wish.count or 10):
+    for number in range(request.count or 10):
         edge = _EDGES[(number // _EDGE_EVERY) % len(_EDGES)] if number % _EDGE_EVERY == 0 else None
-        found.append(_case(wish, rng, number, edge))
+        found.append(_case(request, rng, number, edge))
     return found
 
 
-def _case(wish: Wish, rng: Random, number: int, edge: tuple[str, str] | None) -> dict[str, Any]:
-    like = _like(wish.task, rng)
-    inputs, main = _inputs(wish, like)
-    text = str(inputs[main]) if like is not None else f"{wish.topic} (question {number + 1})"
+def _case(
+    request: DraftRequest, rng: Random, number: int, edge: tuple[str, str] | None
+) -> dict[str, Any]:
+    like = _like(request.task, rng)
+    inputs, main = _inputs(request, like)
+    text = str(inputs[main]) if like is not None else f"{request.topic} (question {number + 1})"
     text = f"{rng.choice(_OPENINGS)} {text} {rng.choice(_CLOSINGS)}".strip()
     if edge is not None:
         text = edge[1].format(text=text, TEXT=text.upper()).strip()
     return {
         "input": {**inputs, main: text},
         "expected": like.expected if like is not None and edge is None else None,
-        "tags": ["edge", edge[0]] if edge is not None else [str(wish.task)],
+        "tags": ["edge", edge[0]] if edge is not None else [str(request.task)],
         "difficulty": 4 if edge is not None else rng.randint(1, 3),
     }
 
 
 def _like(task: Task, rng: Random) -> KnownCase | None:
-    """Return a known case of a task to go by."""
+    """Return a known case of a task as a pattern."""
     if task is Task.OTHER:
         return None
     return rng.choice([case for case in known_cases(task) if not case.adversarial])
 
 
-def _inputs(wish: Wish, like: KnownCase | None) -> tuple[dict[str, Any], str]:
-    """Return the inputs of a case to be changed, and the name of the one that matters most."""
-    key = KEY.get(wish.task, "input")
+def _inputs(request: DraftRequest, like: KnownCase | None) -> tuple[dict[str, Any], str]:
+    """Return the inputs of a new case, and the name of the main one."""
+    key = KEY.get(request.task, "input")
     if like is not None:
         return dict(like.inputs), key
-    names = [*dict.fromkeys(_VARIABLE.findall(wish.said))] or [key]
-    return dict.fromkeys(names, wish.topic), names[0]
+    names = [*dict.fromkeys(_VARIABLE.findall(request.message))] or [key]
+    return dict.fromkeys(names, request.topic), names[0]
 
 
 def _sentence(topic: str) -> str:
@@ -162,8 +165,8 @@ def _sentence(topic: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else "Answer what is asked."
 
 
-# Types, enumerations, required keys, and the least and most of numbers, texts and lists are kept;
-# whatever else a schema says is left to whoever validates the reply.
+# Types, enumerations, required keys, and limits of numbers, strings and lists are respected; other
+# keywords of a schema are ignored.
 _FILLER = "This was made up by the simulator and says nothing about the world. "
 _DEEPEST = 12
 
@@ -179,8 +182,8 @@ def schema_of(wanted: Any) -> dict[str, Any]:
     return {} if wanted.get("type") in ("json_object", "text") else wanted
 
 
-def fitted(value: Any, schema: Any, rng: Random, depth: int = 0) -> Any:
-    """Return a value of the schema's form, as near to the given one as it goes."""
+def fit_to_schema(value: Any, schema: Any, rng: Random, depth: int = 0) -> Any:
+    """Return a value that fits the schema, as close to the given one as possible."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return value
     if "const" in schema:
@@ -190,7 +193,7 @@ def fitted(value: Any, schema: Any, rng: Random, depth: int = 0) -> Any:
         return value if value in choices else rng.choice(choices)
     for key in ("anyOf", "oneOf", "allOf"):
         if isinstance(schema.get(key), list) and schema[key]:
-            return fitted(value, schema[key][0], rng, depth + 1)
+            return fit_to_schema(value, schema[key][0], rng, depth + 1)
     kind = schema.get("type")
     kind = kind[0] if isinstance(kind, list) and kind else kind
     if kind == "object" or (kind is None and "properties" in schema):
@@ -216,7 +219,9 @@ def _object(value: Any, schema: dict[str, Any], rng: Random, depth: int) -> dict
     known = known if isinstance(known, dict) else {}
     required = [name for name in schema.get("required", ()) if isinstance(name, str)]
     names = dict.fromkeys([*(name for name in given if name in known), *required])
-    found = {name: fitted(given.get(name), known.get(name, {}), rng, depth + 1) for name in names}
+    found = {
+        name: fit_to_schema(given.get(name), known.get(name, {}), rng, depth + 1) for name in names
+    }
     if schema.get("additionalProperties", True) is not False:
         found |= {name: each for name, each in given.items() if name not in found}
     return found
@@ -229,7 +234,7 @@ def _array(value: Any, schema: dict[str, Any], rng: Random, depth: int) -> list[
         given = given[:most]
     while isinstance(least, int) and len(given) < min(least, 1_000):
         given = [*given, given[-1] if given else None]
-    return [fitted(item, schema.get("items", {}), rng, depth + 1) for item in given]
+    return [fit_to_schema(item, schema.get("items", {}), rng, depth + 1) for item in given]
 
 
 def _text(value: Any, schema: dict[str, Any]) -> str:
@@ -258,7 +263,7 @@ DRAFTS: dict[str, Draft] = {
     "prompts": prompts,
     "objectives": objectives,
 }
-_ASKED = {
+_KIND_SIGNS = {
     "cases": re.compile(r"\b(?:test )?(?:cases|rows|questions|dataset)\b", re.I),
     "criteria": re.compile(r"\b(?:rubric|criteria)\b", re.I),
     "diff": re.compile(r"\bdiff\b", re.I),
@@ -274,7 +279,7 @@ _SHORTEST_TOPIC = 10
 
 
 def assist(request: Request, options: SimOptions | None = None) -> Completion:
-    """Return a draft, decided by the request's address and the seed."""
+    """Return a draft, determined by the hash of the request and the seed."""
     options = options or SimOptions()
     schema = schema_of(request.response_format)
     said = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
@@ -282,10 +287,10 @@ def assist(request: Request, options: SimOptions | None = None) -> Completion:
     kind = _kind(schema, told)
     if kind == "diff":
         return refine(request, options)
-    rng = stream(request.address, options.seed, "assist")
-    wish = _wish(said[:MAX_CHARS], told, _size(schema, kind))
-    draft = fitted({kind: DRAFTS[kind](wish, rng)}, schema, rng)
-    return spoken(request, options, json.dumps(draft, ensure_ascii=False), PACE, rng)
+    rng = random_stream(request.request_hash, options.seed, "assist")
+    wanted = _draft_request(said[:MAX_CHARS], told, _size(schema, kind))
+    draft = fit_to_schema({kind: DRAFTS[kind](wanted, rng)}, schema, rng)
+    return make_completion(request, options, json.dumps(draft, ensure_ascii=False), PACE, rng)
 
 
 def _kind(schema: dict[str, Any], told: str) -> str:
@@ -293,12 +298,14 @@ def _kind(schema: dict[str, Any], told: str) -> str:
     for kind in (*DRAFTS, "diff"):
         if isinstance(keys, dict) and kind in keys:
             return kind
-    places = {kind: found.start() for kind, sign in _ASKED.items() if (found := sign.search(told))}
+    places = {
+        kind: found.start() for kind, sign in _KIND_SIGNS.items() if (found := sign.search(told))
+    }
     return min(places, key=lambda kind: places[kind], default="objectives")
 
 
 def _size(schema: dict[str, Any], kind: str) -> int | None:
-    """Return how many the schema asks for."""
+    """Return the number of items that the schema requires; None if it does not."""
     keys = schema.get("properties")
     entry = keys.get(kind) if isinstance(keys, dict) else None
     if not isinstance(entry, dict):
@@ -307,18 +314,18 @@ def _size(schema: dict[str, Any], kind: str) -> int | None:
     return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
 
-def _wish(said: str, told: str, size: int | None) -> Wish:
-    blocks = blocks_in(said)
+def _draft_request(said: str, told: str, size: int | None) -> DraftRequest:
+    blocks = parse_blocks(said)
     shown = "\n".join(block.text for block in blocks) if blocks else said
     lines = [line.strip() for line in shown.splitlines() if len(line.strip()) > 3]
     topic = _topic(lines[-1] if blocks is None and lines else " ".join(lines[:1]))
     found = _COUNT.search(told)
     count = size or (int(found[1]) if found else None)
-    return Wish(task_of_prompt(shown), topic or "answer what is asked", told, count)
+    return DraftRequest(task_of_prompt(shown), topic or "answer what is asked", told, count)
 
 
 def _topic(line: str) -> str:
-    """Return what a line is about: what stands after its last colon, without variables."""
+    """Return the topic of a line: the text after its last colon, without variables."""
     plain = " ".join(_TEMPLATE.sub(" ", line).split())
     said = plain.rpartition(": ")[2]
     return (said if len(said) >= _SHORTEST_TOPIC else plain)[:_TOPIC_CHARS].rstrip(" .")

@@ -1,4 +1,4 @@
-"""Instructions that a prompt really contains, and how clear it is."""
+"""Features: instructions in a prompt that give answers a quality, and how clear it is."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _MARKS = re.compile(r"`{3}|[-=_*#.]{3,}|<[^<>\n]{1,40}>")
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """An instruction that gives an answer one concrete quality."""
+    """An instruction that gives answers one concrete quality."""
 
     name: str
-    asked_by: re.Pattern[str]
-    silent: float
-    """Chance of the quality when nothing asks for it."""
-    asked: float
-    """Chance of the quality when the prompt asks for it."""
+    pattern: re.Pattern[str]
+    chance_if_silent: float
+    """Probability of the quality if the prompt does not ask for it."""
+    chance_if_asked: float
+    """Probability of the quality if the prompt asks for it."""
     lines: tuple[str, ...]
     """Ways to ask for it."""
     against: re.Pattern[str] | None = None
-    """What asks for the opposite."""
+    """Matches instructions for the opposite."""
     negatable: bool = True
-    """Whether a 'not' before the instruction turns it around."""
+    """Whether a 'not' before the instruction negates it."""
 
 
 class Stance(Enum):
-    """What a prompt says about a quality."""
+    """The position of a prompt on a quality."""
 
     SILENT = "silent"
     ASKED = "asked"
@@ -51,11 +51,11 @@ class Stance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Playbook:
-    """What matters in prompts for one task."""
+    """The features of prompts for one task."""
 
     features: tuple[Feature, ...]
     assignment: re.Pattern[str]
-    """The sentence that says what to do at all."""
+    """Matches the sentence that states the task."""
 
     def feature(self, name: str) -> Feature:
         """Return a feature by its name."""
@@ -64,15 +64,15 @@ class Playbook:
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """What a model makes of a prompt's instructions."""
+    """How a model understands the instructions of a prompt."""
 
     stances: Mapping[str, Stance]
     confusion: float
-    """0: clear. 1: hardly readable."""
+    """From 0 (clear) to 1 (hardly readable)."""
 
 
 def any_of(*patterns: str) -> re.Pattern[str]:
-    """Return a pattern for lower-case text that any of these match."""
+    """Return a pattern for lower-case text that matches any of these."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
 
 
@@ -89,7 +89,7 @@ def understand(instructions: str, playbook: Playbook) -> Understanding:
 
 def _stance(feature: Feature, text: str) -> Stance:
     asked = against = False
-    for found in feature.asked_by.finditer(text):
+    for found in feature.pattern.finditer(text):
         if feature.negatable and _NEGATION.search(text[max(0, found.start() - 48) : found.start()]):
             against = True
         else:
@@ -104,7 +104,7 @@ def _stance(feature: Feature, text: str) -> Stance:
 
 
 def _gibberish(text: str) -> float:
-    """Return the share of words that are no words."""
+    """Return the share of words that are gibberish."""
     plain = _MARKS.sub(" ", text)
     words = _TOKEN.findall(plain)
     odd = sum(1 for word in words if _ODD.search(word)) + len(_NOISE.findall(plain))

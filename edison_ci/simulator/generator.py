@@ -1,27 +1,131 @@
-"""Answers of the simulated models."""
+"""Answers of the simulated models, and the qualities that they have."""
 
 from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.simulator import code_task as code
 from edison_ci.simulator import extraction_task as extraction
 from edison_ci.simulator import story_task as story
 from edison_ci.simulator import support_task as support
-from edison_ci.simulator.assignment import Task, read
-from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.pace import spoken, stream
-from edison_ci.simulator.qualities import SKILLS, Luck, Skill, draw_qualities
-from edison_ci.simulator.writing import Writing
+from edison_ci.simulator.assignment import AnswerDraft, Task, read_assignment
+from edison_ci.simulator.features import Playbook, Stance, Understanding, any_of, understand
+from edison_ci.simulator.options import (
+    Pace,
+    SimOptions,
+    case_normals,
+    logit,
+    make_completion,
+    normal_cdf,
+    probability_of,
+    random_stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
     from edison_ci.records import Completion, Json, Request
+    from edison_ci.simulator.assignment import Assignment
+    from edison_ci.simulator.features import Feature
+
+
+PLAYBOOKS = {
+    Task.SUPPORT: support.PLAYBOOK,
+    Task.STORY: story.PLAYBOOK,
+    Task.EXTRACTION: extraction.PLAYBOOK,
+    Task.CODE: code.PLAYBOOK,
+    Task.OTHER: Playbook((), any_of(r"\w+")),
+}
+
+
+@lru_cache(maxsize=1_024)
+def understanding_of(task: Task, instructions: str) -> Understanding:
+    """Return how a model understands the instructions for a task."""
+    return understand(instructions, PLAYBOOKS[task])
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """The quality, verbosity and speed of a model."""
+
+    lift: float
+    """Added to the log odds of all qualities."""
+    courtesy: float
+    """Probability of an extra sentence."""
+    mishaps: float
+    """Probability of an empty answer or a refusal."""
+    pace: Pace
+
+
+SKILLS = {
+    "small": Skill(lift=0.0, courtesy=0.25, mishaps=0.006, pace=Pace(180.0, 5.0)),
+    "large": Skill(lift=0.28, courtesy=0.85, mishaps=0.003, pace=Pace(420.0, 13.0)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerNoise:
+    """The randomness of one answer."""
+
+    rng: Random
+    seed: int
+    temperature: float = 1.0
+
+    def of(self, leaning: float) -> float:
+        """Return a standard normal number that is correlated with that of the case."""
+        steady = min(0.9, max(0.1, 0.9 - 0.25 * self.temperature))
+        return _mix(leaning, self.rng.gauss(0, 1), steady)
+
+
+_CONFUSED = 2.2
+"""Log odds that a hardly readable prompt costs."""
+_COMMON = 0.18
+"""Share of the variance that all qualities of an answer have in common."""
+
+
+def draw_qualities(assignment: Assignment, skill: Skill, luck: AnswerNoise) -> dict[str, bool]:
+    """Return which qualities the answer has.
+
+    Part of the randomness belongs to the case and not to the prompt, as hard cases are hard for
+    every wording; with a higher temperature more of it belongs to the single answer. That does not
+    change the probabilities.
+    """
+    features = PLAYBOOKS[assignment.task].features
+    understanding = understanding_of(assignment.task, assignment.instructions)
+    shift = skill.lift - _CONFUSED * understanding.confusion - hardness(assignment)
+    own = case_normals("case", assignment.key, luck.seed, count=len(features) + 1)
+    common = luck.of(own[-1])
+    drawn: dict[str, bool] = {}
+    for feature, lean in zip(features, own, strict=False):
+        chance = probability_of(
+            logit(_chance(feature, understanding.stances[feature.name])) + shift
+        )
+        drawn[feature.name] = normal_cdf(_mix(common, luck.of(lean), _COMMON)) < chance
+    return drawn
+
+
+def hardness(assignment: Assignment) -> float:
+    """Return the log odds that a case costs."""
+    return 0.1 * (assignment.difficulty - 2) + (0.25 if assignment.adversarial else 0.0)
+
+
+def _mix(one: float, other: float, share: float) -> float:
+    """Return a standard normal number made of two; `share` is the variance of the first."""
+    return float(share**0.5 * one + (1 - share) ** 0.5 * other)
+
+
+def _chance(feature: Feature, stance: Stance) -> float:
+    if stance is Stance.ASKED:
+        return feature.chance_if_asked
+    if stance is Stance.AGAINST:
+        return feature.chance_if_silent * 0.35
+    return feature.chance_if_silent
 
 
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+")
@@ -44,9 +148,9 @@ _ANSWERS = (
 )
 
 
-def write(writing: Writing) -> str:
-    """Return a short answer that takes up what the message is about."""
-    said = writing.assignment.said[:_READ_CHARS]
+def write(writing: AnswerDraft) -> str:
+    """Return a short answer about the topic of the message."""
+    said = writing.assignment.message[:_READ_CHARS]
     if choice := _CHOICE.search(said):
         return writing.pick(choice[1].lower().split(" or ")).capitalize()
     if _GREETING.search(said):
@@ -79,30 +183,30 @@ _RESPONSE_TAGS = re.compile(r"<response>", re.IGNORECASE)
 
 
 def generate(request: Request, options: SimOptions | None = None) -> Completion:
-    """Return the answer of `small` or `large`, decided by the request's address and the seed.
+    """Return the answer of `small` or `large`, determined by request hash and seed.
 
-    The model sees the rendered messages and nothing else. Faults are not its business: see
-    `faults.failure` and `faults.breakage`.
+    The model sees the rendered messages only. Faults are added elsewhere, by `draw_failure` and
+    `draw_breakage`.
     """
     options = options or SimOptions()
     skill = SKILLS.get(request.model)
     if skill is None:
         raise UsageError(
             f"the simulator has no generating model {request.model!r}",
-            hint=f"it has {', '.join(SKILLS)}, echo and script",
+            hint=f"use {', '.join(SKILLS)}, echo or script",
         )
-    rng = stream(request.address, options.seed, "generate")
+    rng = random_stream(request.request_hash, options.seed, "generate")
     text = _answer(request, options, skill, rng)
-    return spoken(request, options, text, skill.pace, rng)
+    return make_completion(request, options, text, skill.pace, rng)
 
 
 def _answer(request: Request, options: SimOptions, skill: Skill, rng: Random) -> str:
-    assignment = read(request.messages)
-    luck = Luck(rng, options.seed, _temperature(request.params))
+    assignment = read_assignment(request.messages)
+    luck = AnswerNoise(rng, options.seed, _temperature(request.params))
     has = draw_qualities(assignment, skill, luck)
     if rng.random() < skill.mishaps * (3 if assignment.adversarial else 1):
         return "" if rng.random() < 0.35 else rng.choice(_REFUSALS)
-    text = _WRITERS[assignment.task](Writing(assignment, has, rng, skill.courtesy))
+    text = _WRITERS[assignment.task](AnswerDraft(assignment, has, rng, skill.courtesy))
     if _RESPONSE_TAGS.search(assignment.instructions):
         return f"<response>\n{text}\n</response>"
     return text

@@ -1,8 +1,8 @@
 """Replies of the simulated judge: scores and preferences.
 
-It reads what a real judge would read: the criteria in the system message, and the blocks of
-material under the key that the first line of the user message names. Whatever is asked in another
-form is taken for a grader prompt of the user's own.
+It reads what a real judge reads: the criteria in the system message, and the blocks of material
+under the key in the first line of the user message. A request of another form is answered like a
+grader prompt of the user.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import fixed, mean, mean_or_none, rounded, weighted_mean
+from edison_ci.numeric import fixed, mean, mean_or_none, rounded, weighted_mean
 from edison_ci.simulator import code_task as code
 from edison_ci.simulator import extraction_task as extraction
 from edison_ci.simulator import story_task as story
 from edison_ci.simulator import support_task as support
-from edison_ci.simulator.assignment import MAX_CHARS, Task, blocks_in, read, strings_in
-from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.pace import Pace, spoken, stream
-from edison_ci.simulator.writing import Exhibit, Seen, clamped, words_of
+from edison_ci.simulator.assignment import (
+    MAX_CHARS,
+    AnswerSample,
+    Observation,
+    Task,
+    clamp,
+    parse_blocks,
+    read_assignment,
+    split_words,
+    strings_in,
+)
+from edison_ci.simulator.options import Pace, SimOptions, make_completion, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,47 +49,47 @@ _WARM_WORDS = re.compile(
 _JUDGE_FEW, _JUDGE_MANY = 4, 250
 
 
-def quality(exhibit: Exhibit, name: str, description: str) -> Seen:
-    """Return how well a text meets a criterion that only its words describe."""
-    text = exhibit.output[:MAX_CHARS]
-    count = len(words_of(text))
+def quality(sample: AnswerSample, name: str, description: str) -> Observation:
+    """Return how well a text meets a criterion that is known by its description only."""
+    text = sample.output[:MAX_CHARS]
+    count = len(split_words(text))
     if count == 0:
-        return Seen(0.0, "the answer is empty")
+        return Observation(0.0, "the answer is empty")
     wanted = f"{name} {description}".lower()
     if _SHORT.search(wanted):
-        return Seen(clamped(1.1 - max(0, count - 25) / 150), f"{count} words")
+        return Observation(clamp(1.1 - max(0, count - 25) / 150), f"{count} words")
     if _WARM.search(wanted):
         found = len({match.lower() for match in _WARM_WORDS.findall(text)})
-        return Seen(clamped(0.35 + 0.25 * found), f"{found} friendly words")
-    shared = _overlap(exhibit, text)
+        return Observation(clamp(0.35 + 0.25 * found), f"{found} friendly words")
+    shared = _overlap(sample, text)
     if _RELEVANT.search(wanted):
-        return Seen(
-            clamped(0.35 + 1.3 * shared), f"takes up {fixed(100 * shared)}% of the input's words"
+        return Observation(
+            clamp(0.35 + 1.3 * shared), f"takes up {fixed(100 * shared)}% of the input's words"
         )
-    keywords = {word for word in words_of(description) if len(word) > 5}
-    hits = len(keywords & set(words_of(text)))
+    keywords = {word for word in split_words(description) if len(word) > 5}
+    hits = len(keywords & set(split_words(text)))
     length = 0.35 if count < _JUDGE_FEW or count > _JUDGE_MANY else 0.7
-    return Seen(clamped(length + 0.15 * shared + 0.05 * hits), f"{count} words")
+    return Observation(clamp(length + 0.15 * shared + 0.05 * hits), f"{count} words")
 
 
-def _overlap(exhibit: Exhibit, text: str) -> float:
-    given = {word for value in strings_in(exhibit.inputs) for word in words_of(value[:MAX_CHARS])}
+def _overlap(sample: AnswerSample, text: str) -> float:
+    given = {word for value in strings_in(sample.inputs) for word in split_words(value[:MAX_CHARS])}
     given = {word for word in given if len(word) > 3}
-    return len(given & set(words_of(text))) / len(given) if given else 0.3
+    return len(given & set(split_words(text))) / len(given) if given else 0.3
 
 
 CEILING = 0.94
-"""Mean share of the scale that a faultless answer gets: no judge is that easily pleased."""
+"""Mean share of the scale for a perfect answer: real judges seldom give the full score."""
 _EAGERNESS = 9.0
-"""How steeply a difference in quality turns into a preference."""
+"""Slope of the preference as a function of the difference in quality."""
 _TIE = 0.06
 _READ_CHARS = 20_000
-"""A judge reads no further."""
+"""The judge reads this many characters of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing to score, as a rubric names it."""
+    """A criterion of a rubric."""
 
     name: str
     description: str = ""
@@ -91,7 +99,7 @@ class Criterion:
 
 
 class Score(NamedTuple):
-    """A score on its criterion's scale, and why."""
+    """A score on the scale of its criterion, and the reason."""
 
     score: float
     reason: str
@@ -130,36 +138,36 @@ _INPUT_SIGNS = (
 )
 
 
-def task_of(inputs: Mapping[str, Json]) -> Task:
-    """Return the task whose cases have inputs like these."""
+def task_of_inputs(inputs: Mapping[str, Json]) -> Task:
+    """Return the task whose cases have these inputs."""
     for task, names in _INPUT_SIGNS:
         if names <= set(inputs):
             return task
     return Task.OTHER
 
 
-def observe(exhibit: Exhibit) -> dict[str, Seen]:
+def observe(sample: AnswerSample) -> dict[str, Observation]:
     """Return how much of each quality an answer shows; nothing for an unknown task."""
-    observer = _OBSERVERS.get(exhibit.task)
+    observer = _OBSERVERS.get(sample.task)
     if observer is None:
         return {}
-    shortened = replace(exhibit, output=exhibit.output[:_READ_CHARS])
+    shortened = replace(sample, output=sample.output[:_READ_CHARS])
     return observer(shortened)
 
 
 def score(
-    exhibit: Exhibit, criteria: Sequence[Criterion], rng: Random, *, noise: float = 0.05
+    sample: AnswerSample, criteria: Sequence[Criterion], rng: Random, *, noise: float = 0.05
 ) -> dict[str, Score]:
     """Return the score of each criterion, from the text alone.
 
-    `noise` is a standard deviation as a share of the scale. Rounding to the steps of the scale is
-    left to chance in proportion, so that it moves no mean.
+    `noise` is a standard deviation as a share of the scale. Scores are rounded to the steps of the
+    scale at random in proportion, so that rounding does not bias the mean.
     """
-    seen = observe(exhibit)
+    seen = observe(sample)
     scores: dict[str, Score] = {}
     for criterion in criteria:
-        value, remark = _quality(exhibit, criterion, seen)
-        share = clamped(CEILING * value + rng.gauss(0.0, noise))
+        value, remark = _quality(sample, criterion, seen)
+        share = clamp(CEILING * value + rng.gauss(0.0, noise))
         if criterion.lower_is_better:
             share = 1.0 - share
         scores[criterion.name] = Score(_on_scale(criterion, share, rng), remark)
@@ -167,7 +175,7 @@ def score(
 
 
 def pairwise(
-    shown: tuple[Exhibit, Exhibit],
+    shown: tuple[AnswerSample, AnswerSample],
     criteria: Sequence[Criterion],
     rng: Random,
     *,
@@ -179,8 +187,8 @@ def pairwise(
     `position_bias` is added to the chance that the first one wins.
     """
     first, second = shown
-    one, other = (_overall(exhibit, criteria) + rng.gauss(0.0, noise) for exhibit in shown)
-    chance = clamped(1.0 / (1.0 + math.exp(-_EAGERNESS * (one - other))) + position_bias)
+    one, other = (_overall(sample, criteria) + rng.gauss(0.0, noise) for sample in shown)
+    chance = clamp(1.0 / (1.0 + math.exp(-_EAGERNESS * (one - other))) + position_bias)
     draw = rng.random()
     if abs(draw - chance) < _TIE * (1.0 - 2.0 * abs(0.5 - chance)):
         return Preference("tie", "both do the same well")
@@ -189,14 +197,14 @@ def pairwise(
     return Preference(winner, _difference(better, worse, criteria))
 
 
-def _overall(exhibit: Exhibit, criteria: Sequence[Criterion]) -> float:
-    seen = observe(exhibit)
+def _overall(sample: AnswerSample, criteria: Sequence[Criterion]) -> float:
+    seen = observe(sample)
     if not criteria:
         return mean_or_none([value.value for value in seen.values()]) or 0.0
-    return mean([_quality(exhibit, criterion, seen).value for criterion in criteria])
+    return mean([_quality(sample, criterion, seen).value for criterion in criteria])
 
 
-def _difference(better: Exhibit, worse: Exhibit, criteria: Sequence[Criterion]) -> str:
+def _difference(better: AnswerSample, worse: AnswerSample, criteria: Sequence[Criterion]) -> str:
     mine, theirs = observe(better), observe(worse)
     gaps = [
         (_quality(better, c, mine).value - _quality(worse, c, theirs).value, c) for c in criteria
@@ -209,18 +217,20 @@ def _difference(better: Exhibit, worse: Exhibit, criteria: Sequence[Criterion]) 
     return f"better in {criterion.name}: {_quality(better, criterion, mine).remark}"
 
 
-def _quality(exhibit: Exhibit, criterion: Criterion, seen: Mapping[str, Seen]) -> Seen:
-    """Return how well an answer meets a criterion, with what weighs most against it."""
-    parts = _parts_of(exhibit.task, criterion)
+def _quality(
+    sample: AnswerSample, criterion: Criterion, seen: Mapping[str, Observation]
+) -> Observation:
+    """Return how well an answer meets a criterion, with the remark on its greatest loss."""
+    parts = _qualities_of(sample.task, criterion)
     if not parts or not seen:
-        return quality(exhibit, criterion.name, criterion.description)
+        return quality(sample, criterion.name, criterion.description)
     value = weighted_mean([(weight, seen[name].value) for name, weight in parts.items()])
     losses = {name: weight * (1 - seen[name].value) for name, weight in parts.items()}
-    return Seen(value or 0.0, seen[max(losses, key=lambda name: losses[name])].remark)
+    return Observation(value or 0.0, seen[max(losses, key=lambda name: losses[name])].remark)
 
 
-def _parts_of(task: Task, criterion: Criterion) -> Mapping[str, float]:
-    """Return what a criterion is made of: by its name, else by what its words say."""
+def _qualities_of(task: Task, criterion: Criterion) -> Mapping[str, float]:
+    """Return the weights of the qualities of a criterion, by its name or its description."""
     known = _JUDGE_CRITERIA.get(task, {})
     name = criterion.name.lower().strip()
     if name in known:
@@ -242,15 +252,14 @@ def _on_scale(criterion: Criterion, share: float, rng: Random) -> float:
 
 
 def _step(width: float) -> float:
-    """Return the distance between two scores that a judge tells apart."""
+    """Return the step between two scores of a judge on a scale of this width."""
     if width <= 1:
         return width / 10 or 1.0
     return 0.5 if width <= 10 else 1.0
 
 
-# From the text alone: whether something is asked, how long it is, whether it talks about what the
-# objective talks about, and how many of its words are unusual. Enough to try the command with, and
-# no more: a real judge reads.
+# Scores of questions use the text alone: whether something is asked, its length, the words shared
+# with the objective, and unusual words. That is enough to try out the command.
 _ASKS = re.compile(
     r"\?|\b(?:how|what|when|where|why|which|can|could|please|write|return|extract|give|say)\b", re.I
 )
@@ -266,50 +275,52 @@ def question_scores(
     *,
     noise: float,
 ) -> str:
-    """Return the reply of the simulated judge of questions."""
+    """Return the reply of the simulated judge to a case as a question."""
     text = " ".join(strings_in(dict(inputs)))[:MAX_CHARS]
-    seen = _seen(text, objective)
+    seen = _observe_question(text, objective)
     scores = {}
     for criterion in criteria:
-        value, remark = _found(criterion.name, seen)
-        share = clamped(value + rng.gauss(0.0, noise))
+        value, remark = _observation_for(criterion.name, seen)
+        share = clamp(value + rng.gauss(0.0, noise))
         width = criterion.maximum - criterion.minimum
         score = rounded(criterion.minimum + width * share, 0 if width > 1 else 1)
         scores[criterion.name] = {"reason": remark, "score": score}
     return json.dumps({"scores": scores}, ensure_ascii=False)
 
 
-def _seen(text: str, objective: str) -> dict[str, Seen]:
-    words = words_of(text)
-    count, known = len(words), {word for word in words_of(objective) if len(word) > 3}
+def _observe_question(text: str, objective: str) -> dict[str, Observation]:
+    words = split_words(text)
+    count, known = len(words), {word for word in split_words(objective) if len(word) > 3}
     long = {word for word in words if len(word) > 7}
     shared = len(known & set(words))
     tricks = len(_TRICKS.findall(text))
     if count < _FEW:
-        clarity = Seen(0.1, f"{count} words say hardly anything")
+        clarity = Observation(0.1, f"{count} words say hardly anything")
     elif _ASKS.search(text):
-        clarity = Seen(0.85 if count <= _MANY else 0.6, f"something is asked, in {count} words")
+        clarity = Observation(
+            0.85 if count <= _MANY else 0.6, f"something is asked, in {count} words"
+        )
     else:
-        clarity = Seen(0.5, "nothing is asked outright")
+        clarity = Observation(0.5, "nothing is asked outright")
     found = {
         "clarity": clarity,
-        "difficulty": Seen(
-            clamped(0.15 + count / 250 + 0.12 * tricks), f"{count} words, {tricks} catches"
+        "difficulty": Observation(
+            clamp(0.15 + count / 250 + 0.12 * tricks), f"{count} words, {tricks} catches"
         ),
-        "relevance": Seen(
-            clamped(0.45 + 0.12 * shared), f"shares {shared} words with the objective"
+        "relevance": Observation(
+            clamp(0.45 + 0.12 * shared), f"shares {shared} words with the objective"
         ),
-        "originality": Seen(
-            clamped(0.25 + 0.03 * len(long) + 0.1 * tricks), f"{len(long)} unusual words"
+        "originality": Observation(
+            clamp(0.25 + 0.03 * len(long) + 0.1 * tricks), f"{len(long)} unusual words"
         ),
     }
     overall = mean([found[name].value for name in ("clarity", "relevance", "originality")])
-    found["overall"] = Seen(overall, "as clear, relevant and original as that")
+    found["overall"] = Observation(overall, "as clear, relevant and original as that")
     return found
 
 
-def _found(name: str, seen: Mapping[str, Seen]) -> Seen:
-    """Return what is seen of a criterion; of one that nobody knows, what is seen of the whole."""
+def _observation_for(name: str, seen: Mapping[str, Observation]) -> Observation:
+    """Return the observation of a criterion; that of the whole for an unknown one."""
     return seen.get(name.lower().strip(), seen["overall"])
 
 
@@ -333,7 +344,7 @@ _ANSWER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class JudgeTask:
     """The material of a request, by its blocks."""
 
     inputs: Mapping[str, Json]
@@ -341,39 +352,39 @@ class Hearing:
     """answer, first, second or text."""
 
 
-def hear(request: Request, options: SimOptions | None = None) -> Completion:
-    """Return the reply of the simulated judge, decided by the request's address and the seed."""
+def judge_reply(request: Request, options: SimOptions | None = None) -> Completion:
+    """Return the reply of the simulated judge, decided by the request's hash and the seed."""
     options = options or SimOptions()
-    rng = stream(request.address, options.seed, "judge")
+    rng = random_stream(request.request_hash, options.seed, "judge")
     reply = _reply(request, options, rng)
-    return spoken(request, options, reply, PACE, rng)
+    return make_completion(request, options, reply, PACE, rng)
 
 
 def _reply(request: Request, options: SimOptions, rng: Random) -> str:
     said = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
     told = "\n".join(m.content for m in request.messages if m.role == "system")
-    hearing = _material(said)
-    if hearing is None:
-        return _graded(request, rng, options.noise)
+    task = _parse_material(said)
+    if task is None:
+        return _grader_reply(request, rng, options.noise)
     criteria = criteria_in(told)
-    if "answer" in hearing.texts:
-        return _scores(hearing, criteria, rng, options.noise)
-    if "first" in hearing.texts and "second" in hearing.texts:
-        return _preference(hearing, criteria, rng, options)
+    if "answer" in task.texts:
+        return _scores_reply(task, criteria, rng, options.noise)
+    if "first" in task.texts and "second" in task.texts:
+        return _preference_reply(task, criteria, rng, options)
     if criteria:
-        objective = hearing.texts.get("text", "")
-        return question_scores(hearing.inputs, objective, criteria, rng, noise=options.noise)
-    return _screened(hearing.texts.get("text", ""), rng)
+        objective = task.texts.get("text", "")
+        return question_scores(task.inputs, objective, criteria, rng, noise=options.noise)
+    return _screening_reply(task.texts.get("text", ""), rng)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _material(said: str) -> Hearing | None:
-    blocks = blocks_in(said)
+def _parse_material(said: str) -> JudgeTask | None:
+    blocks = parse_blocks(said)
     if blocks is None:
         return None
-    return Hearing(
+    return JudgeTask(
         {block.name: block.value for block in blocks if block.tag == "input"},
         {block.tag: block.text for block in blocks if block.tag != "input"},
     )
@@ -401,13 +412,13 @@ def criteria_in(told: str) -> list[Criterion]:
     ]
 
 
-# --- replying -------------------------------------------------------------------------------------
+# --- replies --------------------------------------------------------------------------------------
 
 
-def _scores(hearing: Hearing, criteria: Sequence[Criterion], rng: Random, noise: float) -> str:
-    output = hearing.texts["answer"]
-    exhibit = Exhibit(task_of(hearing.inputs), hearing.inputs, output)
-    scores = score(exhibit, criteria, rng, noise=noise)
+def _scores_reply(task: JudgeTask, criteria: Sequence[Criterion], rng: Random, noise: float) -> str:
+    output = task.texts["answer"]
+    sample = AnswerSample(task_of_inputs(task.inputs), task.inputs, output)
+    scores = score(sample, criteria, rng, noise=noise)
     entries = {name: {"reason": s.reason, "score": s.score} for name, s in scores.items()}
     flags = [
         flag
@@ -417,34 +428,34 @@ def _scores(hearing: Hearing, criteria: Sequence[Criterion], rng: Random, noise:
     return json.dumps({"scores": entries, "flags": flags}, ensure_ascii=False)
 
 
-def _preference(
-    hearing: Hearing, criteria: Sequence[Criterion], rng: Random, options: SimOptions
+def _preference_reply(
+    task: JudgeTask, criteria: Sequence[Criterion], rng: Random, options: SimOptions
 ) -> str:
-    task = task_of(hearing.inputs)
+    kind = task_of_inputs(task.inputs)
     shown = (
-        Exhibit(task, hearing.inputs, hearing.texts["first"]),
-        Exhibit(task, hearing.inputs, hearing.texts["second"]),
+        AnswerSample(kind, task.inputs, task.texts["first"]),
+        AnswerSample(kind, task.inputs, task.texts["second"]),
     )
     found = pairwise(shown, criteria, rng, noise=options.noise, position_bias=options.position_bias)
     return json.dumps({"reason": found.reason, "winner": found.winner}, ensure_ascii=False)
 
 
-def _screened(text: str, rng: Random) -> str:
+def _screening_reply(text: str, rng: Random) -> str:
     hits = len(_RUDE.findall(text[:MAX_CHARS]))
-    value = clamped((0.03 if hits == 0 else 0.6 + 0.15 * hits) + rng.gauss(0.0, 0.02))
+    value = clamp((0.03 if hits == 0 else 0.6 + 0.15 * hits) + rng.gauss(0.0, 0.02))
     reason = f"{hits} rude words" if hits else "nothing found"
     return json.dumps({"reason": reason, "score": rounded(value, 3)})
 
 
-def _graded(request: Request, rng: Random, noise: float) -> str:
-    """Reply to a grader prompt, in whatever form it seems to ask for."""
-    assignment = read(request.messages)
-    said = assignment.said
+def _grader_reply(request: Request, rng: Random, noise: float) -> str:
+    """Return the reply to a grader prompt, in the form that it seems to ask for."""
+    assignment = read_assignment(request.messages)
+    said = assignment.message
     labels = list(_ANSWER.finditer(said[:MAX_CHARS]))
     output = said[labels[-1].end() :] if labels else said
-    exhibit = Exhibit(task_of(assignment.inputs), assignment.inputs, output)
-    seen = quality(exhibit, "", assignment.instructions[:2_000])
-    share = clamped(CEILING * seen.value + rng.gauss(0.0, noise))
+    sample = AnswerSample(task_of_inputs(assignment.inputs), assignment.inputs, output)
+    seen = quality(sample, "", assignment.instructions[:2_000])
+    share = clamp(CEILING * seen.value + rng.gauss(0.0, noise))
     asked = "\n".join(message.content for message in request.messages)
     if choice := _CHOICE.search(asked):
         good, bad = choice[1].lower().split(" or ")

@@ -1,9 +1,9 @@
 """Replies of the simulated refiner: small diffs of a prompt.
 
-It reads what a real refiner would read: a prompt file, in a block `prompt` named by its path or in
-a code fence, and the criteria it is weak in, as JSON after `Criteria:` or by their names. Failing
-examples may stand beside them. It replies with a note and a unified diff of that one file: as JSON
-`{"note", "diff"}` where the material is in blocks or JSON is asked for, else in words and a fence.
+It reads what a real refiner reads: a prompt file, in a block `prompt` named by its path or in a
+code fence, and the weak criteria, as JSON after `Criteria:` or by their names; other material is
+ignored. It replies with a note and a unified diff of that one file: as JSON `{"note", "diff"}` if
+the material is in blocks or JSON is requested, else as text with a fence.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.names import unified_diff as lines_of_diff
-from edison_ci.simulator.assignment import MAX_CHARS, Task, blocks_in
+from edison_ci.documents.text_diff import unified_diff as lines_of_diff
+from edison_ci.simulator.assignment import MAX_CHARS, Task, parse_blocks
 from edison_ci.simulator.features import Playbook, Stance
+from edison_ci.simulator.generator import PLAYBOOKS, understanding_of
 from edison_ci.simulator.judge import Criterion, criteria_in
-from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.pace import Pace, spoken, stream
-from edison_ci.simulator.qualities import PLAYBOOKS, understood
+from edison_ci.simulator.options import Pace, SimOptions, make_completion, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from random import Random
 
     from edison_ci.records import Completion, Request
-
 
 _HEADING = re.compile(r"# (system|user|assistant)\s*$")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
@@ -37,7 +35,7 @@ _BRACES = re.compile(r"\{[A-Za-z_]\w*\}")
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A prompt file as lines, each known for what it is."""
+    """The lines of a prompt file, with its headings."""
 
     lines: tuple[str, ...]
     """Without their line ends."""
@@ -57,7 +55,7 @@ class PromptText:
 
     @property
     def instruction_lines(self) -> tuple[int, ...]:
-        """Indexes of lines outside the few-shots that hold words and no variable."""
+        """Indexes of lines outside of the few-shots that have text and no variable."""
         sections = [self.main_section]
         systems = [index for index in self.headings if self.lines[index].startswith("# system")]
         for start in systems:
@@ -72,7 +70,7 @@ class PromptText:
 
     @property
     def instructions(self) -> str:
-        """The text of the body without variables and template marks."""
+        """The text of the body without template syntax."""
         body = "\n".join(self.lines[self.body_start :])
         return _BRACES.sub(" ", _TEMPLATE.sub(" ", body))
 
@@ -82,12 +80,12 @@ class PromptText:
 
 
 def has_template(line: str) -> bool:
-    """Return whether a line uses a variable or template logic."""
+    """Whether a line has template syntax."""
     return bool(_TEMPLATE.search(line) or _BRACES.search(line) or "{%" in line or "%}" in line)
 
 
 def parse_prompt(text: str) -> PromptText:
-    """Return the parts of a prompt file; any text has them."""
+    """Return a prompt file as lines; any text is accepted."""
     newline = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
     ends_with_newline = text.endswith(newline)
     lines = tuple(text.removesuffix(newline).split(newline))
@@ -105,17 +103,12 @@ def parse_prompt(text: str) -> PromptText:
     return PromptText(lines, body_start, tuple(headings), newline, ends_with_newline)
 
 
-def variables_of(text: str) -> tuple[str, ...]:
-    """Return every template expression of a prompt, in order."""
-    return tuple(found[0] for found in _TEMPLATE.finditer(text))
-
-
 LENGTH_SHARE, LENGTH_CHARS = 0.15, 300
 LINES_SHARE, LINES_COUNT = 0.20, 4
 
 
 class Improvement(NamedTuple):
-    """A new prompt text and what it is meant to do."""
+    """A new prompt text and a note on its purpose."""
 
     text: str
     note: str
@@ -123,7 +116,7 @@ class Improvement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """How much may still be changed."""
+    """The remaining size of a change."""
 
     chars: int
     lines: int
@@ -161,7 +154,7 @@ _HELPS: dict[Task, dict[str, tuple[str, ...]]] = {
         "instruction following": ("block", "name", "quiet", "guard"),
     },
 }
-"""Which features a weak criterion points to, the most telling first."""
+"""Features that help a weak criterion, the most effective first."""
 _MENDS: dict[Task, dict[str, tuple[str, ...]]] = {
     Task.SUPPORT: {"icontains": ("fact",), "words": ("brief",)},
     Task.STORY: {"contains_all": ("words",), "words": ("length",)},
@@ -176,14 +169,14 @@ _MENDS: dict[Task, dict[str, tuple[str, ...]]] = {
     },
     Task.CODE: {"regex": ("block",), "defines-function": ("name", "block")},
 }
-"""The same for checks, by the names that they have in the examples."""
+"""The same for checks, by their names in the examples."""
 _ORDER: dict[Task, tuple[str, ...]] = {
     Task.SUPPORT: ("fact", "next_step", "empathy", "brief", "policy_only", "signed", "guard"),
     Task.STORY: ("imagery", "fresh", "ending", "words", "show", "length", "tone", "guard"),
     Task.EXTRACTION: ("json_only", "plain_total", "iso_date", "keys", "grand_total", "nulls"),
     Task.CODE: ("correct", "edge", "docstring", "block", "hints", "name", "quiet", "guard"),
 }
-"""What to try when the weak criteria leave room."""
+"""Features to add if the weak criteria leave room."""
 _TASK_SIGNS = {
     Task.CODE: re.compile(r"\bpython\b|\bsignature\b"),
     Task.EXTRACTION: re.compile(r"\binvoice|\bextract\b|\bdocument\b"),
@@ -194,11 +187,11 @@ _BULLET = re.compile(r"^(\s*)([-*]|\d+\.) ")
 _SWAPS = (("Use ", "Please use "), ("Keep ", "Always keep "), ("Write ", "Please write "))
 
 
-def improved(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -> Improvement:
+def improve(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -> Improvement:
     """Return the prompt with one to four lines added or reworded, inside the guardrails.
 
-    The weakest criteria decide, in their order. When nothing is missing a line is put in other
-    words, which changes no quality: a refiner does not know that it has run out of ideas.
+    The weakest criteria decide, in their order. If nothing is missing a line is reworded, which
+    changes no quality: a refiner does not know that it has no more ideas.
     """
     prompt = parse_prompt(prompt_text)
     task = task_of_prompt(prompt.instructions)
@@ -208,20 +201,20 @@ def improved(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) 
         return Improvement(prompt.with_lines(lines), note)
     additions = _additions(prompt, task, weak_criteria, rng, room)
     if not additions:
-        return _reworded(prompt, rng)
+        return _reword(prompt, rng)
     names = " and ".join(criterion.name for criterion in weak_criteria) or "the whole"
-    text = prompt.with_lines(_inserted(prompt, additions))
+    text = prompt.with_lines(_insert(prompt, additions))
     what = "an instruction" if len(additions) == 1 else f"{len(additions)} instructions"
     return Improvement(text, f"Adds {what} for what {names} found missing in answers.")
 
 
-def helped(prompt_text: str) -> tuple[str, ...]:
-    """Return the criteria, in lower case, that the refiner knows how to help in such a prompt."""
+def known_criteria(prompt_text: str) -> tuple[str, ...]:
+    """Return the criteria, in lower case, that the refiner can improve in such a prompt."""
     return tuple(_HELPS.get(task_of_prompt(parse_prompt(prompt_text).instructions), {}))
 
 
 def task_of_prompt(instructions: str) -> Task:
-    """Return the task that a prompt is about."""
+    """Return the task of a prompt."""
     lowered = instructions.lower()
     for task, sign in _TASK_SIGNS.items():
         if sign.search(lowered):
@@ -230,18 +223,18 @@ def task_of_prompt(instructions: str) -> Task:
 
 
 def room_for(prompt_text: str) -> _Room:
-    """Return what the guardrails allow for a prompt."""
+    """Return the size of a change that the guardrails allow for a prompt."""
     count = prompt_text.count("\n") + (not prompt_text.endswith("\n"))
     chars = int(max(LENGTH_SHARE * len(prompt_text), LENGTH_CHARS))
     return _Room(chars, int(max(LINES_SHARE * count, LINES_COUNT)))
 
 
 def _without_opposites(prompt: PromptText, task: Task, room: _Room) -> tuple[list[str] | None, str]:
-    """Return the lines with one that asks for the opposite of a quality put right, if any."""
+    """Return the lines with an instruction against a quality corrected, or None."""
     playbook: Playbook = PLAYBOOKS[task]
     for index in prompt.instruction_lines:
         line = prompt.lines[index]
-        stances = understood(task, line).stances
+        stances = understanding_of(task, line).stances
         wrong = [name for name, stance in stances.items() if stance is Stance.AGAINST]
         if not wrong:
             continue
@@ -258,8 +251,8 @@ def _additions(
     prompt: PromptText, task: Task, weak: Sequence[Criterion], rng: Random, room: _Room
 ) -> list[str]:
     """Return new instructions for the weak criteria, as many as fit."""
-    stances = understood(task, prompt.instructions).stances
-    names = _wanted(task, weak)
+    stances = understanding_of(task, prompt.instructions).stances
+    names = _wanted_features(task, weak)
     missing = [name for name in names if stances.get(name) is Stance.SILENT]
     choices = [PLAYBOOKS[task].feature(name).lines for name in missing]
     if task is Task.OTHER:
@@ -274,7 +267,7 @@ def _additions(
     return added
 
 
-def _wanted(task: Task, weak: Sequence[Criterion]) -> list[str]:
+def _wanted_features(task: Task, weak: Sequence[Criterion]) -> list[str]:
     helps = {**_HELPS.get(task, {}), **_MENDS.get(task, {})}
     lists = [helps.get(criterion.name.lower().strip(), ()) for criterion in weak]
     # The best idea for each criterion first, then the second best ones, then the rest.
@@ -284,13 +277,13 @@ def _wanted(task: Task, weak: Sequence[Criterion]) -> list[str]:
 
 
 def _from_words(criterion: Criterion) -> tuple[str, ...]:
-    """Return an instruction made of a criterion's own words."""
+    """Return instructions made of the words of a criterion."""
     sentence = criterion.description.split(". ")[0].strip().rstrip(".")
     wish = sentence or criterion.name
     return (f"Mind this above all: {wish}.", f"A good answer is one that does this: {wish}.")
 
 
-def _inserted(prompt: PromptText, additions: list[str]) -> list[str]:
+def _insert(prompt: PromptText, additions: list[str]) -> list[str]:
     """Return the lines with the additions after the first paragraph of the main section."""
     section = prompt.main_section
     place = section.start
@@ -302,12 +295,12 @@ def _inserted(prompt: PromptText, additions: list[str]) -> list[str]:
 
 
 def _is_data(prompt: PromptText, index: int) -> bool:
-    """Return whether a line begins with the case: a variable, or a label before one."""
+    """Whether a line begins with data of the case: a variable, or a label before one."""
     return re.match(r"\s*(?:[\w -]{0,30}:\s*)?\{[{%]", prompt.lines[index]) is not None
 
 
-def _reworded(prompt: PromptText, rng: Random) -> Improvement:
-    """Return the prompt with one line in other words."""
+def _reword(prompt: PromptText, rng: Random) -> Improvement:
+    """Return the prompt with one line reworded."""
     lines = [*prompt.lines]
     places = [index for index in prompt.instruction_lines if len(lines[index]) > 10]
     if not places:
@@ -327,8 +320,8 @@ _NO_NEWLINE = "\\ No newline at end of file"
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.M)
 
 
-class Badness(StrEnum):
-    """In which way a proposed diff is broken or hostile."""
+class DiffFault(StrEnum):
+    """How a proposed diff is broken or hostile."""
 
     NOT_A_DIFF = "not a diff"
     WRONG_CONTEXT = "wrong context"
@@ -353,30 +346,30 @@ class Change(NamedTuple):
 
 
 def unified_diff(old: str, new: str, path: str) -> str:
-    """Return the change of a file as `git apply` takes it; empty if there is none."""
+    """Return the change of a file as a diff for `git apply`; empty if there is none."""
     lines = lines_of_diff(_lines(old), _lines(new), f"a/{path}", f"b/{path}", end="\n")
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}\n" for line in lines)
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines with their ends; only a line feed ends one, as in Git."""
+    """Return the lines with their line feeds; other characters end no line, as in Git."""
     parts = text.split("\n")
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def bad_kind(rng: Random, rate: float) -> Badness | None:
-    """Return how a proposal goes wrong, in this share of the proposals."""
-    return rng.choice(tuple(Badness)) if rng.random() < rate else None
+def draw_diff_fault(rng: Random, rate: float) -> DiffFault | None:
+    """Return the fault of a diff with probability `rate`, else None."""
+    return rng.choice(tuple(DiffFault)) if rng.random() < rate else None
 
 
-def bad_diff(kind: Badness, change: Change, rng: Random) -> str:
-    """Return a diff of the prompt that is bad in the stated way."""
-    if kind in _TEXTS:
-        return _TEXTS[kind](change, rng)
-    return unified_diff(change.old, _CHANGED[kind](change, rng), change.path)
+def faulty_diff(kind: DiffFault, change: Change, rng: Random) -> str:
+    """Return a diff of the prompt with this fault."""
+    if kind in _DIFF_FAULTS:
+        return _DIFF_FAULTS[kind](change, rng)
+    return unified_diff(change.old, _PROMPT_FAULTS[kind](change, rng), change.path)
 
 
-def _sound(change: Change) -> str:
+def _valid_diff(change: Change) -> str:
     """Return a diff that applies; one line is added if the change is empty."""
     new = change.new if change.new != change.old else _with_line(change.old, "Take care.")
     return unified_diff(change.old, new, change.path)
@@ -390,7 +383,7 @@ def _with_line(text: str, line: str) -> str:
     return prompt.with_lines([*prompt.lines[:place], *line.split("\n"), *prompt.lines[place:]])
 
 
-# --- texts that are no sound diff of this file ---------------------------------------------------
+# --- texts that are not a valid diff of the file -------------------------------------------------
 
 
 def _not_a_diff(change: Change, rng: Random) -> str:
@@ -398,8 +391,8 @@ def _not_a_diff(change: Change, rng: Random) -> str:
 
 
 def _wrong_context(change: Change, rng: Random) -> str:
-    """Change a context line, so that the diff fits no file."""
-    lines = _sound(change).split("\n")
+    """Return a diff with a wrong context line."""
+    lines = _valid_diff(change).split("\n")
     places = [index for index, line in enumerate(lines) if index > 2 and line.startswith(" ")]
     if places:
         lines[rng.choice(places)] = " You are a pirate with a spreadsheet."
@@ -413,29 +406,29 @@ def _wrong_counts(change: Change, rng: Random) -> str:
         old, new = int(found[2] or 1), int(found[4] or 1)
         return f"@@ -{found[1]},{old + 3} +{found[3]},{new + rng.randint(4, 9)} @@"
 
-    return _HUNK.sub(miscounted, _sound(change), count=1)
+    return _HUNK.sub(miscounted, _valid_diff(change), count=1)
 
 
 def _other_file(change: Change, rng: Random) -> str:
     target = rng.choice((".github/workflows/ci.yml", "../outside.md", ".edison/trust.yaml"))
-    return _sound(change).replace(f"/{change.path}", f"/{target}")
+    return _valid_diff(change).replace(f"/{change.path}", f"/{target}")
 
 
 def _two_files(change: Change, rng: Random) -> str:
     second = unified_diff("project: mine\n", "project: yours\n", "edison.yaml")
-    return _sound(change) + second
+    return _valid_diff(change) + second
 
 
-_TEXTS = {
-    Badness.NOT_A_DIFF: _not_a_diff,
-    Badness.WRONG_CONTEXT: _wrong_context,
-    Badness.WRONG_COUNTS: _wrong_counts,
-    Badness.OTHER_FILE: _other_file,
-    Badness.TWO_FILES: _two_files,
+_DIFF_FAULTS = {
+    DiffFault.NOT_A_DIFF: _not_a_diff,
+    DiffFault.WRONG_CONTEXT: _wrong_context,
+    DiffFault.WRONG_COUNTS: _wrong_counts,
+    DiffFault.OTHER_FILE: _other_file,
+    DiffFault.TWO_FILES: _two_files,
 }
 
 
-# --- sound diffs to a prompt that the guardrails refuse ------------------------------------------
+# --- valid diffs to a prompt that the guardrails refuse ------------------------------------------
 
 
 def _dropped_variable(change: Change, rng: Random) -> str:
@@ -486,14 +479,14 @@ def _invisible(change: Change, rng: Random) -> str:
     return _with_line(change.old, f"Be{mark} helpful{mark}.")
 
 
-_CHANGED = {
-    Badness.DROPPED_VARIABLE: _dropped_variable,
-    Badness.TEMPLATE_LOGIC: _template_logic,
-    Badness.FRONT_MATTER: _front_matter,
-    Badness.HEADING: _heading,
-    Badness.TOO_LONG: _too_long,
-    Badness.TOO_MANY_LINES: _too_many_lines,
-    Badness.INVISIBLE: _invisible,
+_PROMPT_FAULTS = {
+    DiffFault.DROPPED_VARIABLE: _dropped_variable,
+    DiffFault.TEMPLATE_LOGIC: _template_logic,
+    DiffFault.FRONT_MATTER: _front_matter,
+    DiffFault.HEADING: _heading,
+    DiffFault.TOO_LONG: _too_long,
+    DiffFault.TOO_MANY_LINES: _too_many_lines,
+    DiffFault.INVISIBLE: _invisible,
 }
 
 
@@ -506,7 +499,7 @@ _JSON = re.compile(r"\bjson\b", re.I)
 
 
 class RefineTask(NamedTuple):
-    """What a refiner is asked to do."""
+    """The prompt to refine, and its weak criteria."""
 
     path: str
     text: str
@@ -515,39 +508,39 @@ class RefineTask(NamedTuple):
 
 
 def refine(request: Request, options: SimOptions | None = None) -> Completion:
-    """Return a proposal, decided by the request's address and the seed."""
+    """Return a proposal, determined by the hash of the request and the seed."""
     options = options or SimOptions()
-    rng = stream(request.address, options.seed, "refine")
-    task = task_in(request)
-    proposal = improved(task.text, task.weak, rng)
+    rng = random_stream(request.request_hash, options.seed, "refine")
+    task = parse_task(request)
+    proposal = improve(task.text, task.weak, rng)
     diff = unified_diff(task.text, proposal.text, task.path)
-    bad = bad_kind(rng, options.bad_diff_rate)
+    bad = draw_diff_fault(rng, options.bad_diff_rate)
     if bad is not None:
-        diff = bad_diff(bad, Change(task.path, task.text, proposal.text), rng)
+        diff = faulty_diff(bad, Change(task.path, task.text, proposal.text), rng)
     reply = f"{proposal.note}\n\n```diff\n{diff}```"
     if task.as_json:
         reply = json.dumps({"note": proposal.note, "diff": diff}, ensure_ascii=False)
-    return spoken(request, options, reply, PACE, rng)
+    return make_completion(request, options, reply, PACE, rng)
 
 
-def task_in(request: Request) -> RefineTask:
-    """Return the prompt that is to be refined, and in what it is weak."""
+def parse_task(request: Request) -> RefineTask:
+    """Return the task of a request."""
     said = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
     told = "\n".join(m.content for m in request.messages if m.role == "system")
     said, told = said[:MAX_CHARS], told[:MAX_CHARS]
-    blocks = blocks_in(said)
+    blocks = parse_blocks(said)
     shown = next((block for block in blocks or () if block.tag == "prompt"), None)
     text = shown.text if shown is not None else _prompt_in(said)
     rest = said.replace(text, "\n") if text != said else ""
     name = shown.name if shown is not None else ""
     path = name if _PATH.fullmatch(name) else _path(f"{told}\n{rest}", text)
-    weak = [*criteria_in(told), *criteria_in(rest)] or [*_named(f"{told}\n{rest}", text)]
+    weak = [*criteria_in(told), *criteria_in(rest)] or [*_criteria_by_name(f"{told}\n{rest}", text)]
     asked = blocks is not None or request.response_format is not None
     return RefineTask(path, text, tuple(weak), asked or bool(_JSON.search(f"{told}\n{rest}")))
 
 
 def _prompt_in(said: str) -> str:
-    """Return the text in a fence that looks most like a prompt; without fences all of it."""
+    """Return the text of the fence that looks most like a prompt; all without fences."""
     fenced = [found[2] for found in _FENCED.finditer(said)]
     likely = [text for text in fenced if _LOOKS_LIKE_A_PROMPT.search(text)]
     return (likely or fenced or [said])[0]
@@ -561,11 +554,83 @@ def _path(around: str, text: str) -> str:
     return f"prompts/{name[1] if name else 'prompt'}.md"
 
 
-def _named(around: str, text: str) -> Iterator[Criterion]:
-    """Yield the criteria of the prompt's task that a message names, in its order."""
+def _criteria_by_name(around: str, text: str) -> Iterator[Criterion]:
+    """Yield the criteria of the task that a message names, in its order."""
     lowered = around.lower()
     places: Sequence[tuple[int, str]] = sorted(
-        (place, name) for name in helped(text) if (place := lowered.find(name)) >= 0
+        (place, name) for name in known_criteria(text) if (place := lowered.find(name)) >= 0
     )
     for _, name in places:
         yield Criterion(name.capitalize())
+
+
+_NEUTRAL = (
+    "Take the time you need.",
+    "Think before you start.",
+    "This is part of our daily work.",
+    "Thank you for your help.",
+    "Do this as well as you can.",
+    "We look forward to the result.",
+    "You will find everything below.",
+    "Have a look at the following.",
+    "Begin whenever you are ready.",
+    "What you need is given here.",
+)
+_CONTROL_SWAPS = (
+    ("Write", "Compose"),
+    ("write", "draft"),
+    ("this", "the following"),
+    ("You are", "You work as"),
+    ("answer", "reply to"),
+    ("Answer", "Reply"),
+    ("Extract", "Read out"),
+    ("an online shop", "a shop on the web"),
+)
+
+
+def random_edit(prompt_text: str, rng: Random) -> str:
+    """Return the prompt after one random edit of an instruction: the control of experiments."""
+    prompt = parse_prompt(prompt_text)
+    places = prompt.instruction_lines
+    if not places:
+        return prompt_text
+    lines = [*prompt.lines]
+    index = rng.choice(places)
+    kind = rng.randrange(5)
+    if kind == 1:
+        lines[index] = _replace_word(lines[index])
+    elif kind == 2:
+        lines[index] = _swap_words(lines[index], rng)
+    elif kind == 3:
+        lines[index] = _drop_word(lines[index], rng)
+    elif kind == 4:
+        lines[index] = f"{rng.choice(_NEUTRAL)} {lines[index]}"
+    if lines == [*prompt.lines]:
+        lines.insert(index + 1, rng.choice(_NEUTRAL))
+    return prompt.with_lines(lines)
+
+
+def _replace_word(line: str) -> str:
+    for old, new in _CONTROL_SWAPS:
+        if old in line:
+            return line.replace(old, new, 1)
+    return f"{line} Thank you."
+
+
+def _swap_words(line: str, rng: Random) -> str:
+    """Return a line with two neighbouring words exchanged."""
+    words = line.split(" ")
+    if len(words) < 3:
+        return line
+    place = rng.randrange(len(words) - 1)
+    words[place], words[place + 1] = words[place + 1], words[place]
+    return " ".join(words)
+
+
+def _drop_word(line: str, rng: Random) -> str:
+    """Return a line without one of its words."""
+    words = line.split(" ")
+    if len(words) < 4:
+        return line
+    del words[rng.randrange(len(words))]
+    return " ".join(words)

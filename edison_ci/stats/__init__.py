@@ -1,4 +1,4 @@
-"""What do the numbers say: pure mathematics on scores, with a file per question."""
+"""Statistics of scores: pure mathematics, a module for each subject."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: numpy and scipy take a third of a second."""
+    """Load a name at first access: numpy and scipy take a third of a second."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("edison_ci.stats.power"), name)

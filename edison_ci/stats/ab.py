@@ -6,12 +6,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats.arrays import TIE, Range
+from edison_ci.stats.arrays import TIE, Range, np
 from edison_ci.stats.gates import worst_plausible_change
-from edison_ci.stats.libraries import np
-from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.paired import PValue, paired_difference, paired_p
 from edison_ci.stats.pairwise import Preference
-from edison_ci.stats.permutation import PValue, paired_p
 from edison_ci.stats.power import DEFAULT_SD, cases_for_margin
 from edison_ci.stats.verdicts import GateRule
 
@@ -22,12 +20,12 @@ if TYPE_CHECKING:
     from edison_ci.stats.pairwise import WinRate
 
 BROKEN = 0.25
-"""A case that changes by so much is listed."""
+"""Change from which a case is listed."""
 DISAGREE = "judges' scores and head-to-head disagree: look at the listed cases"
 
 
 class Outcome(StrEnum):
-    """What a comparison of prompts A and B says."""
+    """Outcome of a comparison of prompts A and B."""
 
     A = "A better"
     B = "B better"
@@ -79,7 +77,7 @@ def compare(
 ) -> Comparison:
     """Compare B (head) with A (base) on the same cases and judges (STATS 15).
 
-    `passed` says of each case whether A and B passed it.
+    `passed` has for each case whether A and B passed it.
     """
     rule = rule or GateRule()
     if passed is not None and len(passed) != pairs.n:

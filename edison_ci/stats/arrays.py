@@ -1,7 +1,7 @@
-"""Arrays of numbers, checked before they are counted with.
+"""Arrays of numbers with their checks, and numpy and scipy.special, loaded at first use.
 
-A score that is missing never comes this far: `missing.present` takes it out and counts it. What is
-refused here is therefore a mistake of the caller, not a property of somebody's data.
+Missing scores are removed and counted by the caller, so a value that is refused here is a mistake
+of the caller and not a property of the data.
 """
 
 from __future__ import annotations
@@ -9,11 +9,36 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from edison_ci.rounding import NOISE, TOLERANCE
-from edison_ci.stats.libraries import np
+from edison_ci.numeric import NOISE, TOLERANCE
 from edison_ci.stats.scores import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from scipy import special
+
+    Array: TypeAlias = NDArray[np.float64]
+    Floats: TypeAlias = NDArray[np.float64] | Sequence[float]
+else:
+    # Most commands, and runs without gates, need neither: loading the two would take longer than
+    # all the rest of such a command.
+    class _Library:
+        """A library that is imported at the first access to one of its names."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(import_module(self._name), name)
+            setattr(self, name, found)
+            return found
+
+    np, special = _Library("numpy"), _Library("scipy.special")
 
 __all__ = [
     "TIE",
@@ -28,20 +53,12 @@ __all__ = [
     "generator_for",
     "grouped",
     "mean_of",
+    "np",
     "seed_of",
+    "special",
     "sum_of",
     "variance_of",
 ]
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Array: TypeAlias = NDArray[np.float64]
-    Floats: TypeAlias = NDArray[np.float64] | Sequence[float]
-else:
-    Array = Floats = Any
 
 TIE = NOISE
 """Differences this small are ties."""
@@ -94,22 +111,22 @@ def grouped(values: Array, clusters: Sequence[str] | None) -> Groups:
 
 
 def sum_of(values: Array) -> float:
-    """Return the sum, whatever the order and the machine."""
+    """Return the sum, the same in any order and on any machine."""
     return math.fsum(values.tolist())
 
 
 def mean_of(values: Array) -> float:
-    """Return the mean, whatever the order and the machine; there is at least one value."""
+    """Return the mean of at least one value, the same in any order and on any machine."""
     return sum_of(values) / values.size
 
 
 def dot(a: Array, b: Array) -> float:
-    """Return the sum of the products, whatever the order and the machine."""
+    """Return the sum of the products, the same in any order and on any machine."""
     return sum_of(a * b)
 
 
 def variance_of(values: Array) -> float:
-    """Return the sample variance, whatever the order and the machine; there are two values."""
+    """Return the variance of at least two values, the same in any order and on any machine."""
     away = values - mean_of(values)
     return dot(away, away) / (values.size - 1)
 

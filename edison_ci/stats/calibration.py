@@ -1,4 +1,4 @@
-"""Calibration: whether a judge is right, and what people would have said.
+"""Calibration: accuracy of a judge against labels, and scores corrected by human grades.
 
 People's labels are scarce and right, the judge's scores plenty and biased. Which correction holds
 depends on the labels: a random sample of the reported cases calls for `corrected_mean`; labels
@@ -9,21 +9,146 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import TOLERANCE, reaches, snap
-from edison_ci.stats.arrays import TIE, Range, bounded, dot, mean_of, variance_of
+from edison_ci.numeric import TOLERANCE, reaches, snap
+from edison_ci.stats.agreement import cohen_of_cases, krippendorff
+from edison_ci.stats.arrays import (
+    TIE,
+    Range,
+    bounded,
+    dot,
+    generator_for,
+    mean_of,
+    np,
+    special,
+    variance_of,
+)
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.libraries import np, special
-from edison_ci.stats.paired import paired_difference
-from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.paired import PValue, paired_difference, sign_flip
 from edison_ci.stats.sampling import FEWEST_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from edison_ci.stats.agreement import Agreement
     from edison_ci.stats.arrays import Array, Floats
+
+
+JUDGE_CHECK_TOLERANCE = 0.1
+"""Difference up to which two scores agree."""
+
+
+class PairedGrade(NamedTuple):
+    """An answer as people and a judge grade it, all on 0-1."""
+
+    case: str
+    human: float
+    judge: float
+    human_pass: float
+    """Share of the people who would let it pass."""
+    judge_pass: bool
+    thumbs: bool
+    """Whether people graded with thumbs only."""
+
+    @property
+    def pair(self) -> tuple[float, float]:
+        """Pairs of scores: human, judge."""
+        return (self.human, float(self.judge_pass)) if self.thumbs else (self.human, self.judge)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCheck:
+    """How far a judge agrees with people."""
+
+    n: int
+    """Answers."""
+    cases: int
+    kappa: Agreement
+    """Cohen's kappa with quadratic weights; the approval goes by it."""
+    alpha: Agreement
+    bias: float | None
+    """Mean over cases of judge minus people: above 0 is generous."""
+    bias_interval: Range | None
+    close: float | None
+    """Share of answers on which they differ by at most a tenth."""
+    correlation: float | None
+    counts: LabelCounts
+    """How passes and fails compare; answers on which people are divided equally do not count."""
+
+    @property
+    def sensitivity(self) -> float | None:
+        """Of what people let pass, the share that the judge lets pass."""
+        return self.counts.true_passes / self.counts.passes if self.counts.passes else None
+
+    @property
+    def specificity(self) -> float | None:
+        """Of what people let fail, the share that the judge lets fail."""
+        return self.counts.true_fails / self.counts.fails if self.counts.fails else None
+
+
+def check_judge(answers: Sequence[PairedGrade]) -> JudgeCheck:
+    """Compare a judge with people on the same answers."""
+    pairs = [answer.pair for answer in answers]
+    human, judge = [h for h, _ in pairs], [j for _, j in pairs]
+    cases = [answer.case for answer in answers]
+    seed = sorted(set(cases))
+    kappa = cohen_of_cases(human, judge, cases, rng=generator_for(seed))
+    alpha = krippendorff([list(pair) for pair in pairs], rng=generator_for(seed))
+    trust = judge_trust(human, judge, tolerance=JUDGE_CHECK_TOLERANCE)
+    found = paired_difference(_by_case(answers))
+    return JudgeCheck(
+        n=len(answers),
+        cases=len(seed),
+        kappa=kappa,
+        alpha=alpha,
+        bias=None if found is None else found.value,
+        bias_interval=None if found is None else found.interval,
+        close=trust.agreement,
+        correlation=trust.correlation,
+        counts=label_counts(answers),
+    )
+
+
+def label_counts(answers: Sequence[PairedGrade]) -> LabelCounts:
+    """Return how passes compare; answers on which people are divided equally are left out."""
+    told = [a for a in answers if not math.isclose(a.human_pass, 0.5)]
+    passes = [a for a in told if a.human_pass > 0.5]
+    fails = [a for a in told if a.human_pass < 0.5]
+    return LabelCounts(
+        true_passes=sum(a.judge_pass for a in passes),
+        passes=len(passes),
+        true_fails=sum(not a.judge_pass for a in fails),
+        fails=len(fails),
+    )
+
+
+def check_criteria(
+    human: Sequence[Mapping[str, float]], judge: Sequence[Mapping[str, float]]
+) -> dict[str, JudgeTrust]:
+    """Compare a judge with people criterion by criterion, worst first."""
+    both: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for people, scores in zip(human, judge, strict=True):
+        for name in people.keys() & scores.keys():
+            both[name].append((people[name], scores[name]))
+    found = {
+        name: judge_trust(
+            [h for h, _ in pairs], [j for _, j in pairs], tolerance=JUDGE_CHECK_TOLERANCE
+        )
+        for name, pairs in both.items()
+    }
+    return {name: found[name] for name in worst_criteria(found)}
+
+
+def _by_case(answers: Sequence[PairedGrade]) -> list[float]:
+    """Return judge minus people of each case: the case is the unit."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for answer in answers:
+        human, judge = answer.pair
+        found[answer.case].append(judge - human)
+    return [math.fsum(found[case]) / len(found[case]) for case in sorted(found)]
+
 
 _FEWEST_OF_A_KIND = 10
 _LEAST_YOUDEN = 0.1
@@ -43,13 +168,13 @@ class CorrectedMean:
     judged: int
     """Cases that only the judge has scored."""
     judge_mean: float | None
-    """What the judge alone says, over all cases."""
+    """Mean of the judge alone, over all cases."""
     trust: float
     """Lambda: the weight of the judge's scores, 0 for a useless judge."""
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledScores:
     """The labels of people beside the judge's scores of the same cases, and of the others."""
 
     human: Floats
@@ -61,7 +186,7 @@ class Labelled:
 
 
 def corrected_mean(
-    data: Labelled, *, differences: bool = False, level: float = 0.95
+    data: LabelledScores, *, differences: bool = False, level: float = 0.95
 ) -> CorrectedMean:
     """Return the power-tuned prediction-powered mean (Angelopoulos, Duchi and Zrnic 2023).
 
@@ -109,7 +234,7 @@ def corrected_mean(
 
 @dataclass(frozen=True, slots=True)
 class LabelCounts:
-    """How a judge did on cases whose truth is known."""
+    """Counts of right verdicts of a judge on labelled cases."""
 
     true_passes: int
     passes: int
@@ -128,7 +253,7 @@ class CorrectedRate:
     """The pass rate that people would have found."""
 
     value: float | None
-    """None: refused, `method` says why."""
+    """None if it cannot be computed, with the reason in `method`."""
     n: int
     method: str
     interval: Range | None
@@ -157,7 +282,7 @@ def corrected_rate(
     value = min(1.0, max(0.0, (p + q0 - 1) / (q0 + q1 - 1)))
     interval = _rate_interval(p, n, labels, level)
     if interval.high <= interval.low:
-        # Clipped to a point: no true rate gives this judge so few, or so many, passes.
+        # Clipped to a point: no true rate gives this judge such a number of passes.
         why = "refused: the judge's error rates do not fit these cases"
         return CorrectedRate(None, n, why, None, level, p, q1, q0)
     # The interval is built around shrunken rates; it never leaves its own estimate out.

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import reaches
+from edison_ci.numeric import reaches
 from edison_ci.stats.arrays import TOLERANCE
 
 if TYPE_CHECKING:
@@ -18,31 +18,6 @@ if TYPE_CHECKING:
 
 MIN_COVERAGE = 0.5
 """Share of the weights that must be scored for a composite to stand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The ends of a criterion's raw scale: on 1 to 5 a 1 is worth nothing, not a fifth."""
-
-    low: float = 0.0
-    high: float = 1.0
-    lower_is_better: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"a scale goes up, not from {self.low!r} to {self.high!r}")
-
-    def normalised(self, raw: float | None) -> float | None:
-        """Return the score on 0-1, or None where it is missing or outside the scale.
-
-        Never clipped: a 130 out of 100 is a broken judge, and a clipped one would hide it.
-        """
-        if raw is None or not math.isfinite(raw):
-            return None
-        if not self.low - TOLERANCE <= raw <= self.high + TOLERANCE:
-            return None
-        share = min(1.0, max(0.0, (raw - self.low) / (self.high - self.low)))
-        return 1 - share if self.lower_is_better else share
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +29,7 @@ class Weighted:
     required: bool = False
     """Without it there is no composite."""
     minimum: float | None = None
-    """Score on 0-1 below which the case fails, whatever the composite."""
+    """Score on 0-1 below which the case fails, regardless of the composite."""
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:

@@ -6,14 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import snap
-from edison_ci.stats.arrays import TIE, bounded, finite, mean_of
-from edison_ci.stats.libraries import np
-from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.arrays import TIE, bounded, finite, mean_of, np
+from edison_ci.stats.paired import PValue, sign_flip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from edison_ci.stats.arrays import Floats
 
 MIN_DELTA, WINDOW = 0.02, 3
@@ -47,20 +43,6 @@ class Acceptance:
     p: PValue
     """One-sided, for "the candidate is better"."""
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """A prompt that was shown worse than the best, and the evidence."""
-
-    name: str
-    value: float
-    """Mean difference against the best."""
-    n: int
-    method: str
-    p: PValue
-    level: float
-    """Highest p at which it is dropped: .05 over the number of others."""
 
 
 def converged(scores: Floats, *, min_delta: float = MIN_DELTA, window: int = WINDOW) -> Convergence:
@@ -106,29 +88,3 @@ def accept(differences: Floats, *, rng: np.random.Generator) -> Acceptance:
 def verified(holdout_cases: int) -> bool:
     """Return whether the holdout is large enough to call the improvement verified."""
     return holdout_cases >= FEWEST_HOLDOUT_CASES
-
-
-def weak_prompts(
-    case_scores: Mapping[str, Sequence[float]], *, rng: np.random.Generator, alpha: float = 0.05
-) -> tuple[Pruned, ...]:
-    """Return the prompts that are shown worse than the best (STATS 7b), never by overlap.
-
-    All have scores of the same cases in one order; p is held against alpha over the number of
-    others, because the best was picked among them.
-    """
-    scores = {
-        name: bounded(case_scores[name], "scores", low=0, high=1) for name in sorted(case_scores)
-    }
-    if len({values.size for values in scores.values()}) > 1:
-        raise ValueError("prompts are compared on the same cases")
-    if len(scores) < 2 or not next(iter(scores.values())).size:
-        return ()
-    best = max(scores, key=lambda name: snap(mean_of(scores[name])))
-    level = alpha / (len(scores) - 1)
-    dropped = []
-    for name, values in scores.items():
-        d = values - scores[best]
-        p = sign_flip(d, rng=rng, side="less")
-        if name != best and p.value <= level:
-            dropped.append(Pruned(name, mean_of(d), d.size, p.method, p, level))
-    return tuple(dropped)

@@ -1,6 +1,6 @@
 """Corrections for many comparisons.
 
-In plain Python: every run asks it of its facets, and most runs need nothing else of numpy.
+In plain Python: every run asks it of its slices, and most runs need nothing else of numpy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import reaches
+from edison_ci.numeric import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """Confidence intervals of scores and pass rates.
 
-The unit is the case: draws, judges and criteria inside a case are averaged before they come here.
+The unit is the case: repeats, judges and criteria inside a case are averaged before they come here.
 Intervals stay in [0, 1] and never have zero width, however alike the scores are.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats.arrays import grouped, mean_of, variance_of
-from edison_ci.stats.libraries import np, special
+from edison_ci.stats.arrays import grouped, mean_of, np, special, variance_of
 from edison_ci.stats.paired import mean_error
 from edison_ci.stats.scores import (
     ALL_EQUAL,
@@ -30,6 +29,54 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from edison_ci.stats.arrays import Floats
+
+
+# In plain Python: every run with several repeats asks it.
+def pass_at_k(passes: int, runs: int, k: int) -> float | None:
+    """Return the chance that at least one of k runs passes (Chen et al. 2021).
+
+    None when there are fewer runs than k. Unbiased, which 1 - (1 - share)^k is not.
+    """
+    _require(passes, runs, k)
+    if k > runs:
+        return None
+    return 1 - math.comb(runs - passes, k) / math.comb(runs, k)
+
+
+def pass_all_k(passes: int, runs: int, k: int) -> float | None:
+    """Return pass^k, the chance that all of k runs pass; None with fewer runs than k."""
+    _require(passes, runs, k)
+    if k > runs:
+        return None
+    return math.comb(passes, k) / math.comb(runs, k)
+
+
+def _require(passes: int, runs: int, k: int) -> None:
+    if not 0 <= passes <= runs or k < 1:
+        raise ValueError(f"{passes} passes of {runs} runs, k = {k} cannot be")
+
+
+def exact_pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | None:
+    """Return the two-sided Clopper-Pearson interval, which never covers too rarely."""
+    found = pass_interval(passes, n, level=level)
+    if found is None or found.low is None:
+        return found
+    tail = (1 - level) / 2
+    low = float(special.betaincinv(passes, n - passes + 1, tail)) if passes else 0.0
+    high = float(special.betaincinv(passes + 1, n - passes, 1 - tail)) if passes < n else 1.0
+    return replace(found, low=low, high=high, method="Clopper-Pearson")
+
+
+def jeffreys_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | None:
+    """Return the Jeffreys interval: the middle of a Beta(k + 1/2, n - k + 1/2) (Brown 2001)."""
+    found = pass_interval(passes, n, level=level)
+    if found is None or found.low is None:
+        return found
+    a, b, tail = passes + 0.5, n - passes + 0.5, (1 - level) / 2
+    low = float(special.betaincinv(a, b, tail)) if passes else 0.0
+    high = float(special.betaincinv(a, b, 1 - tail)) if passes < n else 1.0
+    return replace(found, low=low, high=high, method="Jeffreys")
+
 
 __all__ = [
     "FEW_CLUSTERS",
@@ -68,7 +115,7 @@ def clustered_interval(
 
 @dataclass(frozen=True, slots=True)
 class DesignEffect:
-    """How much less cases are worth because they come in clusters."""
+    """Loss of effective cases because they come in clusters."""
 
     value: float | None
     """Variance of the mean over what independent cases would give; None when nothing varies."""
@@ -82,7 +129,7 @@ class DesignEffect:
 
 
 def design_effect(case_scores: Floats, clusters: Sequence[str]) -> DesignEffect | None:
-    """Return what clustered cases are worth (STATS 4.2); None below two clusters."""
+    """Return the effective number of clustered cases (STATS 4.2); None below two clusters."""
     scores = _checked(case_scores)
     error = None if scores is None else mean_error(grouped(scores, clusters))
     if scores is None or error is None:
@@ -99,7 +146,7 @@ def repeat_interval(repeats: Sequence[Floats], *, level: float = 0.95) -> Interv
     """Return the interval "on exactly these cases, if run again" (STATS 4.3).
 
     The cases are fixed, and only the noise between repeats counts. It needs two repeats of every
-    case, and never stands in one report with the intervals about cases like these.
+    case, and is never reported together with the intervals about cases like these.
     """
     cases = [_checked(case) for case in repeats]
     kept = [case for case in cases if case is not None]

@@ -7,14 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import NOISE, TOLERANCE, exceeds
-from edison_ci.stats.arrays import Range, bounded, dot, finite, grouped, mean_of, sum_of
+from edison_ci.numeric import NOISE, TOLERANCE, exceeds
+from edison_ci.records import Verdict
+from edison_ci.stats.arrays import (
+    Range,
+    bounded,
+    dot,
+    finite,
+    grouped,
+    mean_of,
+    np,
+    special,
+    sum_of,
+)
 from edison_ci.stats.gates import decide
-from edison_ci.stats.libraries import np, special
-from edison_ci.stats.paired import Pairs, mean_error
-from edison_ci.stats.permutation import paired_p
+from edison_ci.stats.paired import Pairs, mean_error, paired_p
 from edison_ci.stats.power import MOST_CASES
-from edison_ci.stats.verdicts import GateDecision, GateRule, Missing, Verdict
+from edison_ci.stats.verdicts import GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

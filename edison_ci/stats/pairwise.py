@@ -10,12 +10,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import reaches
-from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of
+from edison_ci.numeric import reaches
+from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of, np, special
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.libraries import np, special
-from edison_ci.stats.paired import paired_difference
-from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.paired import PValue, paired_difference, sign_flip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +26,7 @@ _EQUIVALENT = Range(0.45, 0.55)
 
 
 class Preference(StrEnum):
-    """What a head-to-head says."""
+    """Result of a head-to-head comparison."""
 
     A = "A better"
     B = "B better"
@@ -63,7 +61,7 @@ class OrderEffect:
 
     @property
     def warn(self) -> bool:
-        """Whether the judge should be looked at."""
+        """Whether the judge should be reviewed."""
         biased = abs(self.value) >= _BIASED - TIE and self.p.value <= 0.05
         return biased or not reaches(self.consistency, _INCONSISTENT)
 

@@ -1,8 +1,8 @@
-"""Power: how many cases an answer needs, and what the cases at hand could show.
+"""Power: the number of cases that a decision needs, and the smallest effect that cases can show.
 
 Scores are on 0-1, so 0.05 is 5 points. `sd` is always the standard deviation of the paired
 differences (candidate minus baseline, one per case), never that of the scores: those are
-typically twice as wide, and four times as many cases would be asked for.
+typically twice as wide, and four times as many cases would be needed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import math
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import significant, whole
-from edison_ci.stats.arrays import dot, mean_of
-from edison_ci.stats.libraries import np, special
+from edison_ci.numeric import significant, whole
+from edison_ci.stats.arrays import dot, mean_of, np, special
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DEFAULT_SD = 0.25
-"""Stands in for an sd nobody has measured yet; whoever uses it says so."""
+"""Assumed sd where none has been measured; reports must say so."""
 
 MOST_CASES = 1_000_000
-"""No plan asks for more; a larger answer is None."""
+"""Upper limit of a plan; a larger answer is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class CasesNeeded:
 
 @dataclass(frozen=True, slots=True)
 class SmallestEffect:
-    """The smallest true difference that `n` cases show with the power asked for."""
+    """The smallest true difference that `n` cases show with the given power."""
 
     value: float
     """Above 1 on a 0-1 scale: with so few cases no difference can be relied on to show."""

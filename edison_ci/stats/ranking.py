@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import rounded
-from edison_ci.stats.arrays import Range
+from edison_ci.numeric import rounded
+from edison_ci.stats.arrays import Range, np, special
 from edison_ci.stats.correction import holm
-from edison_ci.stats.libraries import np, special
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +117,7 @@ def fit(model: Model, counts: Array) -> Fit:
 
 BOOTSTRAP = 1_000
 FEW_CASES = 20
-"""Below so many cases the uncertainty is bootstrapped, with a warning."""
+"""Number of cases below which the uncertainty is bootstrapped, with a warning."""
 _ELO = 400 / math.log(10)
 _NO_SPREAD = 1e-12
 
@@ -134,7 +133,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class RankedSystem:
     """Where a system stands."""
 
     system: str
@@ -156,7 +155,7 @@ class Placed:
 class Ranking:
     """Several systems in order, best first, with what is known about the order."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[RankedSystem, ...]
     n: int
     """Cases."""
     method: str
@@ -166,7 +165,7 @@ class Ranking:
     tie_weight: float | None
     """v of the model; None without ties."""
     second_shown: float | None
-    """g of the model, below 1 when the first shown is favoured; None unless asked for."""
+    """g of the model, below 1 when the first shown is favoured; None unless requested."""
     notes: tuple[str, ...] = ()
 
 
@@ -336,7 +335,7 @@ def _spread(
 
 def _placed(
     games: _Games, parameters: Array, spread: _Spread, rule: RankingRule
-) -> tuple[Placed, ...]:
+) -> tuple[RankedSystem, ...]:
     theta = games.model.strengths(parameters)
     better = _clearly_better(theta, spread, rule.level)
     tie = math.exp(float(parameters[theta.size - 1])) if games.model.ties else 0.0
@@ -351,7 +350,7 @@ def _placed(
             up, down = math.exp(gap / 2), math.exp(-gap / 2)
             against = (up + tie / 2) / (up + down + tie)
         rows.append(
-            Placed(
+            RankedSystem(
                 system=name,
                 value=1000 + _ELO * float(theta[i]),
                 n=int(games_of[i]),

@@ -1,7 +1,7 @@
 """Random samples: which cases come first, and whether those seen are a random sample.
 
-The order is that of hashes of a seed and the case, so it has nothing to do with how a case went:
-whoever starts at its beginning and leaves nothing out draws a random sample, wherever they stop.
+The order is that of hashes of a seed and the case, so it is independent of the results of a case:
+taking cases from its beginning without a gap gives a random sample, at any point of stopping.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 FEWEST_LABELS = 20
-"""Below so many labels the mean of the labels stands alone."""
+"""Number of labels below which the mean of the labels is used alone."""
 MOST_LEFT_OUT = 0.05
 """Share of the cases that may have been passed over, as STATS 7 allows it of missing cases."""
 
@@ -32,13 +32,13 @@ def random_order(names: Iterable[str], seed: int = 0) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RandomSample:
-    """The cases that can stand for all of them."""
+    """The cases that represent all of them."""
 
     cases: frozenset[str]
     of: int
     """All cases."""
     picked: int
-    """Cases that were looked at beside the sample: somebody chose them."""
+    """Graded cases outside of the sample: they were picked by hand."""
     left_out: int
     """Cases before the end of the sample that were passed over."""
 
@@ -49,7 +49,7 @@ class RandomSample:
 
 
 def random_sample(names: Iterable[str], seen: Collection[str], seed: int = 0) -> RandomSample:
-    """Return the cases that were looked at from the start of the order, nearly without a gap."""
+    """Return the graded cases from the start of the order, nearly without a gap."""
     order = random_order(names, seed)
     end = found = 0
     for place, name in enumerate(order, 1):

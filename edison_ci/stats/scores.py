@@ -1,7 +1,7 @@
 """Confidence intervals of scores of independent cases, in plain Python.
 
 In plain Python, because every run shows these and most need nothing else of the statistics; numpy
-and scipy take longer to load than such a run takes. The unit is the case: draws, judges and
+and scipy take longer to load than such a run takes. The unit is the case: repeats, judges and
 criteria inside a case are averaged before they come here.
 """
 
@@ -174,7 +174,7 @@ def mean_interval(case_scores: Iterable[float], *, level: float = 0.95) -> Inter
 
 
 def pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | None:
-    """Wilson interval of a pass rate with one draw per case (STATS 5)."""
+    """Wilson interval of a pass rate with one repeat per case (STATS 5)."""
     require_counts(passes, n)
     if n == 0:
         return None

@@ -7,68 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.rounding import fixed, reaches, rounded, significant, whole
-from edison_ci.stats.ab import Outcome
-from edison_ci.stats.convergence import verified
+from edison_ci.numeric import fixed, reaches, significant, whole
+from edison_ci.records import Verdict
 from edison_ci.stats.drift import REFERENCE_RUNS
 from edison_ci.stats.pairwise import Preference
-from edison_ci.stats.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from edison_ci.stats.ab import Comparison
     from edison_ci.stats.agreement import Agreement
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.calibration import CorrectedMean, SideBias
-    from edison_ci.stats.composite import Weighted
-    from edison_ci.stats.convergence import Convergence
-    from edison_ci.stats.drift import DriftReport
-    from edison_ci.stats.intervals import DesignEffect, Interval
-    from edison_ci.stats.paired import Difference
+    from edison_ci.stats.drift import DriftReport, Forecast
+    from edison_ci.stats.intervals import DesignEffect
     from edison_ci.stats.pairwise import OrderEffect, WinRate
-    from edison_ci.stats.panel import Panel
-    from edison_ci.stats.power import CasesNeeded, SmallestEffect
-    from edison_ci.stats.ranking import Placed, Ranking
-    from edison_ci.stats.sequential import AnytimeDecision
-    from edison_ci.stats.trend import Forecast
     from edison_ci.stats.value import Recommendation
-    from edison_ci.stats.verdicts import FamilyDecision, GateDecision
-
-
-def comparison_sentence(comparison: Comparison, *, a: str = "A", b: str = "B") -> str:
-    """Say which of two prompts is better (STATS 15), and which cases changed."""
-    if comparison.value is None:
-        return "No case to compare."
-    likely = _search_sentences_likely(comparison)
-    change = f"{signed(comparison.value)} points{likely} on {cases(comparison.n)}"
-    said = {
-        Outcome.A: f"{a} is better: {b} changes the score by {change}.",
-        Outcome.B: f"{b} is better: {change}.",
-        Outcome.SAME: f"Practically the same: {change}.",
-        Outcome.UNCLEAR: f"Not enough data: {change}.",
-    }[comparison.outcome]
-    if comparison.n_more is not None:
-        said += f" About {more_cases(comparison.n_more)} would show if they are the same."
-    said += f" {cases(len(comparison.fixed))} fixed, {len(comparison.broken)} broken."
-    return " ".join([said, *(note[:1].upper() + note[1:] + "." for note in comparison.notes)])
-
-
-def loop_sentence(
-    loop: Convergence, holdout: Comparison | None, *, min_delta: float = 0.02, window: int = 3
-) -> str:
-    """Say why a loop stopped, and what the winner gained on unseen cases (STATS 16)."""
-    rounds = "1 round" if loop.n == 1 else f"{loop.n} rounds"
-    said = f"Stopped after {rounds}"
-    if loop.value:
-        said += f": last {window} gained less than {points(min_delta)} points"
-    if holdout is None or holdout.value is None:
-        return f"{said}. Improvement not verified: no unseen cases."
-    said += (
-        f". On {holdout.n:,} unseen cases the new prompt is "
-        f"{signed(holdout.value)}{_search_sentences_likely(holdout)}."
-    )
-    return said if verified(holdout.n) else f"{said} Improvement not verified: too few cases."
+    from edison_ci.stats.verdicts import GateDecision
 
 
 def drift_sentence(
@@ -125,19 +79,8 @@ def value_sentence(recommendation: Recommendation, *, margin: float = 0.05) -> s
     return said
 
 
-def _search_sentences_likely(comparison: Comparison) -> str:
-    if comparison.interval is None:
-        return ""
-    return f" (likely {signed(comparison.interval.low)} to {signed(comparison.interval.high)})"
-
-
 _NOTICEABLE = 0.03
 """A judge's severity below 3 points is not worth a sentence."""
-
-
-def panel_sentence(panel: Panel, judges: Sequence[str]) -> str:
-    """Say where judges disagree, and who is strict or generous (STATS 3)."""
-    return judges_sentence(judges, panel.severity, apart=len(panel.flagged), of=len(panel.cases))
 
 
 def judges_sentence(
@@ -201,17 +144,8 @@ def order_sentence(order: OrderEffect) -> str | None:
     return f"this judge follows position on {tenths} of 10 cases"
 
 
-def ranking_sentence(ranking: Ranking) -> str:
-    """Say an order with its overlaps: systems whose ranks overlap are not ranked (STATS 12)."""
-    if len(ranking.islands) > 1:
-        islands = "; ".join(", ".join(island) for island in ranking.islands)
-        return f"No joint ranking: never compared with each other: {islands}."
-    listed = ", ".join(_place(placed) for placed in ranking.placed)
-    return ". ".join([listed or "nothing to rank", *map(_capital, ranking.notes)])
-
-
 def correction_sentence(corrected: CorrectedMean, *, who: str = "Judge says") -> str:
-    """Say what people would have said (STATS 14); `who` gave the grades that are corrected."""
+    """Return the score corrected by people (STATS 14); `who` gave the automatic grades."""
     if corrected.value is None:
         return "No human labels."
     likely = ""
@@ -242,16 +176,6 @@ def side_sentence(bias: SideBias) -> str | None:
     return f"judge may favour one side: {points(abs(bias.value))} points towards {side}"
 
 
-def _place(placed: Placed) -> str:
-    best, worst = placed.best_rank, placed.worst_rank
-    ranks = str(best) if best == worst else f"{best}-{worst}"
-    likely = ""
-    if placed.interval is not None:
-        likely = f", likely {fixed(placed.interval.low)}-{fixed(placed.interval.high)}"
-    return f"{ranks} {placed.system} ({fixed(placed.value)}{likely})"
-
-
-_FEW = 30
 _RAREST = 10_000
 
 
@@ -286,58 +210,13 @@ def more_cases(n: int) -> str:
     return f"{n:,} more case" if n == 1 else f"{n:,} more cases"
 
 
-def score_sentence(score: Interval | None) -> str:
-    """Say a score with its error bar (STATS 4)."""
-    if score is None:
-        return "no case has a score"
-    if score.low is None or score.high is None:
-        return f"{points(score.estimate)} ({cases(score.n)}: no error bar possible)"
-    few = "; few cases: wide margin" if score.n < _FEW else ""
-    if score.method == "all scores equal":
-        if score.estimate < 0.5:
-            could = f"could be as high as {points(rounded(score.high, 2))}"
-        else:
-            could = f"could be as low as {points(rounded(score.low, 2))}"
-        return f"{points(score.estimate)} on all {cases(score.n)} ({could}{few})"
-    return f"{points(score.estimate)} (likely {points(score.low)} to {points(score.high)}{few})"
-
-
-def composite_sentence(
-    score: Interval | None, criteria: Sequence[Weighted], *, missing: int, scores: int
-) -> str:
-    """Say a composite with what it is made of (STATS 2)."""
-    weights = ":".join(f"{criterion.weight:g}" for criterion in criteria)
-    value = "unknown" if score is None else f"{fixed(100 * score.estimate, 1)} / 100"
-    said = f"Quality {value} ({len(criteria)} criteria, weights {weights})."
-    return f"{said} {missing:,} of {scores:,} scores missing." if missing else said
-
-
 def cluster_sentence(effect: DesignEffect, *, unit: str = "documents") -> str:
-    """Say what clustered cases are worth (STATS 4.2)."""
+    """Return the effective number of clustered cases in words (STATS 4.2)."""
     worth = whole(effect.effective_n)
     said = f"questions come from {effect.clusters} {unit}"
     if worth < effect.n:
         said += f": worth about {worth} independent questions, not {effect.n}"
     return f"{said}; fewer than 10 {unit}: roughly right" if effect.few_clusters else said
-
-
-def pass_sentence(passes: int, rate: Interval | None) -> str:
-    """Say a pass rate (STATS 5)."""
-    if rate is None:
-        return "no case was checked"
-    said = f"{passes:,} of {rate.n:,} passed: {fixed(100 * rate.estimate)}%"
-    if rate.low is None or rate.high is None:
-        return f"{said} (1 case: no error bar possible)"
-    return f"{said} ({fixed(100 * rate.low)} to {fixed(100 * rate.high)})"
-
-
-def change_sentence(change: Difference | None, *, what: str = "Quality") -> str:
-    """Say a difference on the same cases (STATS 6)."""
-    if change is None:
-        return f"{what}: no case to compare."
-    likely = _likely(change.interval)
-    same = "unpaired" if change.method.startswith("unpaired") else "same"
-    return f"{what} changed by {signed(change.value)} points{likely}, {same} {cases(change.n)}."
 
 
 def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
@@ -366,48 +245,11 @@ def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
     return _open_end(f"Changed by {signed(decision.value)}{_likely(decision.interval)}.", decision)
 
 
-def family_sentence(family: FamilyDecision) -> str:
-    """Say how many comparisons stand out after allowing for their number (STATS 8)."""
-    out = sum(item.p_adjusted is not None and item.p_adjusted <= item.alpha
-              for item in family.items)  # fmt: skip
-    return comparisons_sentence(made=family.n, stand_out=out)
-
-
 def comparisons_sentence(*, made: int, stand_out: int) -> str:
     """Say how many of many comparisons stand out."""
     was = "1 comparison was" if made == 1 else f"{made:,} comparisons were"
     verb = "stands" if stand_out == 1 else "stand"
-    return f"{was} made; after allowing for that, {stand_out or 'none'} {verb} out."
-
-
-def anytime_sentence(decision: AnytimeDecision, *, saved: float | None = None) -> str:
-    """Say how early sampling stopped (STATS 9); `saved` is the share of the cost, if known."""
-    reached = f"{decision.n:,} of {cases(decision.n_max)}"
-    if decision.go_on:
-        return f"Not clear yet after {reached}."
-    if decision.verdict is Verdict.INCONCLUSIVE:
-        return f"Still not clear after {reached} (early-stopping corrected)."
-    said = f"Stopped after {reached}: already clear (early-stopping corrected)."
-    share = decision.saved if saved is None else saved
-    return f"{said} Saved about {fixed(100 * share)}% of the cost." if share > 0 else said
-
-
-def planning_sentence(
-    smallest: SmallestEffect, targets: Sequence[tuple[float, CasesNeeded]]
-) -> str:
-    """Say what the cases there are can show, and what finer questions need (STATS 10)."""
-    seen = fixed(100 * smallest.value)
-    said = f"With {cases(smallest.n)} you can detect changes of about {seen} points or more."
-    asked = [
-        f"{points(target)} points you need {_about(needed.value)}" if not index
-        else f"{points(target)} points {_about(needed.value)}"
-        for index, (target, needed) in enumerate(targets)
-    ]  # fmt: skip
-    return f"{said} For {'; for '.join(asked)}." if asked else said
-
-
-def _about(n: int | None) -> str:
-    return "more cases than any plan" if n is None else f"about {n:,}"
+    return f"{was} made; after correction for that, {stand_out or 'none'} {verb} out."
 
 
 def _likely(interval: Range | None) -> str:

@@ -7,30 +7,144 @@ or three times too often. Either the evidence is valid at any time, or the looks
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats.arrays import TIE, bounded, mean_of
-from edison_ci.stats.evidence import always_valid_interval, evidence, log_capital
-from edison_ci.stats.gates import decide
-from edison_ci.stats.libraries import np, special
-from edison_ci.stats.paired import paired_difference
-from edison_ci.stats.permutation import PValue
-from edison_ci.stats.verdicts import GateDecision, GateRule, Verdict
+from edison_ci.records import Verdict
+from edison_ci.stats.arrays import TIE, Range, bounded, mean_of, np, special
+from edison_ci.stats.paired import PValue
+from edison_ci.stats.power import MOST_CASES
+from edison_ci.stats.verdicts import GateDecision, GateRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.stats.arrays import Array, Floats, Range
+    from edison_ci.stats.arrays import Array, Floats
     from edison_ci.stats.paired import Pairs
 
-BATCH = 20
-MORE_DRAWS_LOOKS = 3
-"""`if_unclear: more_draws` looks at 1, 2 and 3 times the draws."""
+
+BETS = (0.05, 0.10, 0.175, 0.275, 0.40, 0.55, 0.75, 0.95)
+"""Shares of the capital that are bet; their gamblers' capitals are averaged."""
+_STEPS = 400
+"""Steps on [-1, 1] of the means that an always-valid interval tries."""
+
+Null: TypeAlias = Literal["at most", "at least"]
+_NULLS: tuple[Null, Null] = ("at most", "at least")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The e-value against a claim about the mean difference."""
+
+    value: float
+    """Infinite where it is beyond the range of floats; `log_value` never is."""
+    log_value: float
+    n: int
+    method: str
+    p: float
+    """1 / the largest e-value over the looks: valid at any time."""
+
+
+def log_capital(differences: Floats, *, null: Null, mean: float) -> Array:
+    """Return the log e-value against "the mean is at most (or at least) `mean`", case by case."""
+    d = bounded(differences, "differences", low=-1, high=1)
+    if not -1 < mean < 1:
+        raise ValueError(f"a mean difference lies between -1 and 1, not {mean!r}")
+    return _capital(d[:, None] - mean, null=null, means=np.array([mean]))[:, 0]
+
+
+def evidence(
+    differences: Floats, *, null: Null, mean: float, looks: Sequence[int] | None = None
+) -> Evidence:
+    """Return the evidence against a claim at the last look; `looks` are numbers of cases.
+
+    Without `looks` there is one, at the end.
+    """
+    log_values = log_capital(differences, null=null, mean=mean)
+    n = log_values.size
+    taken = [look for look in (looks or [n]) if 0 < look <= n]
+    current = float(log_values[taken[-1] - 1]) if taken else 0.0
+    largest = max((float(log_values[look - 1]) for look in taken), default=0.0)
+    return Evidence(
+        value=math.exp(current) if current < 700 else math.inf,
+        log_value=current,
+        n=n,
+        method=f"mixture of {len(BETS)} bets against a mean {null} {mean:g}",
+        p=min(1.0, math.exp(-largest)),
+    )
+
+
+def always_valid_interval(
+    differences: Floats, *, looks: Sequence[int] | None = None, level: float = 0.95
+) -> Range | None:
+    """Return an interval for the mean that stays valid over all the looks; None without a case.
+
+    Each end is the outermost mean on a grid of 0.005 that no look has refused at half the error,
+    rounded outwards.
+    """
+    d = bounded(differences, "differences", low=-1, high=1)
+    taken = [look for look in (looks or [d.size]) if 0 < look <= d.size]
+    if not taken:
+        return None
+    grid = np.linspace(-1, 1, _STEPS + 1)[1:-1]
+    gaps, threshold = d[:, None] - grid[None, :], math.log(2 / (1 - level))
+    low_refused, high_refused = (
+        _capital(gaps, null=null, means=grid, looks=taken).max(axis=0) >= threshold
+        for null in _NULLS
+    )
+    low = float(grid[low_refused].max(initial=-1.0))
+    high = float(grid[high_refused].min(initial=1.0))
+    return Range(low, high)
+
+
+def cases_for_evidence(
+    differences: Floats, *, margin: float, alpha: float = 0.05, power: float = 0.8
+) -> int | None:
+    """Return about how many cases give an unchanged candidate its e-value with chance `power`.
+
+    The differences, moved to mean 0, are used for those to come; with ties only it is exact. None
+    beyond `MOST_CASES`.
+    """
+    d = bounded(differences, "differences", low=-1, high=1)
+    centred = np.clip(d - d.mean(), -1, 1) if d.size else np.zeros(1)
+    bets = np.array(BETS)
+    growth = np.log1p(bets / (1 - margin) * (centred[:, None] + margin))
+    drift, noise = growth.mean(axis=0), growth.std(axis=0)
+    target, z = math.log(1 / alpha), float(special.ndtri(power))
+
+    def enough(n: int) -> bool:
+        reached = n * drift - z * math.sqrt(n) * noise
+        return float(np.logaddexp.reduce(reached)) - math.log(len(BETS)) >= target
+
+    high = 2
+    while not enough(high):
+        if high >= MOST_CASES:
+            return None
+        high = min(2 * high, MOST_CASES)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _capital(gaps: Array, *, null: Null, means: Array, looks: Sequence[int] | None = None) -> Array:
+    """Return log capitals after each look (each case without); `gaps` is (cases, means)."""
+    # The largest stake that can never lose more than all: d >= -1 on one side, d <= 1 on the other.
+    stake = gaps / (1 + means) if null == "at most" else -gaps / (1 - means)
+    ends = looks or range(1, len(gaps) + 1)
+    total = np.full((len(ends), means.size), -np.inf)
+    for bet in BETS:
+        gains = np.log1p(bet * stake[: ends[-1]]) if len(ends) else stake
+        if looks:
+            gains = np.add.reduceat(gains, [0, *ends[:-1]], axis=0)
+        total = np.logaddexp(total, np.cumsum(gains, axis=0))
+    return np.asarray(total - math.log(len(BETS)))
+
+
 _MOST_FOR_INTERVAL = 20_000
-"""Above so many cases no always-valid interval is worked out: it would take a gigabyte."""
+"""Number of cases above which no always-valid interval is computed: it would take a gigabyte."""
 _OBRIEN_FLEMING = {
     2: (0.0088, 0.0467),
     3: (0.0015, 0.0181, 0.0437),
@@ -40,74 +154,6 @@ _OBRIEN_FLEMING = {
 """Nominal one-sided levels for alpha .05 (Jennison and Turnbull 2000)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnytimeDecision:
-    """What cases that come one after another say at the looks taken so far."""
-
-    verdict: Verdict
-    value: float | None
-    n: int
-    """Cases used: up to the look that decided, else all there are."""
-    method: str
-    interval: Range | None
-    """Valid over all the looks, and so wider than a fixed one."""
-    level: float
-    margin: float
-    n_max: int
-    looks: tuple[int, ...]
-    """The numbers of cases at which one has looked."""
-    log_e_pass: float
-    """Largest log e-value over the looks against "dropped by the margin or more"."""
-    log_e_fail: float
-    """Largest log e-value over the looks against "not worse"."""
-
-    @property
-    def go_on(self) -> bool:
-        """Whether further cases should be evaluated."""
-        return self.verdict is Verdict.INCONCLUSIVE and self.n < self.n_max
-
-    @property
-    def saved(self) -> float:
-        """The share of the planned cases that were not needed."""
-        return 0.0 if self.go_on else 1 - self.n / self.n_max
-
-
-def decide_anytime(
-    differences: Floats,
-    rule: GateRule | None = None,
-    *,
-    n_max: int,
-    batch: int = BATCH,
-    clusters: Sequence[str] | None = None,
-) -> AnytimeDecision:
-    """Decide at the first look that is clear (STATS 9); differences in the shuffled order.
-
-    The error is kept for any bounded scores and any number of looks. Clusters count by their
-    means, in order of appearance, and `n_max` and `batch` then count clusters. An undecided end
-    stays inconclusive: a fixed test on the same data would be one look too many, unless both were
-    given half the error beforehand (`halved`).
-    """
-    rule = rule or GateRule()
-    if n_max < 2 or batch < 1:
-        raise ValueError(f"n_max is at least 2 and batch at least 1, not {n_max!r} and {batch!r}")
-    d = bounded(_cluster_means(differences, clusters), "differences", low=-1, high=1)[:n_max]
-    verdict, taken, best = _first_clear(d, rule, [*range(batch, n_max, batch), n_max])
-    n = taken[-1] if verdict is not Verdict.INCONCLUSIVE else d.size
-    return AnytimeDecision(
-        verdict=verdict,
-        value=mean_of(d[:n]) if n else None,
-        n=n,
-        method="e-values at every look",
-        interval=always_valid_interval(d[:n], looks=taken, level=rule.confidence),
-        level=rule.confidence,
-        margin=rule.margin,
-        n_max=n_max,
-        looks=tuple(taken),
-        log_e_pass=best[0],
-        log_e_fail=best[1],
-    )
-
-
 def decide_look(
     pairs: Pairs,
     rule: GateRule | None = None,
@@ -115,12 +161,13 @@ def decide_look(
     looks: Sequence[int],
     share: float | None = None,
 ) -> GateDecision:
-    """Decide at the last of several looks at cases that come one after another (STATS 9).
+    """Decide at the last of several interim analyses of sequential cases (STATS 9).
 
-    The rule is that of `decide_anytime`, as a gate that other gates are allowed for: its p-value,
-    1 / the largest e-value against "not worse", holds at any time. Pairs are in the order in which
-    they came; `looks` counts them, or their clusters. A relative margin is given as `share` of the
-    base: then "head is at most 1 - share times base" is tested, which no mean has to be known for.
+    Its p-value, 1 / the largest e-value against "not worse", holds at any time, so that other gates
+    can be allowed for. An undecided end stays inconclusive: a fixed test on the same data would be
+    one interim analysis too many. Pairs are in the order in which they came; `looks` counts them
+    or their clusters. A relative margin is given as `share` of the base: then "head is at most
+    1 - share times base" is tested, which no mean has to be known for.
     """
     rule = rule or GateRule()
     bases, heads = pairs.sides
@@ -176,44 +223,8 @@ def _not_looked(n: int, rule: GateRule) -> GateDecision:
     )
 
 
-def _first_clear(
-    d: Array, rule: GateRule, looks: Sequence[int]
-) -> tuple[Verdict, list[int], tuple[float, float]]:
-    """Return the first verdict, the looks taken for it, and the largest log e-values."""
-    passed = log_capital(d, null="at most", mean=-rule.margin)
-    limit = -rule.margin if rule.fail_rule == "beyond_margin" else 0.0
-    failed = log_capital(d, null="at least", mean=limit)
-    target, for_pass, for_fail = math.log(1 / rule.alpha), 0.0, 0.0
-    taken: list[int] = []
-    for look in looks:
-        if look > d.size:
-            break
-        taken.append(look)
-        for_pass = max(for_pass, float(passed[look - 1]))
-        for_fail = max(for_fail, float(failed[look - 1]))
-        if for_pass >= target:
-            return Verdict.PASS, taken, (for_pass, for_fail)
-        if for_fail >= target and mean_of(d[:look]) <= -rule.margin + TIE:
-            return Verdict.FAIL, taken, (for_pass, for_fail)
-    return Verdict.INCONCLUSIVE, taken, (for_pass, for_fail)
-
-
-def halved(rule: GateRule) -> GateRule:
-    """Return the rule at half its error, for a split declared before the first look.
-
-    One half goes to `decide_anytime`, the other to `gates.decide` at the end.
-    """
-    return replace(rule, confidence=1 - rule.alpha / 2)
-
-
-def sampling_order(case_ids: Sequence[str], *, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return the cases in the random order in which they are evaluated, never easy ones first."""
-    ordered = sorted(case_ids)
-    return tuple(ordered[index] for index in rng.permutation(len(ordered)))
-
-
 def planned_levels(looks: int, *, alpha: float = 0.05) -> tuple[float, ...]:
-    """Return the one-sided level of each of K looks at equal steps (O'Brien and Fleming 1979)."""
+    """Return the one-sided level of each of K equally spaced analyses (O'Brien-Fleming 1979)."""
     if not 1 <= looks <= 20:
         raise ValueError(f"there are 1 to 20 looks, not {looks!r}")
     if looks == 1:
@@ -223,33 +234,6 @@ def planned_levels(looks: int, *, alpha: float = 0.05) -> tuple[float, ...]:
     constant = _boundary(looks, alpha)
     steps = np.arange(1, looks + 1)
     return tuple(special.ndtr(-constant * np.sqrt(looks / steps)).tolist())
-
-
-def decide_planned(
-    pairs: Pairs,
-    rule: GateRule | None = None,
-    *,
-    look: int,
-    looks: int = MORE_DRAWS_LOOKS,
-    rng: np.random.Generator,
-) -> GateDecision:
-    """Decide at one of the planned looks, counted from 1, at the level of that look.
-
-    `if_unclear: more_draws` is three looks at 1, 2 and 3 times the draws of every case on both
-    sides. The interval that is shown keeps the gate's own level.
-    """
-    rule = rule or GateRule()
-    if not 1 <= look <= looks:
-        raise ValueError(f"look {look!r} is not one of {looks!r}")
-    level = planned_levels(looks, alpha=rule.alpha)[look - 1]
-    found = decide(pairs, replace(rule, confidence=1 - level), rng=rng)
-    shown = paired_difference(pairs.differences, clusters=pairs.clusters, level=rule.confidence)
-    return replace(
-        found,
-        interval=None if shown is None else shown.interval,
-        level=rule.confidence,
-        notes=(*found.notes, f"look {look} of {looks} that were planned"),
-    )
 
 
 def _cluster_means(differences: Floats, clusters: Sequence[str] | None) -> Array:
@@ -266,7 +250,7 @@ def _cluster_means(differences: Floats, clusters: Sequence[str] | None) -> Array
 
 @cache
 def _boundary(looks: int, alpha: float) -> float:
-    """Return C for which K looks at C sqrt(K/k) together have one-sided error alpha."""
+    """Return C for which K analyses at C sqrt(K/k) together have one-sided error alpha."""
     low, high = float(special.ndtri(1 - alpha)), float(special.ndtri(1 - alpha / looks)) + 1
     while high - low > 1e-10:
         middle = (low + high) / 2

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FEWEST = 10
-"""Cases, or clusters of them, on either side below which nothing is said (STATS 8)."""
+"""Cases, or clusters of them, on either side below which no test is made (STATS 8)."""
 METHOD = "part against rest, t with pooled variance"
 _NO_SPREAD = 1e-12
 _YES_OR_NO = frozenset((0.0, 1.0))
@@ -101,7 +101,7 @@ class Moments:
 
 
 @dataclass(slots=True)
-class Grouped:
+class ClusteredScores:
     """Scores of cases that come in clusters: the sum and the number of each."""
 
     groups: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -111,14 +111,14 @@ class Grouped:
         total, size = self.groups.get(group, (0.0, 0))
         self.groups[group] = (total + value, size + 1)
 
-    def without(self, part: Grouped) -> Grouped:
+    def without(self, part: ClusteredScores) -> ClusteredScores:
         """Return the scores that are not in a part of these."""
         left = {}
         for group, (total, size) in self.groups.items():
             taken, fewer = part.groups.get(group, (0.0, 0))
             if size > fewer:
                 left[group] = (total - taken, size - fewer)
-        return Grouped(left)
+        return ClusteredScores(left)
 
     def units(self) -> Moments:
         """Return the moments of the clusters' means."""
@@ -144,14 +144,14 @@ class Scores:
     """Scores of some cases; clusters are kept apart where there are any."""
 
     moments: Moments
-    grouped: Grouped | None
+    grouped: ClusteredScores | None
     yes_or_no: bool = True
     """Whether every score is 0 or 1."""
 
     @classmethod
     def empty(cls, *, clustered: bool) -> Scores:
         """Return what has no score yet."""
-        return cls(Moments(), Grouped() if clustered else None)
+        return cls(Moments(), ClusteredScores() if clustered else None)
 
     def add(self, value: float | None, group: str) -> None:
         """Take the score of a case; None is missing."""
@@ -189,7 +189,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class AgainstRest:
-    """How far a part of the cases is from the rest, and how easily chance does that."""
+    """Difference of a slice from the other cases, with its p-value."""
 
     difference: float
     """Mean of the part minus mean of the rest."""

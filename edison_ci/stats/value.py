@@ -1,4 +1,4 @@
-"""Value: which model is worth its money."""
+"""Value: the cheapest model that is non-inferior to the best."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.rounding import snap
-from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of
+from edison_ci.numeric import snap
+from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, np
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.libraries import np
 from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.verdicts import GateRule
 
@@ -32,7 +31,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Valued:
+class ValuedModel:
     """A model as the recommendation sees it."""
 
     name: str
@@ -64,7 +63,7 @@ class Recommendation:
     n: int
     method: str
     level: float
-    models: tuple[Valued, ...]
+    models: tuple[ValuedModel, ...]
     """Best score first."""
     cheapest_on_front: str
     loss: float
@@ -114,7 +113,7 @@ def recommend(
     strict = replace(rule, confidence=1 - rule.alpha / max(1, len(contenders) - 1))
     worst = [worst_plausible_change(s - scores[best], strict, clusters=clusters) for s in scores]
     valued = [
-        Valued(
+        ValuedModel(
             name=contender.name,
             value=means[i],
             n=scores[i].size,
@@ -133,7 +132,9 @@ def recommend(
     return _recommended(valued, valued[best], rule)
 
 
-def _recommended(valued: Sequence[Valued], best: Valued, rule: GateRule) -> Recommendation:
+def _recommended(
+    valued: Sequence[ValuedModel], best: ValuedModel, rule: GateRule
+) -> Recommendation:
     fast = {m.name: np.inf if m.latency_median is None else m.latency_median for m in valued}
     chosen = min(
         (m for m in valued if m.as_good), key=lambda m: (m.cost, fast[m.name], -m.value, m.name)

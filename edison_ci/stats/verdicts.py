@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
+from edison_ci.records import Verdict
 from edison_ci.stats.correction import holm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.stats.arrays import Range
-    from edison_ci.stats.permutation import PValue
+    from edison_ci.stats.paired import PValue
 
 
 # Passing needs every item to pass, each without correction: the chance to pass everything wrongly
@@ -70,14 +70,6 @@ WARN_MISSING, MOST_MISSING = 0.05, 0.20
 """Shares of missing cases above which a gate warns, and above which it never decides."""
 
 
-class Verdict(StrEnum):
-    """What a gate says."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-
-
 @dataclass(frozen=True, slots=True)
 class GateRule:
     """What a gate tolerates and how sure it must be; the defaults are those of STATS 21."""
@@ -116,7 +108,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """What a gate says, with everything that led to it.
+    """Decision of a gate, with the numbers behind it.
 
     By `kind`, the numbers are a `change` in points of 0-1 (head minus base), a `relative` change
     (0.1 is 10% more), or the `level` of head alone.
@@ -131,7 +123,7 @@ class GateDecision:
     """Two-sided, for people; the verdict rests on the one-sided bounds below."""
     level: float
     margin: float
-    """The change that is tolerated, or the level that is asked for."""
+    """The change that is tolerated, or the level that is required."""
     kind: Literal["change", "relative", "level"] = "change"
     alpha: float = 0.05
     """The one-sided error that the verdict allows; smaller than 1 - level at an early look."""

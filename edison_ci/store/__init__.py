@@ -1,1 +1,1 @@
-"""What is kept: answers, money, runs and cells, in one SQLite file."""
+"""The results file: answers, costs, runs and cells, in one SQLite database."""

@@ -1,6 +1,6 @@
 """Stored answers: found, checked, counted and saved by reuse.
 
-Answers are append-only: a further answer to the same call is a further take.
+Answers are append-only: a further answer to the same call is a further answer.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
 from edison_ci.records import Completion, FinishReason, canonical_json
-from edison_ci.store.retention import pointing
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
 
-# An answer that was paid for stays as numbers for ever: its tokens, cost and time. Its text can be
-# taken away, by a person and on purpose; the call is then made again when somebody needs it.
+# The numbers of an answer (tokens, cost, latency) stay for ever. Its text can be removed by a
+# person; the call is then made again when its answer is needed.
 @dataclass(frozen=True, slots=True)
 class ModelCache:
     """The stored answers of one model."""
@@ -42,7 +41,7 @@ class ModelCache:
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
+class FreedTexts:
     """Texts that went, or would go."""
 
     texts: int
@@ -54,17 +53,17 @@ def cache_stats(connection: sqlite3.Connection) -> list[ModelCache]:
     rows = connection.execute(
         f"""
         with used as (
-          select address, take, count(*) as uses
-          from ({pointing(connection, remarks=False)}) group by address, take
+          select request_hash, answer_no, count(*) as uses
+          from ({answers_in_use(connection, remarks=False)}) group by request_hash, answer_no
         )
-        select t.model, count(*), count(x.address),
+        select t.model, count(*), count(x.request_hash),
           coalesce(sum(length(cast(x.text as blob))
             + coalesce(length(cast(x.tool_calls as blob)), 0)), 0),
           min(a.created_at), max(a.created_at), sum(a.cost_microusd), coalesce(sum(u.uses), 0),
           sum(max(coalesce(u.uses, 0) - 1, 0) * a.cost_microusd), sum({SIMULATED})
         from answer a join attempt t on t.id = a.attempt
-        left join answer_text x on x.address = a.address and x.take = a.take
-        left join used u on u.address = a.address and u.take = a.take
+        left join answer_text x on x.request_hash = a.request_hash and x.answer_no = a.answer_no
+        left join used u on u.request_hash = a.request_hash and u.answer_no = a.answer_no
         group by t.model order by t.model
         """
     )
@@ -73,25 +72,25 @@ def cache_stats(connection: sqlite3.Connection) -> list[ModelCache]:
 
 def clearable(
     connection: sqlite3.Connection, *, everything: bool = False, before: str | None = None
-) -> Freed:
+) -> FreedTexts:
     """Return how much `clear_texts` would take away."""
     row = connection.execute(
         "select count(*), coalesce(sum(length(cast(text as blob)) "
         "+ coalesce(length(cast(tool_calls as blob)), 0)), 0) from answer_text "
-        f"where (address, take) in ({_chosen(connection, everything=everything)})",
+        f"where (request_hash, answer_no) in ({_chosen(connection, everything=everything)})",
         {"before": before},
     ).fetchone()
-    return Freed(int(row[0]), int(row[1]))
+    return FreedTexts(int(row[0]), int(row[1]))
 
 
 def clear_texts(
     connection: sqlite3.Connection, *, everything: bool = False, before: str | None = None
-) -> Freed:
+) -> FreedTexts:
     """Take away the texts that nothing points to, or all; only those stored before a time."""
     freed = clearable(connection, everything=everything, before=before)
     connection.execute(
         "delete from answer_text "
-        f"where (address, take) in ({_chosen(connection, everything=everything)})",
+        f"where (request_hash, answer_no) in ({_chosen(connection, everything=everything)})",
         {"before": before},
     )
     return freed
@@ -99,30 +98,33 @@ def clear_texts(
 
 def _chosen(connection: sqlite3.Connection, *, everything: bool) -> str:
     # Not `not in`: SQLite would look through all of them for each answer that is not there.
-    spared = "" if everything else f" except select * from ({pointing(connection)})"
+    spared = "" if everything else f" except select * from ({answers_in_use(connection)})"
     return (
-        f"select address, take from answer where (:before is null or created_at < :before){spared}"
+        "select request_hash, answer_no from answer "
+        f"where (:before is null or created_at < :before){spared}"
     )
 
 
-def newest_answers(connection: sqlite3.Connection) -> Iterator[tuple[str, Stored]]:
-    """Yield the newest answer of every call whose text is whole, by address."""
-    addresses = connection.execute("select distinct address from answer_text order by address")
-    for (address,) in addresses:
-        stored = newest_answer(connection, address)
+def newest_answers(connection: sqlite3.Connection) -> Iterator[tuple[str, CachedAnswer]]:
+    """Yield the newest answer of every call whose text is whole, by request hash."""
+    request_hashes = connection.execute(
+        "select distinct request_hash from answer_text order by request_hash"
+    )
+    for (request_hash,) in request_hashes:
+        stored = newest_answer(connection, request_hash)
         if stored is not None:
-            yield address, stored
+            yield request_hash, stored
 
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class CachedAnswer:
     """An answer from the store."""
 
     completion: Completion
-    take: int
+    answer_no: int
     cost_microusd: int
     created_at: str
 
@@ -142,34 +144,36 @@ SIMULATED = "substr(a.served_model, 1, 4) = 'sim/'"
 """In a query on `answer a`: whether the simulator gave it."""
 
 REUSABLE = "cost_kind not in ('replayed', 'imported')"
-"""In a query on `answer`: whether it may be reused. What comes from a recording or a bundle is not:
-whoever wrote it may have written anything."""
+"""In a query on `answer`: whether it may be reused. Answers of a recording or a bundle may not: the
+file can contain anything."""
 
 _ANSWER = (
-    "select a.take, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
+    "select a.answer_no, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
     "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
-    "from answer a join answer_text t using (address, take) where a.address = ? "
+    "from answer a join answer_text t using (request_hash, answer_no) where a.request_hash = ? "
 )
 
 
 def newest_answer(
-    connection: sqlite3.Connection, address: str, *, since: str = ""
-) -> Stored | None:
+    connection: sqlite3.Connection, request_hash: str, *, since: str = ""
+) -> CachedAnswer | None:
     """Return the newest answer of a call for reuse, if it is new enough and its text is whole."""
     row = connection.execute(
-        f"{_ANSWER} and a.created_at >= ? and a.{REUSABLE} order by a.take desc limit 1",
-        (address, since),
+        f"{_ANSWER} and a.created_at >= ? and a.{REUSABLE} order by a.answer_no desc limit 1",
+        (request_hash, since),
     ).fetchone()
     return None if row is None else _stored(row)
 
 
-def answer_at(connection: sqlite3.Connection, address: str, take: int | None) -> Stored | None:
-    """Return one take of a call, if it is stored and its text is whole."""
-    row = connection.execute(f"{_ANSWER} and a.take = ?", (address, take)).fetchone()
+def answer_at(
+    connection: sqlite3.Connection, request_hash: str, answer_no: int | None
+) -> CachedAnswer | None:
+    """Return one answer to a call, if it is stored and its text is whole."""
+    row = connection.execute(f"{_ANSWER} and a.answer_no = ?", (request_hash, answer_no)).fetchone()
     return None if row is None else _stored(row)
 
 
-def _stored(row: tuple[Any, ...]) -> Stored | None:
+def _stored(row: tuple[Any, ...]) -> CachedAnswer | None:
     if row[11] != text_hash(row[9], row[10]):
         logger.warning("a stored answer was tampered with and is not used")
         return None
@@ -183,7 +187,7 @@ def _stored(row: tuple[Any, ...]) -> Stored | None:
         served_model=row[6],
         tool_calls=json.loads(row[10]) if row[10] else None,
     )
-    return Stored(completion, row[0], row[7], row[8])
+    return CachedAnswer(completion, row[0], row[7], row[8])
 
 
 def any_answer(connection: sqlite3.Connection) -> bool:
@@ -191,10 +195,10 @@ def any_answer(connection: sqlite3.Connection) -> bool:
     return connection.execute("select 1 from answer limit 1").fetchone() is not None
 
 
-def newest_time(connection: sqlite3.Connection, address: str) -> str | None:
+def newest_time(connection: sqlite3.Connection, request_hash: str) -> str | None:
     """Return when the newest answer of a call was stored; one from elsewhere does not count."""
     row = connection.execute(
-        f"select max(created_at) from answer where address = ? and {REUSABLE}", (address,)
+        f"select max(created_at) from answer where request_hash = ? and {REUSABLE}", (request_hash,)
     ).fetchone()
     return None if row is None else row[0]
 
@@ -208,9 +212,9 @@ _VALUES = "?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
 
 
 def insert_answer(
-    connection: sqlite3.Connection, address: str, attempt: int, settlement: Settlement
+    connection: sqlite3.Connection, request_hash: str, attempt: int, settlement: Settlement
 ) -> int:
-    """Store an answer and its text as the next take of the call; return the take."""
+    """Store an answer and its text as the next of the call; return its number."""
     completion = settlement.completion
     tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
     values = (
@@ -225,57 +229,104 @@ def insert_answer(
         completion.served_model,
         settlement.now,
     )
-    # Nearly always it is the first, and nobody has to ask for the last take. If it is not, its row
-    # gets no address, and is ignored for that.
-    take = 0
+    # Nearly always it is the first answer, which saves reading the last number. Otherwise the row
+    # gets no request hash, and is ignored for that.
+    answer_no = 0
     done = connection.execute(
         "insert or ignore into answer values "
-        f"(iif(exists (select 1 from answer where address = ?1), null, ?1), {_VALUES})",
-        (address, take, *values),
+        f"(iif(exists (select 1 from answer where request_hash = ?1), null, ?1), {_VALUES})",
+        (request_hash, answer_no, *values),
     )
     if done.rowcount != 1:
-        following = "select coalesce(max(take) + 1, 0) from answer where address = ?"
-        (take,) = connection.execute(following, (address,)).fetchone()
-        connection.execute(f"insert into answer values (?1, {_VALUES})", (address, take, *values))
+        following = "select coalesce(max(answer_no) + 1, 0) from answer where request_hash = ?"
+        (answer_no,) = connection.execute(following, (request_hash,)).fetchone()
+        connection.execute(
+            f"insert into answer values (?1, {_VALUES})", (request_hash, answer_no, *values)
+        )
     connection.execute(
         "insert into answer_text values (?, ?, ?, ?, ?)",
-        (address, take, completion.text, tools, text_hash(completion.text, tools)),
+        (request_hash, answer_no, completion.text, tools, text_hash(completion.text, tools)),
     )
-    return take
+    return answer_no
 
 
 def answers_to_case(
     connection: sqlite3.Connection, experiment: str, case_id: str
 ) -> list[tuple[str, str, str, str, int]]:
-    """Return run, side, version, address and take of every answer to a case that may be shown."""
+    """Return run, side, version, request hash and number of the answers to a case."""
     return connection.execute(
-        "select distinct c.run_id, c.side, c.version, c.address, c.take from cell c "
+        "select distinct c.run_id, c.side, c.version, c.request_hash, c.answer_no from cell c "
         "join run r on r.id = c.run_id where c.case_id = ? and r.experiment = ? "
-        "and c.take is not null and c.status <> 'blocked'",
+        "and c.answer_no is not null and c.status <> 'blocked'",
         (case_id, experiment),
     ).fetchall()
 
 
 _OF_RUN = """
-select a.address, a.take, t.text, t.tool_calls, a.finish_reason, a.tokens_in, a.tokens_out,
+select a.request_hash, a.answer_no, t.text, t.tool_calls, a.finish_reason, a.tokens_in,
+  a.tokens_out,
   a.latency_ms, a.served_model, a.cost_microusd, t.sha256
 from (
-  select address, take from cell where run_id = :run and take is not null
+  select request_hash, answer_no from cell where run_id = :run and answer_no is not null
   union
-  select j.address, j.take from judgment j join cell c on c.id = j.cell_id where c.run_id = :run
+  select j.request_hash, j.answer_no from judgment j join cell c on c.id = j.cell_id where
+    c.run_id = :run
   union
-  select a.address, a.take from attempt b join answer a on a.attempt = b.id where b.run_id = :run
+  select a.request_hash, a.answer_no from attempt b join answer a on a.attempt = b.id where
+    b.run_id = :run
 ) used
-join answer a using (address, take)
-join answer_text t using (address, take)
-order by a.address, a.take
+join answer a using (request_hash, answer_no)
+join answer_text t using (request_hash, answer_no)
+order by a.request_hash, a.answer_no
 """
 
 
 def answers_of_run(connection: sqlite3.Connection, run_id: str) -> Iterator[tuple[Any, ...]]:
     """Yield the answers that the cells of a run point to, and those it bought besides, as rows.
 
-    Address, take, text, tool calls, finish reason, tokens in and out, latency, served model, cost,
-    and the checksum of the text.
+    Request hash, answer number, text, tool calls, finish reason, tokens in and out, latency, served
+    model, cost, and the checksum of the text.
     """
     return iter(connection.execute(_OF_RUN, {"run": run_id}))
+
+
+# A table with the columns `request_hash` and `answer_no` points to answers; one that also has
+# `cell_id` does so for a cell. A table that is added later is found here by its columns.
+_ANSWERS = ("answer", "answer_text")
+_REMARKS = ("manual_grade",)
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """Return the columns of every table."""
+    rows = connection.execute(
+        "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c "
+        "where t.type = 'table' and t.name not like 'sqlite_%'"
+    )
+    found: dict[str, set[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return found
+
+
+def answers_in_use(
+    connection: sqlite3.Connection, *, cells: str | None = None, remarks: bool = True
+) -> str:
+    """Return SQL for (request_hash, answer_no) of every answer in use.
+
+    `cells` is SQL for a set of cell ids: then only answers of these cells count. Without `remarks`
+    human grades of an answer do not count as a use.
+    """
+    parts = []
+    for table, names in sorted(columns(connection).items()):
+        if table in _ANSWERS or not {"request_hash", "answer_no"} <= names:
+            continue
+        if table in _REMARKS and not remarks:
+            continue
+        key = "id" if table == "cell" else "cell_id"
+        if cells is not None and key not in names:
+            continue
+        where = f" and {key} in ({cells})" if cells is not None else ""
+        parts.append(
+            f"select request_hash, answer_no from {table} where answer_no is not null{where}"
+        )
+    return " union all ".join(parts)

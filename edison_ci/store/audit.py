@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
 from edison_ci.records import canonical_json
-from edison_ci.store.database import changing
+from edison_ci.store.database import open_for_change
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
     from pathlib import Path
 
 START = "0" * 64
-"""What stands for the hash before the first row."""
+"""The hash before the first row."""
 
 _PATIENCE_S = 5.0
 _COLUMNS = "time, actor, known_by, action, entity, before, after, run_id, host"
@@ -40,7 +39,7 @@ class AuditEntry:
     """ISO-8601 UTC."""
     actor: str
     known_by: str
-    """How the actor is known: web, github, git, nobody."""
+    """Source of the actor's name: web, github, git, nobody."""
     action: str
     entity: str = ""
     before: Any = None
@@ -72,7 +71,7 @@ class Chain:
 
 
 def add_audit(connection: sqlite3.Connection, entry: AuditEntry) -> int:
-    """Add a row in the transaction at hand; return its number."""
+    """Add a row in the current transaction; return its number."""
     last = connection.execute("select seq, sha256 from audit order by seq desc limit 1").fetchone()
     seq, previous = (1, START) if last is None else (last[0] + 1, last[1])
     values = _values(entry)
@@ -83,14 +82,9 @@ def add_audit(connection: sqlite3.Connection, entry: AuditEntry) -> int:
     return int(seq)
 
 
-def audited(entry: AuditEntry) -> Callable[[sqlite3.Connection], int]:
-    """Return the operation that adds a row, for a writer."""
-    return lambda connection: add_audit(connection, entry)
-
-
 def write_audit(path: Path, entry: AuditEntry) -> int:
-    """Add a row to a results file that nobody has open here; return its number."""
-    with changing(path, timeout_s=_PATIENCE_S) as connection:
+    """Open a results file and add a row to it; return its number."""
+    with open_for_change(path, timeout_s=_PATIENCE_S) as connection:
         return add_audit(connection, entry)
 
 
@@ -142,7 +136,7 @@ def _parsed(text: str | None) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # somebody changed it; show it as it is
+        return text  # the row was tampered with; show it as it is
 
 
 def _values(entry: AuditEntry) -> tuple[Any, ...]:

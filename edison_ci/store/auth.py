@@ -1,8 +1,8 @@
 """Passwords, tokens, sessions and failed attempts, in a file of their own.
 
 In `.edison/auth.db`, apart from the results, which are shared: readable by its owner only, ignored
-by Git, in no backup, bundle or export. Nothing in it signs anybody in: passwords are hashed with
-salt, of tokens and sessions only the SHA-256 of 256 random bits is kept.
+by Git, in no backup, bundle or export. Its content is no use for a sign-in: passwords are hashed
+with salt, of tokens and sessions only the SHA-256 of 256 random bits is stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.database import translated
+from edison_ci.store.database import store_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ create table token (
   used_at    text
 ) strict, without rowid;
 create table session (
-  sha256     blob primary key,              -- of what the cookie says
+  sha256     blob primary key,              -- of the cookie's value
   name       text not null,
   created_at text not null,
   expires_at text not null,
@@ -51,7 +51,7 @@ create table session (
   address    text not null
 ) strict, without rowid;
 create index session_by_name on session (name);
-create table attempt (                      -- sign-ins that failed, or are being looked at
+create table attempt (                      -- sign-ins that failed, or are being checked
   id   integer primary key,
   who  text not null,                       -- account:HASH or address:IP; told:... once audited
   time text not null
@@ -62,7 +62,7 @@ create index attempt_by_who on attempt (who, time);
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A password as it is kept."""
+    """A password as it is stored."""
 
     name: str
     hash: bytes
@@ -74,7 +74,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept."""
+    """A token as it is stored."""
 
     id: str
     name: str
@@ -193,13 +193,13 @@ class AuthFile:
         sql = f"select {columns} from session where name in ({_marks(names)})"
         return [Session(*row) for row in self._rows(f"{sql} order by created_at desc", names)]
 
-    def session_seen(self, sha256: bytes, now: str) -> None:
-        """Remember when a session was used last."""
+    def touch_session(self, sha256: bytes, now: str) -> None:
+        """Store when a session was last used."""
         with self._writing() as connection:
             connection.execute("update session set seen_at = ? where sha256 = ?", (now, sha256))
 
     def end_session(self, sha256: bytes) -> bool:
-        """End a session; say whether there was one."""
+        """End a session; return whether there was one."""
         with self._writing() as connection:
             sql = "delete from session where sha256 = ?"
             return connection.execute(sql, (sha256,)).rowcount > 0
@@ -212,7 +212,7 @@ class AuthFile:
     # --- attempts ---------------------------------------------------------------------------------
 
     def begin_attempt(self, keys: Sequence[str], *, now: str, since: str, most: int) -> str | None:
-        """Count an attempt before it is looked at, so that many at once cannot pass.
+        """Count an attempt before it is checked, so that many at once cannot pass.
 
         Returns the time of the attempt whose end has to be waited for, if there were `most` for
         one of the keys already; that one is then not counted.
@@ -242,8 +242,8 @@ class AuthFile:
                     (key, now),
                 )
 
-    def tell_once(self, key: str, now: str) -> bool:
-        """Whether something is to be told now; once it was, it is not while attempts count."""
+    def report_once(self, key: str, now: str) -> bool:
+        """Whether a refusal is to be audited; only the first while its attempts count."""
         with self._writing() as connection:
             sql = "select 1 from attempt where who = ?"
             if connection.execute(sql, (f"told:{key}",)).fetchone():
@@ -261,7 +261,7 @@ class AuthFile:
             with closing(self._connect()) as connection:
                 return connection.execute(sql, [*values]).fetchall()
         except sqlite3.Error as error:
-            raise translated(error, self.path) from None
+            raise store_error(error, self.path) from None
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -271,7 +271,7 @@ class AuthFile:
                 yield connection
                 connection.execute("commit")
         except sqlite3.Error as error:
-            raise translated(error, self.path) from None
+            raise store_error(error, self.path) from None
 
     def _connect(self) -> sqlite3.Connection:
         _keep_private(self.path)
@@ -285,21 +285,21 @@ class AuthFile:
 
 
 def _keep_private(path: Path) -> None:
-    """Make the file for its owner alone; refuse one that is a link or somebody else's.
+    """Make the file for its owner alone; refuse a link, or a file of another user.
 
     A folder that is a link could lead to files that came with a commit.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.parent.is_symlink():
-            hint = "look at where it comes from, and make it a folder"
+            hint = "check where it comes from, and replace it by a folder"
             raise UsageError(f"{path.parent} is a link", hint=hint)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
             raise UsageError(
-                f"{path} is not a file of yours", hint="look at where it comes from, and remove it"
+                f"{path} is not a file of yours", hint="check where it comes from, and remove it"
             )
         if stat.S_IMODE(found.st_mode) & 0o077:
             path.chmod(0o600)
@@ -322,8 +322,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if version != _VERSION:
         if tables or version:
             raise UsageError(
-                f"{path} is not the file of people that this version makes",
-                hint="remove it; passwords and tokens are then to be set anew",
+                f"{path} is not an account file of this version",
+                hint="remove it, then set passwords and tokens again",
             )
         for statement in _SCHEMA.split(";\n"):
             connection.execute(statement)

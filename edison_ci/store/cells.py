@@ -1,67 +1,375 @@
-"""Cells by the beginning of their id, and what is kept of each."""
+"""Cells: one case with one prompt and model, as stored, and the ways to find one by name."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.store.naming import no_cell, which_cell
-from edison_ci.store.runs import CellRow, Part
+from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+from edison_ci.records import CellStatus, Side
+from edison_ci.spelling import did_you_mean
+from edison_ci.store.judgments import write_judge_scores
+from edison_ci.store.ledger import OnTotals
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.store.judgments import JudgeScoreRow, Judgment
+    from edison_ci.store.ledger import Totals
+
+COUNTED = frozenset({"check", "rubric", "grader"})
+"""Kinds of components that make composite and pass; others are shown only."""
+CELL_STATUSES = {status.value: status for status in CellStatus}
+"""Statuses by the text that is stored: a dict is ten times as fast as `CellStatus(text)`, and cells
+are many."""
+SIDES = {side.value: side for side in Side}
+_MOST_NAMES = 10_000
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Score of one check, criterion or grader in a cell's grade."""
+
+    name: str
+    kind: str
+    score: float | None
+    passed: bool | None
+    weight: float
+    status: CellStatus
+    """OK, SKIPPED or ERROR."""
+    reason: str = ""
+
+
+class CaseFacts(NamedTuple):
+    """Properties of a case by which results are sliced."""
+
+    tags: str
+    """A list, as JSON."""
+    difficulty: int | None
+    kind: str
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """A cell that is finished, one way or another."""
+
+    id: str
+    """24 hex digits, of which people see and write the first 12."""
+    run_id: str
+    side: Side
+    prompt: str
+    version: str
+    model: str
+    case_id: str
+    repeat: int
+    request_hash: str
+    answer_no: int | None
+    status: CellStatus
+    composite: float | None = None
+    passed: bool | None = None
+    error: str | None = None
+    reason: str | None = None
+    case_hash: str | None = None
+    cluster: str | None = None
+    facts: CaseFacts | None = None
+    components: tuple[Component, ...] = ()
+    judgments: tuple[Judgment, ...] = ()
+    judge_scores: tuple[JudgeScoreRow, ...] = ()
+
+
+def cell_id(run_id: str, *cell: str | int) -> str:
+    """Return the id of a cell in a run, given its side, prompt, model, case and repeat."""
+    parts = (run_id, *map(str, cell))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
+    """Return the operation that stores finished cells and components over earlier failures."""
+
+    def operation(connection: sqlite3.Connection, _: Totals) -> None:
+        # The same graders grade a cell again, so every component of an earlier try is replaced.
+        connection.executemany(
+            "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, "
+            "repeat, request_hash, answer_no, status, composite, passed, error, reason, case_hash, "
+            "cluster) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    cell.id,
+                    cell.run_id,
+                    str(cell.side),  # sqlite3 takes ten times as long to bind an enum
+                    cell.prompt,
+                    cell.version,
+                    cell.model,
+                    cell.case_id,
+                    cell.repeat,
+                    cell.request_hash,
+                    cell.answer_no,
+                    str(cell.status),
+                    cell.composite,
+                    cell.passed,
+                    cell.error,
+                    cell.reason,
+                    cell.case_hash,
+                    cell.cluster,
+                )
+                for cell in cells
+            ],
+        )
+        connection.executemany(
+            "insert or replace into component values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (cell.id, c.name, c.kind, c.score, c.passed, c.weight, str(c.status), c.reason)
+                for cell in cells
+                for c in cell.components
+            ],
+        )
+        connection.executemany(
+            "insert or ignore into judgment values (?, ?, ?, ?)",
+            [
+                (cell.id, j.model, j.request_hash, j.answer_no)
+                for cell in cells
+                for j in cell.judgments
+            ],
+        )
+        # A case has a cell for each prompt, model and repeat.
+        cases = {
+            (cell.run_id, cell.case_id): cell.facts for cell in cells if cell.facts is not None
+        }
+        connection.executemany(
+            "insert or ignore into run_case values (?, ?, ?, ?, ?, ?)",
+            [(*case, *facts) for case, facts in cases.items()],
+        )
+        write_judge_scores(
+            connection, ((cell.id, row) for cell in cells for row in cell.judge_scores)
+        )
+
+    return OnTotals(operation)
+
+
+# --- one cell by its name -------------------------------------------------------------------------
 
 
 def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
-    """Return a cell of a run by id or as CASE@MODEL#DRAW (draw 0 when left out).
+    """Return a cell of a run by id or as CASE@MODEL#REPEAT (repeat 0 when left out).
 
-    The head's, if it has one; refuses to guess which prompt is meant.
+    The head's, if it has one. Raises UsageError if several prompts have such a cell.
     """
     # Without the plus, SQLite would go through every cell of the run to find one by its id.
-    where, values = "+run_id = ? and id >= ? and id < ?", _starting_with(wanted)
+    where, values = "+run_id = ? and id >= ? and id < ?", _prefix_bounds(wanted)
     if "@" in wanted:
         case_id, _, rest = wanted.rpartition("@")
-        model, _, draw = rest.partition("#")
-        where = "run_id = ? and case_id = ? and model = ? and draw = ?"
-        values = (case_id, model, draw or "0")
+        model, _, repeat = rest.partition("#")
+        where = "run_id = ? and case_id = ? and model = ? and repeat = ?"
+        values = (case_id, model, repeat or "0")
     rows = connection.execute(
-        "select id, run_id, side, prompt, version, model, case_id, draw, address, take, status, "
-        "composite, passed, error, reason, case_hash, cluster from cell "
+        "select id, run_id, side, prompt, version, model, case_id, repeat, request_hash, "
+        "answer_no, status, composite, passed, error, reason, case_hash, cluster from cell "
         f"where {where} order by side = 'head' desc, prompt",
         (run_id, *values),
     ).fetchall()
     if not rows:
-        raise no_cell(connection, run_id, wanted)
-    row = rows[0]
+        raise _no_cell(connection, run_id, wanted)
+    row = list(rows[0])
     alike = [(other[3], other[0]) for other in rows if other[2] == row[2]]
     if len(alike) > 1:
-        raise which_cell(wanted, alike)
-    parts = connection.execute(
-        "select name, kind, score, passed, weight, status, reason from part where cell_id = ?",
+        raise _ambiguous_cell(wanted, alike)
+    components = connection.execute(
+        "select name, kind, score, passed, weight, status, reason from component where cell_id = ?",
         (row[0],),
     )
-    cell = list(row)
-    cell[12] = _flag(cell[12])
-    return replace(CellRow(*cell), parts=tuple(_part(list(part)) for part in parts))
+    row[2], row[10], row[12] = SIDES[row[2]], CELL_STATUSES[row[10]], _flag(row[12])
+    return replace(CellRow(*row), components=tuple(_component(values) for values in components))
 
 
 def run_of_cell(connection: sqlite3.Connection, cell_id: str) -> str | None:
     """Return the run that a cell belongs to, by the beginning of its id."""
     row = connection.execute(
-        "select run_id from cell where id >= ? and id < ? limit 1", _starting_with(cell_id)
+        "select run_id from cell where id >= ? and id < ? limit 1", _prefix_bounds(cell_id)
     ).fetchone()
     return None if row is None else str(row[0])
 
 
-def _starting_with(prefix: str) -> tuple[str, ...]:
-    """Return the bounds of ids that start so; what is shown of an id is its first 12 digits."""
+def _prefix_bounds(prefix: str) -> tuple[str, ...]:
+    """Return the bounds of ids that start with a prefix; `g` sorts after every hex digit."""
     return (prefix, f"{prefix}g")
 
 
-def _part(values: list[Any]) -> Part:
-    values[3] = _flag(values[3])
-    return Part(*values)
+def _component(row: tuple[Any, ...]) -> Component:
+    name, kind, score, passed, weight, status, reason = row
+    return Component(name, kind, score, _flag(passed), weight, CELL_STATUSES[status], reason)
 
 
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
+
+
+def _no_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> UsageError:
+    """Return the error that a run has no such cell, naming the part of the name that is wrong."""
+    message = f"run {run_id} has no cell {wanted!r}"
+    case, sign, rest = wanted.rpartition("@")
+    if not sign:
+        return UsageError(
+            message, hint=f"write 12 hex digits, or CASE@MODEL#REPEAT{_example(connection, run_id)}"
+        )
+    model, _, _ = rest.partition("#")
+    cases = _names(connection, run_id, "case_id")
+    if case not in cases:
+        hint = did_you_mean(case, cases, label="cases") or f"the first are: {_first(cases)}"
+        return UsageError(f"run {run_id} has no case {case!r}", hint=hint)
+    models = _names(connection, run_id, "model")
+    if model not in models:
+        hint = did_you_mean(model, models, label="models")
+        return UsageError(f"run {run_id} has no model {model!r}", hint=hint)
+    repeats = connection.execute(
+        "select distinct repeat from cell where run_id = ? and case_id = ? and model = ? order "
+        "by 1",
+        (run_id, case, model),
+    )
+    listed = ", ".join(f"#{repeat}" for (repeat,) in repeats)
+    return UsageError(message, hint=f"repeats: {listed}" if listed else "it was not asked")
+
+
+def _ambiguous_cell(wanted: str, found: Sequence[tuple[str, str]]) -> UsageError:
+    """Return the error that several prompts have such a cell; `found` are prompts and ids."""
+    listed = ", ".join(f"{cell[:12]} ({prompt})" for prompt, cell in found[:_LISTED])
+    more = ", ..." if len(found) > _LISTED else ""
+    return UsageError(
+        f"{wanted} is a cell of {len(found)} prompts; which one?", hint=f"name it: {listed}{more}"
+    )
+
+
+def _example(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return the name of a cell as an example: one that failed, if there is one."""
+    row = connection.execute(
+        "select case_id || '@' || model from cell where run_id = ? and side = 'head' "
+        "order by coalesce(passed, 1), coalesce(composite, 1), case_id limit 1",
+        (run_id,),
+    ).fetchone()
+    return "" if row is None else f", such as {row[0]}"
+
+
+def _names(connection: sqlite3.Connection, run_id: str, column: str) -> list[str]:
+    rows = connection.execute(
+        f"select distinct {column} from cell where run_id = ? limit {_MOST_NAMES}", (run_id,)
+    )
+    return [name for (name,) in rows]
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(sorted(names)[:3]) or "none"
+
+
+# --- all cells of a run ---------------------------------------------------------------------------
+
+
+def cell_statuses(
+    connection: sqlite3.Connection, run_id: str, *, side: str | None = None
+) -> dict[str, int]:
+    """Return how many cells of a run, or of one side of it, have each status."""
+    where, values = ("", (run_id,)) if side is None else (" and side = ?", (run_id, side))
+    rows = connection.execute(
+        f"select status, count(*) from cell where run_id = ?{where} group by status", values
+    )
+    return dict(rows.fetchall())
+
+
+_DONE = (
+    "status <> 'error' and not exists "
+    "(select 1 from component where cell_id = cell.id and component.status = 'error')"
+)
+
+
+def done_cells(
+    connection: sqlite3.Connection, run_id: str
+) -> list[tuple[CellStatus, Side, str, int]]:
+    """Return status, side, model and number of cells that need not be asked or graded again."""
+    rows = connection.execute(
+        f"select status, side, model, count(*) from cell where run_id = ? and {_DONE} "
+        "group by status, side, model",
+        (run_id,),
+    )
+    return [(CELL_STATUSES[status], SIDES[side], *rest) for status, side, *rest in rows]
+
+
+def is_done(connection: sqlite3.Connection, cell_id: str) -> bool:
+    """Whether a cell is finished, with nothing in it that could not be graded."""
+    row = connection.execute(f"select 1 from cell where id = ? and {_DONE}", (cell_id,)).fetchone()
+    return row is not None
+
+
+def count_cells(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many cells of a run are stored."""
+    row = connection.execute("select count(*) from cell where run_id = ?", (run_id,)).fetchone()
+    return int(row[0])
+
+
+def case_ids(connection: sqlite3.Connection, run_id: str) -> list[str]:
+    """Return the cases that a run has cells of."""
+    rows = connection.execute("select distinct case_id from cell where run_id = ?", (run_id,))
+    return [case for (case,) in rows]
+
+
+def clusters_of(connection: sqlite3.Connection, *run_ids: str) -> dict[str, str]:
+    """Return the cluster of each case that belongs to one."""
+    rows = connection.execute(
+        "select distinct case_id, cluster from cell where cluster is not null "
+        f"and run_id in ({', '.join('?' * len(run_ids))})",
+        run_ids,
+    )
+    return dict(rows.fetchall())
+
+
+class CellState(NamedTuple):
+    """Status and grade of a cell, and the answer that it rests on."""
+
+    request_hash: str
+    answer_no: int | None
+    status: CellStatus
+    error: str | None
+    reason: str | None
+    composite: float | None
+    passed: int | None
+
+
+_STATE = "request_hash, answer_no, status, error, reason, composite, passed"
+
+
+def cell_state(connection: sqlite3.Connection, cell_id: str) -> CellState | None:
+    """Return the state of a cell; None if it is not there."""
+    row = connection.execute(f"select {_STATE} from cell where id = ?", (cell_id,)).fetchone()
+    return None if row is None else _state(row)
+
+
+def cell_states(connection: sqlite3.Connection, run_id: str) -> dict[str, CellState]:
+    """Return the state of every cell of a run, by id."""
+    rows = connection.execute(
+        f"select {_STATE}, id from cell where run_id = ? order by id", (run_id,)
+    )
+    return {row[-1]: _state(row[:-1]) for row in rows}
+
+
+def _state(row: tuple[Any, ...]) -> CellState:
+    request_hash, answer_no, status, *rest = row
+    return CellState(request_hash, answer_no, CELL_STATUSES[status], *rest)
+
+
+def count_repeats(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many repeats of each case a run has."""
+    row = connection.execute(
+        "select coalesce(max(repeat) + 1, 1) from cell where run_id = ?", (run_id,)
+    ).fetchone()
+    return int(row[0])
+
+
+def component_names(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str]]:
+    """Return kind and name of every criterion, check and grader of a run."""
+    return connection.execute(
+        "select distinct p.kind, p.name from cell c join component p on p.cell_id = c.id "
+        "where c.run_id = ? and p.kind in ('criterion', 'check', 'grader') order by 1 desc, 2",
+        (run_id,),
+    ).fetchall()

@@ -10,28 +10,120 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError
 from edison_ci.records import canonical_json
 from edison_ci.store.answers import (
     REUSABLE,
+    CachedAnswer,
     Settlement,
-    Stored,
     insert_answer,
     newest_answer,
     text_hash,
 )
-from edison_ci.store.totals import OnTotals, Totals, read_total
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+
+T = TypeVar("T")
+
+
+def read_total(connection: sqlite3.Connection, scope: str, first: str) -> tuple[int, int]:
+    """Return the micro-dollars and tokens that the table has for a scope since a day."""
+    row = connection.execute(
+        "select coalesce(sum(microusd), 0), coalesce(sum(tokens), 0) from booked "
+        "where scope = ? and (day >= ? or day = '')",
+        (scope, first),
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def add_to_totals(
+    connection: sqlite3.Connection, changes: Iterable[tuple[str, str, int, int]]
+) -> None:
+    """Add to the table: scope, day, micro-dollars and tokens."""
+    connection.executemany(
+        "insert into booked (scope, day, microusd, tokens) values (?, ?, ?, ?) "
+        "on conflict (scope, day) do update set microusd = microusd + excluded.microusd, "
+        "tokens = tokens + excluded.tokens",
+        changes,
+    )
+
+
+class Totals:
+    """The totals as a transaction sees them: what the table has, and what is still to be added.
+
+    It lives no longer than the transaction, and is thrown away if that is rolled back.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._read: dict[tuple[str, str], tuple[int, int]] = {}
+        self._added: dict[tuple[tuple[str, ...], str], tuple[int, int]] = {}
+
+    def since(self, scope: str, first: str) -> tuple[int, int]:
+        """Return the micro-dollars and tokens booked in a scope since a day."""
+        total = self._read.get((scope, first))
+        if total is None:
+            total = self._read[scope, first] = read_total(self._connection, scope, first)
+        microusd, tokens = total
+        for (scopes, day), more in self._added.items():
+            if scope in scopes and (day >= first or day == ""):
+                microusd, tokens = microusd + more[0], tokens + more[1]
+        return microusd, tokens
+
+    def add(self, scopes: tuple[str, ...], day: str, microusd: int, tokens: int) -> None:
+        """Add to what is booked in each of some scopes on a day."""
+        before = self._added.get((scopes, day), (0, 0))
+        self._added[scopes, day] = (before[0] + microusd, before[1] + tokens)
+
+    def write(self) -> None:
+        """Bring the table up to date, and forget what was read from it."""
+        added, self._added, self._read = self._added, {}, {}
+        if added:
+            add_to_totals(
+                self._connection,
+                [(scope, day, *more) for (scopes, day), more in added.items() for scope in scopes],
+            )
+
+
+class OnTotals(Generic[T]):
+    """An operation that knows `booked` only by the totals it is handed, or not at all."""
+
+    __slots__ = ("act",)
+
+    def __init__(self, act: Callable[[sqlite3.Connection, Totals], T]) -> None:
+        self.act = act
+
+    def __call__(self, connection: sqlite3.Connection) -> T:
+        """Do it alone."""
+        totals = Totals(connection)
+        result = self.act(connection, totals)
+        totals.write()
+        return result
+
+
+def together(
+    operations: Iterable[Callable[[sqlite3.Connection], T]], connection: sqlite3.Connection
+) -> list[T]:
+    """Return what each operation of a transaction yields; they share their totals."""
+    totals, found = Totals(connection), []
+    for operation in operations:
+        if isinstance(operation, OnTotals):
+            found.append(operation.act(connection, totals))
+        else:
+            totals.write()
+            found.append(operation(connection))
+    totals.write()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class Cap:
+class SpendingCap:
     """A limit on what a scope may book."""
 
     scope: str
@@ -47,7 +139,7 @@ class Cap:
 class Booking:
     """A call about to be made."""
 
-    address: str
+    request_hash: str
     run_id: str
     model: str
     phase: str
@@ -57,50 +149,50 @@ class Booking:
     now: str
     """ISO-8601 UTC; its date is the day the money is booked on."""
     scopes: tuple[str, ...]
-    caps: tuple[Cap, ...] = ()
+    caps: tuple[SpendingCap, ...] = ()
     newer_than: str | None = None
     """A stored answer from this time on is taken instead; None takes none."""
 
     @property
     def experiment(self) -> str | None:
         """The experiment whose budget it counts against, if it counts against one."""
-        return _named(self.scopes, "experiment:")
+        return _account(self.scopes, "experiment:")
 
     @property
     def loop(self) -> str | None:
         """The loop whose budget it counts against, if it is made in one."""
-        return _named(self.scopes, "loop:")
+        return _account(self.scopes, "loop:")
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reservation:
     """The call may be sent."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class BudgetRefusal:
     """A budget has no room for the call now."""
 
-    cap: Cap
+    cap: SpendingCap
     booked: int
     in_flight: tuple[str, ...] = ()
     """Processes whose calls are on their way, and may turn out cheaper than booked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class InFlight:
     """Another attempt at the same call is on its way."""
 
     owner: str
 
 
-Outcome = Stored | Reserved | Refused | Elsewhere
+Outcome = CachedAnswer | Reservation | BudgetRefusal | InFlight
 
 
 def reserve(booking: Booking) -> OnTotals[Outcome]:
-    """Return the operation that books a call, or says why it is not to be made."""
+    """Return the operation that books a call, or returns why it must not be made."""
 
     def operation(connection: sqlite3.Connection, totals: Totals) -> Outcome:
         refused = _refusal(totals, booking)
@@ -113,52 +205,52 @@ def reserve(booking: Booking) -> OnTotals[Outcome]:
                 return replace(refused, in_flight=_in_flight(connection, booking, refused.cap))
             attempt = _book(connection, booking)
         _adjust(totals, booking, booking.est_microusd, booking.est_tokens)
-        return Reserved(attempt)
+        return Reservation(attempt)
 
     return OnTotals(operation)
 
 
 def settle(booking: Booking, attempt: int, settlement: Settlement) -> OnTotals[int]:
-    """Return the operation that stores an answer and settles its money; it yields the take."""
+    """Return the operation that stores an answer and settles its cost; it yields its number."""
 
     def operation(connection: sqlite3.Connection, totals: Totals) -> int:
-        completion, address = settlement.completion, booking.address
+        completion, request_hash = settlement.completion, booking.request_hash
         _close(
             connection,
             attempt,
             "state = 'settled', cost_microusd = ?, done_at = ?, http_status = ?",
             (settlement.cost_microusd, settlement.now, settlement.http_status),
         )
-        take = insert_answer(connection, address, attempt, settlement)
+        answer_no = insert_answer(connection, request_hash, attempt, settlement)
         tokens = 0
         if completion.tokens_in is not None and completion.tokens_out is not None:
             tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
         _adjust(totals, booking, settlement.cost_microusd - booking.est_microusd, tokens)
-        return take
+        return answer_no
 
     return OnTotals(operation)
 
 
 def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connection], int]:
-    """Return the operation that stores an answer from a recording, once; it yields the take.
+    """Return the operation that stores a recorded answer once; it yields the answer's number.
 
-    Nothing is booked: the money was spent by whoever made the recording.
+    Nothing is booked: the recording was paid for elsewhere.
     """
 
     def operation(connection: sqlite3.Connection) -> int:
-        completion, address = settlement.completion, booking.address
+        completion, request_hash = settlement.completion, booking.request_hash
         tools = canonical_json(completion.tool_calls) if completion.tool_calls else None
         known = connection.execute(
-            "select a.take from answer a join answer_text t using (address, take) "
-            "where a.address = ? and a.cost_kind = 'replayed' and t.sha256 = ? "
+            "select a.answer_no from answer a join answer_text t using (request_hash, answer_no) "
+            "where a.request_hash = ? and a.cost_kind = 'replayed' and t.sha256 = ? "
             "and a.cost_microusd = ?",
-            (address, text_hash(completion.text, tools), settlement.cost_microusd),
+            (request_hash, text_hash(completion.text, tools), settlement.cost_microusd),
         ).fetchone()
         if known is not None:
             return int(known[0])
         attempt = _book(connection, replace(booking, est_microusd=0, est_tokens=0, scopes=()))
         _close(connection, attempt, "state = 'settled', cost_microusd = 0", ())
-        return insert_answer(connection, address, attempt, settlement)
+        return insert_answer(connection, request_hash, attempt, settlement)
 
     return operation
 
@@ -223,35 +315,38 @@ def spent(connection: sqlite3.Connection, run_id: str) -> int:
     return int(row[0])
 
 
-def booked(connection: sqlite3.Connection, cap: Cap, today: str) -> tuple[int, int]:
+def booked(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> tuple[int, int]:
     """Return the micro-dollars and tokens that count against a cap today."""
     return read_total(connection, cap.scope, _first_day(cap.days, today))
 
 
-def _refusal(totals: Totals, booking: Booking) -> Refused | None:
+def _refusal(totals: Totals, booking: Booking) -> BudgetRefusal | None:
     """Return the first cap that has no room for a call."""
     for cap in booking.caps:
         spent, tokens = totals.since(cap.scope, _first_day(cap.days, booking.now[:10]))
         if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
-            return Refused(cap, spent)
+            return BudgetRefusal(cap, spent)
         if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
-            return Refused(cap, tokens)
+            return BudgetRefusal(cap, tokens)
     return None
 
 
-def _known(connection: sqlite3.Connection, booking: Booking) -> Stored | Elsewhere | None:
+def _known(connection: sqlite3.Connection, booking: Booking) -> CachedAnswer | InFlight | None:
     """Return the answer of a call that is stored already, or who is about to get it."""
     if booking.newer_than is not None:
-        stored = newest_answer(connection, booking.address, since=booking.newer_than)
+        stored = newest_answer(connection, booking.request_hash, since=booking.newer_than)
         if stored is not None:
             return stored
     other = connection.execute(
-        "select owner from attempt where address = ? and state = 'reserved'", (booking.address,)
+        "select owner from attempt where request_hash = ? and state = 'reserved'",
+        (booking.request_hash,),
     ).fetchone()
-    return None if other is None else Elsewhere(other[0])
+    return None if other is None else InFlight(other[0])
 
 
-def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tuple[str, ...]:
+def _in_flight(
+    connection: sqlite3.Connection, booking: Booking, cap: SpendingCap
+) -> tuple[str, ...]:
     own = cap.scope == f"run:{booking.run_id}"
     rows = connection.execute(
         "select distinct owner from attempt where state = 'reserved' and (run_id = ? or not ?)",
@@ -261,12 +356,15 @@ def _in_flight(connection: sqlite3.Connection, booking: Booking, cap: Cap) -> tu
 
 
 _COLUMNS = (
-    "attempt (address, run_id, experiment, loop, model, phase, state, est_microusd, est_tokens, "
+    "attempt (request_hash, run_id, experiment, loop, model, phase, state, est_microusd, "
+    "est_tokens, "
     "owner, sent_at)"
 )
 _VALUES = "?2, ?3, ?4, ?5, ?6, 'reserved', ?7, ?8, ?9, ?10"
-_OPEN = "exists (select 1 from attempt where address = ?1 and state = 'reserved')"
-_ANSWERED = f"exists (select 1 from answer where address = ?1 and created_at >= ?11 and {REUSABLE})"
+_OPEN = "exists (select 1 from attempt where request_hash = ?1 and state = 'reserved')"
+_ANSWERED = (
+    f"exists (select 1 from answer where request_hash = ?1 and created_at >= ?11 and {REUSABLE})"
+)
 
 
 def _book(connection: sqlite3.Connection, booking: Booking) -> int:
@@ -276,10 +374,11 @@ def _book(connection: sqlite3.Connection, booking: Booking) -> int:
 
 
 def _book_what_is_new(connection: sqlite3.Connection, booking: Booking) -> int | None:
-    """Note an attempt, unless `_known` may have something to say of the call.
+    """Store an attempt, unless `_known` has to be asked about the call.
 
     Nearly always it has not, and then one statement looks and books. If it has, the row gets no
-    address, and is ignored for that; `insert ... select ... where` would fill a table of its own.
+    request hash, and is ignored for that; `insert ... select ... where` would fill a table of
+      its own.
     """
     known, values = _OPEN, _attempt(booking)
     if booking.newer_than is not None:
@@ -292,7 +391,7 @@ def _book_what_is_new(connection: sqlite3.Connection, booking: Booking) -> int |
 
 def _attempt(booking: Booking) -> tuple[Any, ...]:
     return (
-        booking.address,
+        booking.request_hash,
         booking.run_id,
         booking.experiment,
         booking.loop,
@@ -324,13 +423,13 @@ def _close(
 
 
 @lru_cache(maxsize=64)
-def _named(scopes: tuple[str, ...], kind: str) -> str | None:
+def _account(scopes: tuple[str, ...], kind: str) -> str | None:
     return next((s.removeprefix(kind) for s in scopes if s.startswith(kind)), None)
 
 
 @lru_cache(maxsize=64)
 def _first_day(days: int | None, today: str) -> str:
-    """Return the first of so many days up to today; None is since ever."""
+    """Return the first of a number of days up to today; None for the life of a scope."""
     if days is None:
         return ""
     return (dt.date.fromisoformat(today) - dt.timedelta(days=days - 1)).isoformat()

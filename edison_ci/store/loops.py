@@ -1,7 +1,7 @@
-"""Loops: what each measured, and where one goes on.
+"""Loops: their iterations, and the point at which each continues.
 
-A loop is at a point, and what it does there can be done again: whoever is stopped, killed or waits
-for a person goes on at the point that is written here.
+Every step of a loop can be repeated: a loop that was stopped or killed, or that waits for a person,
+continues at the point that is stored here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError
+from edison_ci.numeric import snap
 from edison_ci.records import canonical_json
-from edison_ci.rounding import snap
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,21 +24,21 @@ TRIGGER = "loop"
 """Of the runs that measure an iteration."""
 
 
-class Point(StrEnum):
-    """Where a loop goes on."""
+class LoopState(StrEnum):
+    """The step at which a loop continues."""
 
     MEASURING = "measuring"
     """The run of the iteration is to be started, or to be finished."""
     DECIDING = "deciding"
-    """The iteration is measured: the stop rules are asked."""
+    """The iteration is measured: the stop rules are evaluated."""
     REFINING = "refining"
-    """A better prompt is asked for and tried."""
+    """A better prompt is requested and tried."""
     REVIEWING = "reviewing"
-    """A suggestion waits for a person, or to be taken by itself."""
+    """A suggestion waits for a person, or for automatic approval."""
     COMMITTING = "committing"
     """The suggestion is to be put on the branch of the loop."""
     CONFIRMING = "confirming"
-    """The best prompt meets the first one."""
+    """The best prompt is compared with the first one."""
     REPORTING = "reporting"
     """The final report is to be written."""
     DONE = "done"
@@ -46,14 +46,14 @@ class Point(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A prompt that is measured and refined again and again."""
+    """A prompt that is measured and refined in iterations."""
 
     id: str
     experiment: str
     prompt: str
     path: str
     mode: Literal["review", "auto"]
-    point: Point
+    point: LoopState
     max_iterations: int
     budget_microusd: int
     started_at: str
@@ -106,7 +106,7 @@ _LIST = ", ".join(_COLUMNS)
 
 
 def write_loop(connection: sqlite3.Connection, loop: Loop) -> Loop:
-    """Store a loop as it is now, in the transaction at hand."""
+    """Store a loop in the current transaction."""
     values = [_stored(getattr(loop, column)) for column in _COLUMNS]
     updated = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS)
     connection.execute(
@@ -117,19 +117,19 @@ def write_loop(connection: sqlite3.Connection, loop: Loop) -> Loop:
     return loop
 
 
-def move_loop(connection: sqlite3.Connection, loop: Loop, to: Point, **changes: Any) -> Loop:
-    """Let a loop go on at another point, unless somebody else has moved it meanwhile."""
+def move_loop(connection: sqlite3.Connection, loop: Loop, to: LoopState, **changes: Any) -> Loop:
+    """Move a loop to another point; raises StoreError if another process moved it meanwhile."""
     row = connection.execute("select point from loop where id = ?", (loop.id,)).fetchone()
     if row is None or row[0] != loop.point:
         raise StoreError(
-            f"loop {loop.id} went on elsewhere",
-            hint=f"look where it is: edison loop {loop.experiment}",
+            f"loop {loop.id} was continued by another process",
+            hint=f"see its state: edison loop {loop.experiment}",
         )
     return write_loop(connection, replace(loop, point=to, **changes))
 
 
 def write_iteration(connection: sqlite3.Connection, loop: Loop, iteration: Iteration) -> None:
-    """Store an iteration of a loop, in the transaction at hand."""
+    """Store an iteration of a loop in the current transaction."""
     connection.execute(
         "insert or replace into loop_iteration "
         f"(loop, {', '.join(Iteration._fields)}) values (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -177,14 +177,14 @@ def loops_waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[s
     """Return the loops that wait for a decision about a suggestion, by id, oldest first."""
     rows = connection.execute(
         "select id from loop where suggestion = ? and point = ? order by started_at",
-        (suggestion, Point.REVIEWING),
+        (suggestion, LoopState.REVIEWING),
     )
     return [loop for (loop,) in rows]
 
 
 def _loop(row: Sequence[Any]) -> Loop:
     told = dict(zip(_COLUMNS, row, strict=True))
-    told |= {"point": Point(told["point"]), "evidence": json.loads(told["evidence"])}
+    told |= {"point": LoopState(told["point"]), "evidence": json.loads(told["evidence"])}
     return Loop(**{**told, "simulated": bool(told["simulated"])})
 
 
@@ -198,7 +198,7 @@ def iterations_of(connection: sqlite3.Connection, loop: Loop) -> list[Iteration]
 
 
 def unfinished_run(connection: sqlite3.Connection, loop: Loop) -> str | None:
-    """Return the run of the iteration at hand, if it was started; cancelled ones do not count."""
+    """Return the run of the current iteration, if it was started; cancelled ones do not count."""
     row = connection.execute(
         "select id from run where loop = ? and trigger = ? and status <> 'CANCELLED' and id not in "
         "(select run_id from loop_iteration where loop = ? and run_id is not null) "
@@ -238,7 +238,7 @@ def leave_loop(connection: sqlite3.Connection, loop: Loop, *, now: str) -> None:
     """Mark a loop as left behind for a new one."""
     connection.execute(
         "update loop set point = ?, stopped_by = 'restarted', finished_at = ? where id = ?",
-        (Point.DONE, now, loop.id),
+        (LoopState.DONE, now, loop.id),
     )
 
 

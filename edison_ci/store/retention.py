@@ -1,9 +1,9 @@
-"""Texts that are old enough to go.
+"""Retention: removal of old texts.
 
-Texts go, numbers stay: answers keep tokens, cost and time, cells and parts keep their scores, sums
-are not touched. Spared are runs that are younger, the newest complete run of each experiment (what
-others are compared with), the cells of versions that are in production, those that a person graded
-or set aside, and what suggestions rest on that still wait for somebody.
+Texts go, numbers stay: answers keep tokens, cost and latency, cells and components keep their
+scores, rollups are not touched. Spared are younger runs, the newest complete run of each experiment
+(others are compared with it), cells of versions in production, cells that a person graded, cases in
+quarantine, and runs of open suggestions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.records import canonical_json
+from edison_ci.store.answers import answers_in_use, columns
 from edison_ci.store.runs import NO_TRIAL
 from edison_ci.store.suggestions import OPEN
 
@@ -20,53 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# A table with the columns `address` and `take` points to answers; one that has `cell_id` as well
-# does so for a cell. So a table that is added later is known here without anybody remembering it.
-_ANSWERS = ("answer", "answer_text")
-_REMARKS = ("manual_grade",)
-
-
-def columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
-    """Return the columns of every table."""
-    rows = connection.execute(
-        "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c "
-        "where t.type = 'table' and t.name not like 'sqlite_%'"
-    )
-    found: dict[str, set[str]] = {}
-    for table, column in rows:
-        found.setdefault(table, set()).add(column)
-    return found
-
-
-def pointing(
-    connection: sqlite3.Connection, *, cells: str | None = None, remarks: bool = True
-) -> str:
-    """Return SQL for (address, take) of every answer in use.
-
-    `cells` is SQL for a set of cell ids: then only what these cells use counts. Without `remarks`
-    what people said of an answer is no use of it: they saw it, and nobody paid for it twice.
-    """
-    parts = []
-    for table, names in sorted(columns(connection).items()):
-        if table in _ANSWERS or not {"address", "take"} <= names:
-            continue
-        if table in _REMARKS and not remarks:
-            continue
-        key = "id" if table == "cell" else "cell_id"
-        if cells is not None and key not in names:
-            continue
-        where = f" and {key} in ({cells})" if cells is not None else ""
-        parts.append(f"select address, take from {table} where take is not null{where}")
-    return " union all ".join(parts)
-
-
 GRADED = ("grade", "manual_grade")
 """Tables whose `cell_id` spares a cell, once they exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """From when on texts are kept, and which cases are kept anyway."""
+    """Age from which texts are removed, and what is spared."""
 
     cutoff: str
     """ISO-8601 UTC; what is older goes."""
@@ -77,36 +38,36 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """What went, or would go."""
+class RetentionResult:
+    """What was removed, or would be."""
 
     texts: int = 0
     size_bytes: int = 0
     reasons: int = 0
     """Reasons of checks and judges, which quote answers."""
     events: int = 0
-    """Progress of runs that are long over."""
+    """Progress events of runs that ended long ago."""
     spared_texts: int = 0
     """Old texts that something still needs."""
 
 
-def collectable(connection: sqlite3.Connection, retention: Retention) -> Collected:
-    """Return what `collect` would take away."""
+def collectable(connection: sqlite3.Connection, retention: Retention) -> RetentionResult:
+    """Return what `collect` would remove."""
     spared, values = _spared(connection, retention), _values(retention)
     size = "length(cast(text as blob)) + coalesce(length(cast(tool_calls as blob)), 0)"
     texts = connection.execute(
         f"select count(*), coalesce(sum({size}), 0) from answer_text "
-        f"where (address, take) in ({_old_answers(connection, spared)})",
+        f"where (request_hash, answer_no) in ({_old_answers(connection, spared)})",
         values,
     ).fetchone()
     old = connection.execute(
-        "select count(*) from answer_text where (address, take) in "
-        "(select address, take from answer where created_at < :cutoff)",
+        "select count(*) from answer_text where (request_hash, answer_no) in "
+        "(select request_hash, answer_no from answer where created_at < :cutoff)",
         values,
     ).fetchone()[0]
     cells = f"cell where reason is not null and id in ({_old_cells(spared)})"
     others = [f"{what} in ({_old_cells(spared)})" for what in _REASONS]
-    return Collected(
+    return RetentionResult(
         texts=texts[0],
         size_bytes=texts[1],
         reasons=sum(_count(connection, rows, values) for rows in (cells, *others, _OLD_QUESTIONS)),
@@ -115,12 +76,13 @@ def collectable(connection: sqlite3.Connection, retention: Retention) -> Collect
     )
 
 
-def collect(connection: sqlite3.Connection, retention: Retention) -> Collected:
-    """Take away old texts, in the transaction at hand."""
+def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionResult:
+    """Remove old texts in the current transaction."""
     found = collectable(connection, retention)
     spared, values = _spared(connection, retention), _values(retention)
     connection.execute(
-        f"delete from answer_text where (address, take) in ({_old_answers(connection, spared)})",
+        "delete from answer_text where (request_hash, answer_no) in "
+        f"({_old_answers(connection, spared)})",
         values,
     )
     chosen = _old_cells(spared)
@@ -146,11 +108,11 @@ _IN_PRODUCTION = (
 )
 _OLD_QUESTIONS = "question_score where reason <> '' and judged_at < :cutoff"
 _REASONS = (
-    "part where reason <> '' and cell_id",
-    "opinion where reason <> '' and cell_id",
+    "component where reason <> '' and cell_id",
+    "judge_score where reason <> '' and cell_id",
     "comparison where ab_reason || ba_reason <> '' and a_cell",
 )
-"""Where reasons of checks and judges are, beside those of cells, and which cell they belong to."""
+"""Tables with reasons of checks and judges besides `cell`, and their column of cell ids."""
 _OLD_EVENTS = (
     "type like '%:progress' and run_id in "
     "(select id from run where coalesce(finished_at, created_at) < :cutoff)"
@@ -158,7 +120,7 @@ _OLD_EVENTS = (
 
 
 def _spared(connection: sqlite3.Connection, retention: Retention) -> str:
-    """Return SQL for the ids of cells that are kept whole."""
+    """Return SQL for the ids of cells that are spared."""
     newest = (
         "r.rowid = (select n.rowid from run n where n.experiment = r.experiment and n.complete = 1 "
         f"and n.{NO_TRIAL}"
@@ -189,10 +151,10 @@ def _spared(connection: sqlite3.Connection, retention: Retention) -> str:
 
 
 def _old_answers(connection: sqlite3.Connection, spared: str) -> str:
-    # Not `not in`: SQLite would look through all of them for each answer that is not there.
+    # Not `not in`: SQLite would scan all of them for each answer that is not in use.
     return (
-        "select address, take from answer where created_at < :cutoff "
-        f"except select * from ({pointing(connection, cells=spared)})"
+        "select request_hash, answer_no from answer where created_at < :cutoff "
+        f"except select * from ({answers_in_use(connection, cells=spared)})"
     )
 
 

@@ -1,46 +1,45 @@
-"""Runs and their cells."""
+"""Runs: the statuses they go through, how one is found, and the events that watchers follow."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.secrets import hidden_in
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.events import add_event
-from edison_ci.store.naming import no_run
-from edison_ci.store.opinions import write_opinions
-from edison_ci.store.totals import OnTotals
+from edison_ci.records import RunStatus, Verdict
+from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
-    from edison_ci.store.opinions import OpinionRow
-    from edison_ci.store.totals import Totals
-
-MOVES: dict[str, frozenset[str]] = {
-    "PENDING": frozenset({"EXECUTING", "CANCELLED"}),
-    "EXECUTING": frozenset({"JUDGING", "FAILED", "PAUSED", "CANCELLED"}),
-    "JUDGING": frozenset({"AGGREGATING", "FAILED", "PAUSED", "CANCELLED"}),
-    "AGGREGATING": frozenset({"EXECUTING", "REFINING", "COMPLETED", "FAILED"}),
-    "REFINING": frozenset({"REVIEWING", "COMPLETED", "FAILED", "PAUSED", "CANCELLED"}),
-    "REVIEWING": frozenset({"EXECUTING", "COMPLETED", "FAILED", "PAUSED", "CANCELLED"}),
-    "PAUSED": frozenset({"EXECUTING", "JUDGING", "REFINING", "REVIEWING", "CANCELLED"}),
-    "FAILED": frozenset({"EXECUTING"}),
-    "COMPLETED": frozenset(),
-    "CANCELLED": frozenset(),
+MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus(status): frozenset(map(RunStatus, following.split()))
+    for status, following in {
+        "PENDING": "EXECUTING CANCELLED",
+        "EXECUTING": "JUDGING FAILED PAUSED CANCELLED",
+        "JUDGING": "AGGREGATING FAILED PAUSED CANCELLED",
+        "AGGREGATING": "EXECUTING REFINING COMPLETED FAILED",
+        "REFINING": "REVIEWING COMPLETED FAILED PAUSED CANCELLED",
+        "REVIEWING": "EXECUTING COMPLETED FAILED PAUSED CANCELLED",
+        "PAUSED": "EXECUTING JUDGING REFINING REVIEWING CANCELLED",
+        "FAILED": "EXECUTING",
+        "COMPLETED": "",
+        "CANCELLED": "",
+    }.items()
 }
-"""From each status, where a run may go next."""
+"""The statuses that may follow each status of a run."""
 TRIAL = "refine"
-"""Trigger of runs that try a suggestion. Nobody asked for them by name, and what they measure is in
-no commit: they are neither the latest run of an experiment nor a part of its history."""
+"""Trigger of runs that try a suggestion. What they measure is in no commit, so they are neither the
+latest run of an experiment nor in its history."""
 NO_TRIAL = f"trigger <> '{TRIAL}'"
 """In a query on `run`: only runs of what is written in the files."""
 IMPORT = "import"
-"""Trigger of runs that came in with a file: what started them, as far as we know."""
-RESTING = frozenset({"COMPLETED", "CANCELLED", "FAILED", "PAUSED"})
+"""Trigger of runs that were imported from another results file."""
+RESTING = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED, RunStatus.PAUSED})
 """Statuses in which no process works on a run."""
 
 
@@ -65,7 +64,7 @@ class NewRun:
     commit_id: str | None = None
     """HEAD, if no file of the experiment differs from it."""
     shard: str | None = None
-    """I/N, if it is one of N parts."""
+    """I/N, if it is one of N shards."""
     loop: str | None = None
     """The loop that it is for."""
 
@@ -77,8 +76,8 @@ class Run:
     id: str
     experiment: str
     trigger: str
-    status: str
-    verdict: str | None
+    status: RunStatus
+    verdict: Verdict | None
     plan_hash: str
     snapshot: str
     labels: dict[str, str]
@@ -103,77 +102,13 @@ class Run:
         return self.status not in RESTING
 
     def as_seen(self, *, alive: bool) -> Run:
-        """Return the run as it really is: one whose process died is paused.
+        """Return the run with its real status: PAUSED if its process died.
 
-        One that is reviewed waits for a person, not for a process.
+        A run in REVIEWING waits for a person, not for a process.
         """
-        if alive or not self.moving or self.status == "REVIEWING":
+        if alive or not self.moving or self.status is RunStatus.REVIEWING:
             return self
-        return replace(self, status="PAUSED", stopped_by="killed")
-
-
-COUNTED = frozenset({"check", "rubric", "grader"})
-"""Kinds of parts that make composite and pass; others are shown only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a cell's grade."""
-
-    name: str
-    kind: str
-    score: float | None
-    passed: bool | None
-    weight: float
-    status: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Judgment:
-    """An answer of a judge or grader that a cell rests on."""
-
-    model: str
-    address: str
-    take: int
-
-
-class CaseFacts(NamedTuple):
-    """What kind of case a cell is of."""
-
-    tags: str
-    """A list, as JSON."""
-    difficulty: int | None
-    kind: str
-    words: int
-
-
-@dataclass(frozen=True, slots=True)
-class CellRow:
-    """A cell that is finished, one way or another."""
-
-    id: str
-    """24 hex digits, of which people see and write the first 12."""
-    run_id: str
-    side: str
-    prompt: str
-    version: str
-    model: str
-    case_id: str
-    draw: int
-    address: str
-    take: int | None
-    status: str
-    composite: float | None = None
-    passed: bool | None = None
-    error: str | None = None
-    reason: str | None = None
-    case_hash: str | None = None
-    cluster: str | None = None
-    facts: CaseFacts | None = None
-    parts: tuple[Part, ...] = field(default=())
-    judgments: tuple[Judgment, ...] = field(default=())
-    opinions: tuple[OpinionRow, ...] = field(default=())
+        return replace(self, status=RunStatus.PAUSED, stopped_by="killed")
 
 
 _COLUMNS = (
@@ -217,88 +152,35 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
 
 
 def move_run(
-    run_id: str, status: str, now: str, **changes: Any
+    run_id: str, status: RunStatus, now: str, **changes: Any
 ) -> Callable[[sqlite3.Connection], None]:
-    """Return the operation that moves a run to another status; an illegal move is refused."""
+    """Return the operation that moves a run to another status.
+
+    It raises UsageError if there is no such run, StoreError if `MOVES` does not allow the move.
+    """
 
     def operation(connection: sqlite3.Connection) -> None:
-        current = connection.execute("select status from run where id = ?", (run_id,)).fetchone()
-        if current is None:
+        row = connection.execute("select status from run where id = ?", (run_id,)).fetchone()
+        if row is None:
             raise UsageError(f"there is no run {run_id!r}")
-        if status not in MOVES[current[0]]:
-            raise StoreError(f"a run cannot go from {current[0]} to {status}")
+        current = RunStatus(row[0])
+        if status not in MOVES[current]:
+            raise StoreError(f"a run cannot go from {current} to {status}")
         values = {"status": status, **changes}
         values["finished_at"] = now if status in RESTING else None
         values["wanted"] = None
         assignments = ", ".join(f"{name} = ?" for name in values)
         connection.execute(f"update run set {assignments} where id = ?", (*values.values(), run_id))
-        data = {"from": current[0], "to": status}
+        data = {"from": current, "to": status}
         add_event(connection, run_id, "status:changed", data, now)
 
     return operation
 
 
-def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
-    """Return the operation that stores finished cells with their parts, over earlier failures."""
-
-    def operation(connection: sqlite3.Connection, _: Totals) -> None:
-        # The same graders grade a cell again, so every part of an earlier try is replaced.
-        connection.executemany(
-            "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, draw, "
-            "address, take, status, composite, passed, error, reason, case_hash, cluster) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    cell.id,
-                    cell.run_id,
-                    cell.side,
-                    cell.prompt,
-                    cell.version,
-                    cell.model,
-                    cell.case_id,
-                    cell.draw,
-                    cell.address,
-                    cell.take,
-                    cell.status,
-                    cell.composite,
-                    cell.passed,
-                    cell.error,
-                    cell.reason,
-                    cell.case_hash,
-                    cell.cluster,
-                )
-                for cell in cells
-            ],
-        )
-        connection.executemany(
-            "insert or replace into part values (?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (cell.id, p.name, p.kind, p.score, p.passed, p.weight, p.status, p.reason)
-                for cell in cells
-                for p in cell.parts
-            ],
-        )
-        connection.executemany(
-            "insert or ignore into judgment values (?, ?, ?, ?)",
-            [(cell.id, j.model, j.address, j.take) for cell in cells for j in cell.judgments],
-        )
-        # A case has a cell for each prompt, model and draw.
-        cases = {
-            (cell.run_id, cell.case_id): cell.facts for cell in cells if cell.facts is not None
-        }
-        connection.executemany(
-            "insert or ignore into run_case values (?, ?, ?, ?, ?, ?)",
-            [(*case, *facts) for case, facts in cases.items()],
-        )
-        write_opinions(connection, ((cell.id, said) for cell in cells for said in cell.opinions))
-
-    return OnTotals(operation)
-
-
 def done_trial(
     connection: sqlite3.Connection, experiment: str, plan_hash: str, since: str
 ) -> str | None:
-    """Return the newest trial of exactly this plan that is complete, started since then."""
+    """Return the newest complete trial of exactly this plan, started at `since` or later."""
     row = connection.execute(
         "select id from run where trigger = ? and experiment = ? and plan_hash = ? "
         "and status = 'COMPLETED' and complete = 1 and created_at >= ? "
@@ -309,7 +191,10 @@ def done_trial(
 
 
 def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
-    """Return a run by id, `latest` or the name of an experiment (its last run), no trials."""
+    """Return a run by its id, `latest`, or an experiment's name for its last run.
+
+    `latest` and names pass over trials. Raises UsageError if there is none.
+    """
     where, values = f"id = ? or (experiment = ? and {NO_TRIAL})", (wanted, wanted)
     if wanted == "latest":
         where, values = NO_TRIAL, ()  # type: ignore[assignment]  # no values at all
@@ -330,37 +215,10 @@ def recent_runs(connection: sqlite3.Connection, count: int = 20) -> list[Run]:
     return [_run(row) for row in rows]
 
 
-def cell_statuses(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
-    """Return how many cells of a run have each status."""
-    rows = connection.execute(
-        "select status, count(*) from cell where run_id = ? group by status", (run_id,)
-    )
-    return dict(rows.fetchall())
-
-
-_DONE = (
-    "status <> 'error' and not exists "
-    "(select 1 from part where cell_id = cell.id and part.status = 'error')"
-)
-
-
-def done_cells(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str, str, int]]:
-    """Return status, side, model and number of cells that need not be asked or graded again."""
-    return connection.execute(
-        f"select status, side, model, count(*) from cell where run_id = ? and {_DONE} "
-        "group by status, side, model",
-        (run_id,),
-    ).fetchall()
-
-
-def is_done(connection: sqlite3.Connection, cell_id: str) -> bool:
-    """Whether a cell is finished, with nothing in it that could not be graded."""
-    row = connection.execute(f"select 1 from cell where id = ? and {_DONE}", (cell_id,)).fetchone()
-    return row is not None
-
-
 def _run(row: tuple[Any, ...]) -> Run:
     values = list(row)
+    values[3] = RunStatus(values[3])
+    values[4] = None if values[4] is None else Verdict(values[4])
     values[7] = json.loads(values[7])
     for index in (9, 10, 11):
         values[index] = bool(values[index])
@@ -378,83 +236,98 @@ def owned_runs(
     ).fetchall()
 
 
-def count_cells(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how many cells of a run are stored."""
-    row = connection.execute("select count(*) from cell where run_id = ?", (run_id,)).fetchone()
-    return int(row[0])
-
-
-def case_ids(connection: sqlite3.Connection, run_id: str) -> list[str]:
-    """Return the cases that a run has cells of."""
-    rows = connection.execute("select distinct case_id from cell where run_id = ?", (run_id,))
-    return [case for (case,) in rows]
-
-
-def clusters_of(connection: sqlite3.Connection, *run_ids: str) -> dict[str, str]:
-    """Return the group of each case that belongs to one."""
-    rows = connection.execute(
-        "select distinct case_id, cluster from cell where cluster is not null "
-        f"and run_id in ({', '.join('?' * len(run_ids))})",
-        run_ids,
-    )
-    return dict(rows.fetchall())
-
-
-class CellState(NamedTuple):
-    """How a cell stands, and the answer that it rests on."""
-
-    address: str
-    take: int | None
-    status: str
-    error: str | None
-    reason: str | None
-    composite: float | None
-    passed: int | None
-
-
-_STATE = "address, take, status, error, reason, composite, passed"
-
-
-def cell_state(connection: sqlite3.Connection, cell_id: str) -> CellState | None:
-    """Return how a cell stands; None if it is not there."""
-    row = connection.execute(f"select {_STATE} from cell where id = ?", (cell_id,)).fetchone()
-    return None if row is None else CellState(*row)
-
-
-def cell_states(connection: sqlite3.Connection, run_id: str) -> dict[str, CellState]:
-    """Return how every cell of a run stands, by id."""
-    rows = connection.execute(
-        f"select id, {_STATE} from cell where run_id = ? order by id", (run_id,)
-    )
-    return {cell_id: CellState(*rest) for cell_id, *rest in rows}
-
-
-def count_draws(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return how often a run asked each case."""
-    row = connection.execute(
-        "select coalesce(max(draw) + 1, 1) from cell where run_id = ?", (run_id,)
-    ).fetchone()
-    return int(row[0])
-
-
 def run_ids(connection: sqlite3.Connection) -> set[str]:
     """Return every run that is stored."""
     return {run_id for (run_id,) in connection.execute("select id from run")}
 
 
-def part_names(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str]]:
-    """Return kind and name of every criterion, check and grader of a run."""
-    return connection.execute(
-        "select distinct p.kind, p.name from cell c join part p on p.cell_id = c.id "
-        "where c.run_id = ? and p.kind in ('criterion', 'check', 'grader') order by 1 desc, 2",
-        (run_id,),
-    ).fetchall()
+_RECENT_RUNS = 50
 
 
-def statuses_of_side(connection: sqlite3.Connection, run_id: str, side: str) -> dict[str, int]:
-    """Return how many cells of one side of a run have each status."""
-    rows = connection.execute(
-        "select status, count(*) from cell where run_id = ? and side = ? group by status",
-        (run_id, side),
+def run_names(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of runs: `latest`, experiments that have a run, and the newest ids."""
+    experiments = connection.execute("select distinct experiment from run order by 1")
+    ids = connection.execute(
+        "select id from run order by created_at desc, rowid desc limit ?", (_RECENT_RUNS,)
     )
-    return dict(rows.fetchall())
+    return ["latest", *(name for (name,) in experiments), *(name for (name,) in ids)]
+
+
+def no_run(connection: sqlite3.Connection, wanted: str) -> UsageError:
+    """Return the error that there is no such run, with the nearest name as a hint."""
+    near = did_you_mean(wanted, (name for name in run_names(connection) if name != wanted))
+    hint = near if near.startswith("did you mean") else "see: edison status"
+    return UsageError(f"there is no run {wanted!r}", hint=hint)
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a run."""
+
+    seq: int
+    time: str
+    run_id: str
+    type: str
+    data: dict[str, Any]
+
+
+def events(connection: sqlite3.Connection, run_id: str, *, after: int = 0) -> list[Event]:
+    """Return the events of a run that came after another, oldest first."""
+    rows = connection.execute(
+        "select seq, time, run_id, type, data from event where run_id = ? and seq > ? order by seq",
+        (run_id, after),
+    )
+    return [_event(row) for row in rows]
+
+
+def newest_events(
+    connection: sqlite3.Connection, run_id: str, *, limit: int, offset: int = 0
+) -> list[Event]:
+    """Return events of a run, newest first."""
+    rows = connection.execute(
+        "select seq, time, run_id, type, data from event where run_id = ? order by seq desc "
+        "limit ? offset ?",
+        (run_id, limit, offset),
+    )
+    return [_event(row) for row in rows]
+
+
+def last_event(connection: sqlite3.Connection, run_id: str, *types: str) -> Event | None:
+    """Return the newest event of a run that has one of some types."""
+    row = connection.execute(
+        "select seq, time, run_id, type, data from event where run_id = ? "
+        f"and type in ({', '.join('?' * len(types))}) order by seq desc limit 1",
+        (run_id, *types),
+    ).fetchone()
+    return None if row is None else _event(row)
+
+
+def count_events(connection: sqlite3.Connection, run_id: str) -> int:
+    """Return how many events a run has."""
+    row = connection.execute("select count(*) from event where run_id = ?", (run_id,)).fetchone()
+    return int(row[0])
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, time, run_id, kind, data = row
+    return Event(seq, time, run_id, kind, json.loads(data))
+
+
+def note_event(
+    run_id: str, kind: str, data: dict[str, Any], now: str
+) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that writes an event."""
+    return lambda connection: add_event(connection, run_id, kind, data, now)
+
+
+def add_event(
+    connection: sqlite3.Connection, run_id: str, kind: str, data: dict[str, Any], now: str
+) -> None:
+    """Write an event that watchers follow."""
+    connection.execute(
+        "insert into event (time, run_id, type, data) values (?, ?, ?, ?)",
+        (now, run_id, kind, json.dumps(hidden_in(data), sort_keys=True)),
+    )

@@ -13,7 +13,7 @@ Its status only goes where `MOVES` lets it. Evidence is JSON with the keys
     cost_microusd     {before, after} of an answer, mean; null if unknown
     growth            {chars, percent, lines_added, lines_removed}
     examples          ids of the cells with the failing answers that the refiner was shown
-    search            how a search went that found it: {id, generations, stopped_by, ...}
+    search            the search that found it: {id, generations, stopped_by, ...}
 
 of which any may be missing.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # have been there. Readers get every key they rely on, of the kind they rely on; what is of another
 # kind counts as missing. Keys that are not known here stay as they are.
 MOST_ROWS = 1_000
-SEARCH_COUNTS = ("generations", "tried", "measured", "refused", "wider", "earlier_looks")
+SEARCH_COUNTS = ("generations", "tried", "measured", "refused", "wider", "earlier_comparisons")
 """What is counted of a search that found a suggestion."""
 _DECISIONS = ("better", "worse", "same", "unclear")
 _LEVEL = ("estimate", "low", "high")
@@ -53,7 +53,7 @@ def sound_evidence(value: Any) -> dict[str, Any]:
     found = dict(value)
     for key in ("train", "holdout"):
         if key in found:
-            found[key] = _measured(found[key])
+            found[key] = _measurements(found[key])
     if "criteria" in found:
         rows = found["criteria"] if isinstance(found["criteria"], list) else []
         found["criteria"] = [_criterion(row) for row in rows[:MOST_ROWS] if isinstance(row, dict)]
@@ -70,7 +70,7 @@ def sound_evidence(value: Any) -> dict[str, Any]:
     return found
 
 
-def _measured(value: Any) -> dict[str, Any] | None:
+def _measurements(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, dict) or not _is_count(value.get("n")):
         return None
     decision = value.get("decision")
@@ -122,7 +122,7 @@ def _growth(value: Any) -> dict[str, Any] | None:
 
 
 def _search(value: Any) -> dict[str, Any] | None:
-    """Return how a search went; without its counts it says nothing."""
+    """Return the facts of a search; None without its counts."""
     told = value if isinstance(value, dict) else {}
     if not all(_is_count(told.get(key)) for key in SEARCH_COUNTS):
         return None
@@ -153,25 +153,25 @@ MAX_TEXT_CHARS = 200_000
 MIN_ID_CHARS = 4
 
 
-class Status(StrEnum):
-    """What became of a suggestion."""
+class SuggestionStatus(StrEnum):
+    """Status of a suggestion."""
 
     REFUSED = "refused"
     """It broke a guardrail."""
     TRIED = "tried"
     """It was measured, and not shown to help."""
     PROPOSED = "proposed"
-    """It was shown to help, or somebody insisted: it waits for a decision."""
+    """It was shown to help, or was proposed with --force: it waits for a decision."""
     APPROVED = "approved"
-    """Somebody wants it; it is not in the repository yet."""
+    """It is approved, but not in the repository yet."""
     APPLIED = "applied"
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
-    """The prompt changed meanwhile, or somebody edited the suggestion into another one."""
+    """The prompt changed meanwhile, or a person edited the suggestion into another one."""
 
 
 class MadeBy(StrEnum):
-    """Who put a suggestion together, which decides how far it may go."""
+    """The command that made a suggestion, which decides how far it may go."""
 
     REFINE = "refine"
     """One reply of a refiner: a small change."""
@@ -179,27 +179,36 @@ class MadeBy(StrEnum):
     """A search: several small changes, one after the other."""
 
 
-MOVES: dict[Status, frozenset[Status]] = {
-    Status.REFUSED: frozenset(),
-    Status.TRIED: frozenset({Status.PROPOSED, Status.REJECTED, Status.SUPERSEDED}),
-    Status.PROPOSED: frozenset(
-        {Status.APPROVED, Status.APPLIED, Status.REJECTED, Status.SUPERSEDED}
+MOVES: dict[SuggestionStatus, frozenset[SuggestionStatus]] = {
+    SuggestionStatus.REFUSED: frozenset(),
+    SuggestionStatus.TRIED: frozenset(
+        {SuggestionStatus.PROPOSED, SuggestionStatus.REJECTED, SuggestionStatus.SUPERSEDED}
     ),
-    Status.APPROVED: frozenset({Status.APPLIED, Status.REJECTED, Status.SUPERSEDED}),
-    Status.APPLIED: frozenset(),
-    # A pull request that was closed may be opened again, and merged whatever we think of it.
-    Status.REJECTED: frozenset({Status.PROPOSED, Status.APPLIED}),
-    Status.SUPERSEDED: frozenset({Status.APPLIED}),
+    SuggestionStatus.PROPOSED: frozenset(
+        {
+            SuggestionStatus.APPROVED,
+            SuggestionStatus.APPLIED,
+            SuggestionStatus.REJECTED,
+            SuggestionStatus.SUPERSEDED,
+        }
+    ),
+    SuggestionStatus.APPROVED: frozenset(
+        {SuggestionStatus.APPLIED, SuggestionStatus.REJECTED, SuggestionStatus.SUPERSEDED}
+    ),
+    SuggestionStatus.APPLIED: frozenset(),
+    # A closed pull request may be reopened and merged at any time.
+    SuggestionStatus.REJECTED: frozenset({SuggestionStatus.PROPOSED, SuggestionStatus.APPLIED}),
+    SuggestionStatus.SUPERSEDED: frozenset({SuggestionStatus.APPLIED}),
 }
-"""From each status, where a suggestion may go next."""
-OPEN = frozenset({Status.TRIED, Status.PROPOSED, Status.APPROVED})
-"""Statuses that wait for somebody."""
-UNDECIDED = frozenset({Status.REFUSED, Status.TRIED, Status.PROPOSED})
+"""The statuses that may follow each status of a suggestion."""
+OPEN = frozenset({SuggestionStatus.TRIED, SuggestionStatus.PROPOSED, SuggestionStatus.APPROVED})
+"""Statuses that wait for a decision."""
+UNDECIDED = frozenset({SuggestionStatus.REFUSED, SuggestionStatus.TRIED, SuggestionStatus.PROPOSED})
 """Statuses that measuring again may replace, as long as nothing was put on a branch."""
 
 
 class DecidedAlready(UsageError):
-    """A suggestion that somebody else has decided about meanwhile."""
+    """Another person has decided about a suggestion meanwhile."""
 
 
 class Guardrail(NamedTuple):
@@ -221,7 +230,7 @@ class Suggestion:
     base_hash: str
     diff: str
     note: str
-    status: Status
+    status: SuggestionStatus
     created_at: str
     new_hash: str | None = None
     """Version that it makes; None for a diff that cannot be applied."""
@@ -239,10 +248,10 @@ class Suggestion:
     decided_at: str | None = None
     reason: str | None = None
     edited_from: str | None = None
-    """Id of the suggestion that somebody wrote it from."""
+    """Id of the suggestion that it was edited from."""
     simulated: bool = False
     cost_microusd: int = 0
-    """Of asking for it and trying it."""
+    """Cost of making and trying it."""
     runs: tuple[str, ...] = ()
     """Runs that tried it."""
     made_by: MadeBy = MadeBy.REFINE
@@ -254,18 +263,18 @@ class Suggestion:
             object.__setattr__(self, "hash", self.content_hash())
 
     def content_hash(self) -> str:
-        """Return what makes it this suggestion and no other."""
+        """Return the hash of experiment, prompt, base and diff."""
         what = [self.experiment, self.prompt, self.base_hash, self.diff]
         return hashlib.sha256(canonical_json(what).encode("utf-8", "backslashreplace")).hexdigest()
 
     @property
     def id(self) -> str:
-        """What people write: the first digits of its hash."""
+        """The first digits of its hash."""
         return self.hash[:12]
 
     @property
     def proven(self) -> bool:
-        """Whether what was measured speaks for it."""
+        """Whether its evidence proves an improvement."""
         return self.evidence.get("proven") is True
 
     def as_json(self) -> dict[str, Any]:
@@ -278,7 +287,7 @@ class Suggestion:
 
 
 class SuggestionComment(NamedTuple):
-    """What somebody said of a suggestion."""
+    """A comment on a suggestion."""
 
     actor: str
     text: str
@@ -293,7 +302,7 @@ _LIST = ", ".join(_COLUMNS)
 
 
 def add_suggestion(connection: sqlite3.Connection, suggestion: Suggestion) -> Suggestion:
-    """Store a suggestion in the transaction at hand, and return it as it is stored.
+    """Store a suggestion in the current transaction, and return it as it is stored.
 
     One that is known, on no branch and not decided is replaced by what was measured now, and its
     cost grows; one that people have seen or decided about stays as it is.
@@ -313,7 +322,7 @@ def add_suggestion(connection: sqlite3.Connection, suggestion: Suggestion) -> Su
 
 
 def move_suggestion(
-    connection: sqlite3.Connection, suggestion: Suggestion, to: Status, **changes: Any
+    connection: sqlite3.Connection, suggestion: Suggestion, to: SuggestionStatus, **changes: Any
 ) -> Suggestion:
     """Give a suggestion another status and other fields; refused where that is no legal move.
 
@@ -344,7 +353,7 @@ def decided_already(now: Suggestion) -> DecidedAlready:
 def add_comment(
     connection: sqlite3.Connection, suggestion: Suggestion, comment: SuggestionComment
 ) -> None:
-    """Keep what somebody said of a suggestion."""
+    """Store a comment on a suggestion."""
     connection.execute(
         "insert into suggestion_comment (suggestion, actor, text, made_at) values (?, ?, ?, ?)",
         (suggestion.id, _storable(comment.actor), _storable(comment.text), comment.made_at),
@@ -397,10 +406,10 @@ def list_suggestions(
     *,
     experiment: str | None = None,
     prompt: str | None = None,
-    statuses: Sequence[Status] = (),
+    statuses: Sequence[SuggestionStatus] = (),
 ) -> list[Suggestion]:
-    """Return suggestions, newest first; no statuses stand for all of them."""
-    wanted = tuple(map(str, statuses or tuple(Status)))
+    """Return suggestions, newest first; without `statuses`, all of them."""
+    wanted = tuple(map(str, statuses or tuple(SuggestionStatus)))
     return _find(
         connection,
         "(? is null or experiment = ?) and (? is null or prompt = ?) "
@@ -411,7 +420,7 @@ def list_suggestions(
 
 
 def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many suggestions wait for somebody, by experiment."""
+    """Return how many suggestions wait for a decision, by experiment."""
     rows = connection.execute(
         "select experiment, count(*) from suggestion "
         f"where status in ({', '.join('?' * len(OPEN))}) group by 1",
@@ -421,7 +430,7 @@ def open_suggestions(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def comments_of(connection: sqlite3.Connection, suggestion: Suggestion) -> list[SuggestionComment]:
-    """Return what people said of a suggestion, oldest first."""
+    """Return the comments on a suggestion, oldest first."""
     rows = connection.execute(
         "select actor, text, made_at from suggestion_comment where suggestion = ? order by id",
         (suggestion.id,),
@@ -434,7 +443,7 @@ def rejections(
 ) -> list[Suggestion]:
     """Return what people rejected with a reason, newest first: the next one should know."""
     rejected = list_suggestions(
-        connection, experiment=experiment, prompt=prompt, statuses=(Status.REJECTED,)
+        connection, experiment=experiment, prompt=prompt, statuses=(SuggestionStatus.REJECTED,)
     )
     with_reason = [one for one in rejected if one.reason]
     with_reason.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
@@ -456,11 +465,11 @@ def _suggestion(row: Sequence[Any]) -> Suggestion:
         told["targets"], told["runs"] = tuple(map(str, told["targets"])), tuple(told["runs"])
         told["evidence"] = sound_evidence(told["evidence"])
         told["guardrails"] = tuple(Guardrail(**rail) for rail in told["guardrails"])
-        told["status"], told["made_by"] = Status(told["status"]), MadeBy(told["made_by"])
+        told["status"], told["made_by"] = SuggestionStatus(told["status"]), MadeBy(told["made_by"])
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"suggestion {told['hash'][:12]} cannot be read: {error}",
-            hint="somebody changed the results file; compare with a backup",
+            hint="the results file was changed by another program; compare it with a backup",
         ) from None
     told["simulated"], told["forced"] = bool(told["simulated"]), bool(told["forced"])
     return Suggestion(**told)

@@ -1,10 +1,10 @@
 """The writer: many calls that share one durable connection.
 
 One thread owns the writing connection. It commits whenever it is free: while a commit waits for
-the disk, the next batch gathers, so a slow disk makes batches larger instead of calls slower. Who
-can wait a little says so, and is written together with those who come meanwhile: to wake the thread
-and the disk for one row costs more than the row. An operation is a function of the connection;
-whoever submitted it hears of it only after the commit.
+the disk, the next batch gathers, so a slow disk makes batches larger instead of calls slower.
+Operations that can wait a little are written together with those that come meanwhile: waking the
+thread and the disk for one row costs more than the row. An operation is a function of the
+connection; its result is delivered only after the commit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from edison_ci.errors import StoreError
-from edison_ci.store.database import open_database, translated
-from edison_ci.store.totals import together
+from edison_ci.store.database import open_database, store_error
+from edison_ci.store.ledger import together
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ _Job = tuple[Operation[Any], Done]
 
 MAX_BATCH = 200
 PATIENCE = 3
-"""How many times the busy time-out is waited for a file that another program holds."""
+"""Number of busy time-outs to wait for a file that another program has locked."""
 
 LOG_PAGES = 4_000
 """How long the log grows before it goes into the file. A page that many calls change goes there
@@ -53,7 +53,7 @@ def _attempted(operation: Operation[T], connection: sqlite3.Connection) -> T | E
         result: T | Exception = operation(connection)
     except sqlite3.Error:
         raise
-    except Exception as error:  # handed to whoever submitted it
+    except Exception as error:  # delivered to its submitter
         connection.execute("rollback to one")
         result = error
     connection.execute("release one")
@@ -71,21 +71,21 @@ def _outcomes(batch: list[_Job], connection: sqlite3.Connection) -> list[Any]:
         return together((operation for operation, _ in batch), connection)
     except sqlite3.Error:
         raise
-    except Exception:  # _attempted hands it to whoever submitted the operation
+    except Exception:  # _attempted delivers it to the submitter
         connection.execute("rollback")
         _begin(connection)
         return [_attempted(operation, connection) for operation, _ in batch]
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    """Begin to write; answers in flight are worth waiting for longer than anything else is."""
+    """Begin a transaction; waits long for the lock, because answers in flight cost money."""
     for left in reversed(range(PATIENCE)):
         try:
             connection.execute("begin immediate")
         except sqlite3.OperationalError as error:
             if not left or "locked" not in str(error):
                 raise
-            logger.warning("another program holds the results file; still waiting for it")
+            logger.warning("another program has locked the results file; still waiting for it")
         else:
             return
 
@@ -99,7 +99,7 @@ def _deliver(batch: list[_Job], outcomes: list[Any]) -> None:
         else:
             _resolve(done, outcome)
     for loop, pairs in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left to tell
+        with contextlib.suppress(RuntimeError):  # a closed loop has no waiter left
             loop.call_soon_threadsafe(_resolve_all, pairs)
 
 
@@ -153,7 +153,7 @@ class Writer:
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Queue an operation; its result comes once it is durable."""
         done: Future[T] = Future()
-        # Whoever waits may be cancelled; what was submitted is written all the same.
+        # The waiter may be cancelled; a submitted operation is written nevertheless.
         done.set_running_or_notify_cancel()
         self.enqueue(operation, done)
         return done
@@ -174,7 +174,7 @@ class Writer:
     def enqueue(self, operation: Operation[Any], done: Done, *, within_s: float = 0.0) -> None:
         """Queue an operation; `done` gets its result, or why it failed."""
         if os.getpid() != self._process:
-            raise StoreError("a forked process may not write", hint="open the results file anew")
+            raise StoreError("a forked process may not write", hint="open the results file again")
         if not isinstance(done, asyncio.Future):
             self._queue.put([(operation, done)])
             return
@@ -256,9 +256,9 @@ class Writer:
         except sqlite3.Error as error:
             self._roll_back(connection)
             # A failed write or fsync is final: the file's state is no longer known to us.
-            self._broken = translated(error, self._path)
+            self._broken = store_error(error, self._path)
             outcomes = [self._broken] * len(batch)
-        except BaseException as error:  # nobody may wait for ever for a thread that is gone
+        except BaseException as error:  # no waiter may wait for ever for a dead thread
             self._roll_back(connection)
             self._broken = StoreError(f"the writer failed: {type(error).__name__}: {error}")
             outcomes = [self._broken] * len(batch)

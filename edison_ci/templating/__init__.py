@@ -1,1 +1,1 @@
-"""Templates of prompts: an allow-listed language, its variables, and how it renders."""
+"""Templates of prompts: a restricted Jinja2, its variables, and rendering."""

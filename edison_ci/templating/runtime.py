@@ -1,8 +1,7 @@
-"""What a template can do while it runs.
+"""The runtime of templates: a restricted Jinja2 sandbox, with budget and filters.
 
-Jinja2's sandbox, cut down further: mappings and lists are all it sees, loops, work and output are
-bounded, every filter takes every value that JSON can hold, and a missing value stops the rendering
-with its name.
+Templates see maps and lists only; loops, work and output are bounded; every filter accepts every
+JSON value; a missing value stops the rendering with an error that names it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
-from edison_ci.templating.pieces import (
+from edison_ci.templating.templates import (
     MAX_OUTPUT,
     MissingValueError,
     RenderError,
     as_text,
-    over,
+    output_too_long,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_ITERATIONS = 10_000
 MAX_WORK = 20_000_000
-"""Characters that filters and comparisons may read, and steps that loops may take."""
+"""Characters that filters and comparisons may read, plus steps of loops."""
 MAX_STRIPPED = 100
 BUDGET = "_budget"
 LOOP_ATTRIBUTES = ("first", "index", "index0", "last", "length", "revindex", "revindex0")
@@ -49,13 +48,13 @@ _MAX_INDENT = 8
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "a boolean", list: "a list"}
 
 
-def kind_of(value: Json) -> str:
-    """Return what a value is, in the words of a prompt's inputs."""
+def type_name(value: Json) -> str:
+    """Return the type of a value in words, as in the inputs of a prompt."""
     return "null" if value is None else _KINDS.get(type(value), "an object")
 
 
 class Budget:
-    """What one rendering may still do."""
+    """The remaining budget of one rendering."""
 
     __slots__ = ("iterations", "work")
 
@@ -63,13 +62,13 @@ class Budget:
         self.iterations, self.work = MAX_ITERATIONS, MAX_WORK
 
     def spend(self, work: int) -> None:
-        """Take from the budget, or raise RenderError."""
+        """Reduce the budget; raises RenderError if it is exhausted."""
         self.work -= work
         if self.work < 0:
             raise RenderError("the template does too much work; shorten its loops or its values")
 
     def text(self, value: Json) -> str:
-        """Return a value as text and pay for reading it."""
+        """Return a value as text, at the cost of its length."""
         found = as_text(value)
         self.spend(len(found))
         return found
@@ -79,7 +78,7 @@ class Budget:
 
 
 class _Missing(StrictUndefined):
-    """Raises our own error, so that the missing name reaches the report."""
+    """An undefined value that raises MissingValueError with its name when it is used."""
 
     def _fail_with_undefined_error(self, *_: Any, **__: Any) -> NoReturn:
         raise MissingValueError(self._undefined_name or "a value")
@@ -90,33 +89,33 @@ class _Missing(StrictUndefined):
     __lt__ = __le__ = __gt__ = __ge__ = _fail_with_undefined_error
 
 
-def missing(name: str) -> Undefined:
-    """Return the value that stands for a missing one until somebody needs it."""
+def missing_value(name: str) -> Undefined:
+    """Return a placeholder for a missing value, which raises when it is used."""
     return _Missing(name=name)
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Reaches no attribute of a Python object but the counters of a loop.
+    """Gives no access to attributes of Python objects, except the counters of a loop.
 
-    The parser is given the place of each token in the text instead of its line, so that the
-    `lineno` of a node, and of a syntax error, is 1 + its offset.
+    The parser gets the offset of each token in place of its line, so that the `lineno` of a node,
+    and of a syntax error, is 1 + its offset.
     """
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, LoopContext) and attribute in LOOP_ATTRIBUTES:
             return getattr(obj, attribute)
-        return missing(f"a value at .{attribute}")
+        return missing_value(f"a value at .{attribute}")
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        return missing("a value at an index")
+        return missing_value("a value at an index")
 
     def _tokenize(
         self, source: str, name: str | None, filename: str | None = None, state: str | None = None
     ) -> TokenStream:
-        tokens = self.lexer.wrap(self._placed(source))
+        tokens = self.lexer.wrap(self._offset_tokens(source))
         return TokenStream(tokens, name, filename)
 
-    def _placed(self, source: str) -> Iterator[tuple[int, str, str]]:
+    def _offset_tokens(self, source: str) -> Iterator[tuple[int, str, str]]:
         at = 0
         try:
             for _, token, value in self.lexer.tokeniter(source, None):
@@ -128,17 +127,17 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise
 
 
-def get(value: Any, key: Any, path: str) -> Any:
-    """Return what a mapping or list of the case holds, or a missing value named by its path."""
+def get_item(value: Any, key: Any, path: str) -> Any:
+    """Return an item of a map or list; a missing one is named by its path."""
     if isinstance(value, Undefined):
         return value
     if isinstance(key, Undefined):
         str(key)
     if isinstance(value, dict):
-        return value[key] if isinstance(key, str) and key in value else missing(path)
+        return value[key] if isinstance(key, str) and key in value else missing_value(path)
     if isinstance(value, list) and type(key) is int and -len(value) <= key < len(value):
         return value[key]
-    return missing(path)
+    return missing_value(path)
 
 
 @pass_context
@@ -146,11 +145,11 @@ def _each(context: Context, value: Any, steps: int) -> Iterator[Any]:
     if isinstance(value, Undefined):
         iter(value)
     if not isinstance(value, list):
-        raise RenderError(f"for goes over a list, not over {kind_of(value)}")
+        raise RenderError(f"for iterates over a list, not over {type_name(value)}")
     budget: Budget = context[BUDGET]
     budget.iterations -= len(value)
     if budget.iterations < 0:
-        raise RenderError(f"more than {MAX_ITERATIONS:,} loop iterations")
+        raise RenderError(f"the template has more than {MAX_ITERATIONS:,} loop iterations")
     budget.spend(len(value) * steps)
     return iter(value)
 
@@ -169,7 +168,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 @pass_context
 def _compare(context: Context, left: Any, *rest: Any) -> bool:
-    """Return whether `left op right op right ...` holds, all of them read."""
+    """Return whether `left op right op right ...` holds; every value is charged."""
     values = (left, *rest[1::2])
     for value in values:
         if isinstance(value, Undefined):
@@ -180,8 +179,8 @@ def _compare(context: Context, left: Any, *rest: Any) -> bool:
         try:
             holds = _COMPARE[sign](one, other)
         except TypeError:
-            done = "looked for in" if "in" in sign else "compared with"
-            raise RenderError(f"{kind_of(one)} cannot be {done} {kind_of(other)}") from None
+            done = "searched in" if "in" in sign else "compared with"
+            raise RenderError(f"{type_name(one)} cannot be {done} {type_name(other)}") from None
         if not holds:
             return False
     return True
@@ -197,15 +196,15 @@ def _default(_: Budget, value: Any, default_value: Any = "", boolean: bool = Fal
 def _end(which: int, name: str) -> Callable[[Budget, Any], Any]:
     def apply(_: Budget, value: Any) -> Any:
         if not isinstance(value, str | list):
-            raise RenderError(f"{name} takes a list or a text, not {kind_of(value)}")
-        return value[which] if value else missing(f"a {name} item")
+            raise RenderError(f"{name} takes a list or a text, not {type_name(value)}")
+        return value[which] if value else missing_value(f"a {name} item")
 
     return apply
 
 
 def _length(_: Budget, value: Any) -> int:
     if not isinstance(value, str | list | dict):
-        raise RenderError(f"length takes a list, a text or an object, not {kind_of(value)}")
+        raise RenderError(f"length takes a list, a text or an object, not {type_name(value)}")
     return len(value)
 
 
@@ -221,22 +220,22 @@ def _replace(budget: Budget, value: Any, old: str, new: str, count: int | None =
     if count is not None and 0 <= count < times:
         times = count
     if len(source) + times * (len(new) - len(old)) > MAX_OUTPUT:
-        raise over(MAX_OUTPUT)
+        raise output_too_long(MAX_OUTPUT)
     return source.replace(old, new, times)
 
 
 def _join(budget: Budget, value: Any, d: str = "", attribute: str | None = None) -> str:
     if not isinstance(value, list):
-        raise RenderError(f"join takes a list, not {kind_of(value)}")
+        raise RenderError(f"join takes a list, not {type_name(value)}")
     size, pieces = 0, []
     for item in value:
-        found = item if attribute is None else get(item, attribute, f"item.{attribute}")
+        found = item if attribute is None else get_item(item, attribute, f"item.{attribute}")
         if isinstance(found, Undefined):
             str(found)
         pieces.append(budget.text(found))
         size += len(pieces[-1]) + len(d)
         if size - len(d) > MAX_OUTPUT:
-            raise over(MAX_OUTPUT)
+            raise output_too_long(MAX_OUTPUT)
     return d.join(pieces)
 
 
@@ -250,7 +249,7 @@ def _tojson(budget: Budget, value: Any, indent: int | None = None) -> str:
     for piece in encoder.iterencode(value):
         size += len(piece)
         if size > MAX_OUTPUT:
-            raise over(MAX_OUTPUT)
+            raise output_too_long(MAX_OUTPUT)
         pieces.append(piece)
     budget.spend(size)
     return "".join(pieces)
@@ -266,7 +265,7 @@ def _truncate(  # noqa: PLR0913 - the arguments are Jinja2's
 ) -> str:
     text = budget.text(value)
     if length < len(end):
-        raise RenderError(f"truncate takes a length of at least {len(end)}, the end's own")
+        raise RenderError(f"truncate takes a length of at least {len(end)}, that of its end")
     if len(text) <= length + (_LEEWAY if leeway is None else max(leeway, 0)):
         return text
     cut = text[: length - len(end)]
@@ -290,33 +289,33 @@ _WANTED = {"str": (str, "text"), "int": (int, "whole number"), "bool": (bool, "b
 
 
 @cache
-def arguments_of(name: str) -> inspect.Signature:
-    """Return the arguments that a filter takes beside the value it is applied to."""
+def filter_signature(name: str) -> inspect.Signature:
+    """Return the signature of a filter, without the value that it is applied to."""
     signature = inspect.signature(FILTERS[name])
     return signature.replace(parameters=list(signature.parameters.values())[2:])
 
 
-def misfit(name: str, argument: str, value: Any) -> str:
-    """Return why a value cannot be this argument of a filter, or ''."""
-    kind, _, nothing = str(arguments_of(name).parameters[argument].annotation).partition(" | ")
+def argument_error(name: str, argument: str, value: Any) -> str:
+    """Return why a value is not valid for an argument of a filter; empty if it is."""
+    kind, _, nothing = str(filter_signature(name).parameters[argument].annotation).partition(" | ")
     if kind not in _WANTED or type(value) is _WANTED[kind][0] or (nothing and value is None):
         return ""
-    shown = value if isinstance(value, float) else kind_of(value)
+    shown = value if isinstance(value, float) else type_name(value)
     return f"{argument} is {shown}, not a {_WANTED[kind][1]}"
 
 
-def _called(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter as Jinja2 calls it: nothing missing and nothing of a wrong kind gets in."""
+def _jinja_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter for Jinja2 that checks its arguments first."""
 
     @pass_context
     def call(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
-        given = arguments_of(name).bind(*args, **kwargs).arguments
+        given = filter_signature(name).bind(*args, **kwargs).arguments
         if isinstance(value, Undefined) and name != "default":
             str(value)
         for argument, item in given.items():
             if isinstance(item, Undefined) and argument != "default_value":
                 str(item)
-            if reason := misfit(name, argument, item):
+            if reason := argument_error(name, argument, item):
                 raise RenderError(f"{name}: {reason}")
         return function(context[BUDGET], value, **given)
 
@@ -330,10 +329,12 @@ def _finalize(value: Any) -> Any:
 ENVIRONMENT = _Environment(
     undefined=_Missing, finalize=_finalize, autoescape=False, keep_trailing_newline=True
 )
-ENVIRONMENT.filters = {name: _called(name, function) for name, function in FILTERS.items()} | {
+ENVIRONMENT.filters = {
+    name: _jinja_filter(name, function) for name, function in FILTERS.items()
+} | {
     "_compare": _compare,
     "_each": _each,
-    "_get": get,
+    "_get": get_item,
 }
 ENVIRONMENT.tests = {}
 ENVIRONMENT.globals = {}
@@ -367,7 +368,7 @@ class _Guard(NodeTransformer):
 
 
 def _path(node: nodes.Node) -> str:
-    """Return how a person would write what a template reaches for."""
+    """Return an expression of access as it is written in a template."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):
@@ -381,5 +382,5 @@ def _path(node: nodes.Node) -> str:
     return "(...)"
 
 
-guarded = _Guard().visit
-"""Returns a tree with our own functions where it reaches into data, compares or loops."""
+guard = _Guard().visit
+"""Returns a tree in which access, comparisons and loops call the functions above."""

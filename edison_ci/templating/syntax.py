@@ -1,7 +1,7 @@
-"""Templates that are allowed, and what they use.
+"""The allow-list of template syntax, and the variables of a template.
 
-Jinja2 parses them; an allow-list on the syntax tree decides. Loaded only for a template that is
-more than text and variables, because Jinja2 takes longer to load than most commands have to do.
+Jinja2 parses a template, and an allow-list on the syntax tree decides. This module is loaded only
+for templates that are more than text and variables, because loading Jinja2 is slow.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from jinja2.parser import Parser
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault
-from edison_ci.templating.pieces import NAME, Pieces, TemplateFaults, Understood, Use
 from edison_ci.templating.runtime import (
     BUDGET,
     ENVIRONMENT,
     FILTERS,
     LOOP_ATTRIBUTES,
     Budget,
-    arguments_of,
-    guarded,
-    misfit,
+    argument_error,
+    filter_signature,
+    guard,
 )
+from edison_ci.templating.templates import NAME, Pieces, TemplateAnalysis, TemplateFaults, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,18 +43,18 @@ _MAX_NUMBER = 10**300
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A template as Jinja2 runs it."""
+    """A template compiled by Jinja2."""
 
     template: Any
 
     def texts(self, values: Mapping[str, Json]) -> Iterator[str]:
-        """Yield the text piece by piece; raises MissingValueError or RenderError."""
+        """Yield the text in pieces; raises MissingValueError or RenderError."""
         context = self.template.new_context({**values, BUDGET: Budget()})
         yield from self.template.root_render_func(context)
 
 
-def understood(source: str) -> Understood:
-    """Return what a template is, or raise TemplateFaults with every refusal and its place."""
+def analyse_template(source: str) -> TemplateAnalysis:
+    """Return the analysis of a template; raises TemplateFaults with all faults."""
     inspector = _Inspector(source.replace("\r\n", "\n"))
     tree = inspector.read()
     if inspector.faults:
@@ -62,11 +62,11 @@ def understood(source: str) -> Understood:
     single = _single(tree)
     pieces = _pieces(tree)
     if pieces is not None:
-        return Understood(inspector.uses, pieces, single)
+        return TemplateAnalysis(inspector.uses, pieces, single)
     plain = next(tree.find_all(_RISKY), None) is None
-    code = ENVIRONMENT.compile(guarded(tree))
+    code = ENVIRONMENT.compile(guard(tree))
     compiled = ENVIRONMENT.template_class.from_code(ENVIRONMENT, code, {}, None)
-    return Understood(inspector.uses, Program(compiled), single, plain)
+    return TemplateAnalysis(inspector.uses, Program(compiled), single, plain)
 
 
 # --- the allow-list -------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ _RISKY = (nodes.Getattr, nodes.Getitem, nodes.For, nodes.Filter, nodes.Compare)
 
 
 class _Inspector:
-    """Parses a template and collects its variables and refusals."""
+    """Parses a template and collects its variables and faults."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -113,13 +113,13 @@ class _Inspector:
         self.faults: list[Fault] = []
 
     def read(self) -> nodes.Template:
-        """Return the syntax tree; it is of use only if there are no faults."""
+        """Return the syntax tree; to be used only if there are no faults."""
         try:
             with warnings.catch_warnings(action="error", category=DeprecationWarning):
                 tree = Parser(ENVIRONMENT, self._text.replace("\r", "\n")).parse()
         except TemplateSyntaxError as error:
             reason = re.sub(r" at \d+\Z|(?<=')\)\Z", "", str(error.message))
-            # Python 3.14 has other words for it.
+            # The message of Python 3.14 differs.
             reason = re.sub(r'"(.+)" is an (invalid escape sequence)\..*', r"\2 '\1'", reason)
             raise self._fatal(f"not a valid template: {reason}", error.lineno) from None
         except ValueError:  # an integer of more digits than Python reads
@@ -171,7 +171,9 @@ class _Inspector:
 
     def _is_name(self, node: nodes.Name) -> bool:
         if node.name in ("loop", "self"):
-            self._refuse(node, f"{node.name!r} is not free to be a variable", "choose another name")
+            self._refuse(
+                node, f"{node.name!r} is reserved and cannot be a variable", "choose another name"
+            )
         elif not NAME.match(node.name):
             hint = "start with a letter; letters, digits and _"
             self._refuse(node, f"{node.name!r} is not a variable name", hint)
@@ -195,7 +197,7 @@ class _Inspector:
         self._is_name(node.target)
         if not isinstance(node.iter, nodes.Name | nodes.Getattr | nodes.Getitem | nodes.Filter):
             reason = _reason(node.iter) if not isinstance(node.iter, _ALLOWED) else ""
-            self._refuse(node.iter, reason or "a loop goes over a list of the case")
+            self._refuse(node.iter, reason or "a loop iterates over a list of the case")
             return
         self._visit(node.iter, bound)
         inner = bound | {node.target.name}
@@ -211,8 +213,8 @@ class _Inspector:
             self._refuse(node, f"filter {node.name!r} is not allowed", f"allowed: {FILTER_NAMES}")
         elif node.dyn_args is not None or node.dyn_kwargs is not None:
             self._refuse(node, "starred arguments are not allowed")
-        elif reason := _misfit(node):
-            takes = ", ".join(arguments_of(node.name).parameters) or "no arguments"
+        elif reason := _arguments_error(node):
+            takes = ", ".join(filter_signature(node.name).parameters) or "no arguments"
             self._refuse(node, f"{node.name}: {reason}", f"{node.name} takes {takes}")
         if node.node is not None:
             self._visit(node.node, bound, optional=node.name == "default")
@@ -238,7 +240,7 @@ class _Inspector:
 
     def _refuse(self, node: nodes.Node, message: str, hint: str = "") -> None:
         at = node.lineno if isinstance(node, nodes.Filter) else _start(node)
-        hint = hint or "a template has variables, if, for and filters; compute the rest beforehand"
+        hint = hint or "use variables, if, for and filters; compute the rest in the dataset"
         self.faults.append(Fault("template", message, hint, at=self._place(at)))
 
     def _fatal(self, message: str, lineno: int = 1) -> TemplateFaults:
@@ -246,12 +248,12 @@ class _Inspector:
         return TemplateFaults([Fault("template", message, hint, at=self._place(lineno))])
 
     def _place(self, lineno: int) -> tuple[int, int]:
-        """Return line and column of what our parser takes for a line: 1 + the offset."""
+        """Return line and column of a `lineno`, which is 1 + the offset here (see _Environment)."""
         return place(self._text, min(max(lineno - 1, 0), len(self._text)))
 
 
 def _start(node: nodes.Node) -> int:
-    """Return where an expression starts; its own place may be an operator in its middle."""
+    """Return the start of an expression; its own position may be that of an operator."""
     starts = [node.lineno, *(_start(child) for child in node.iter_child_nodes())]
     return min((start for start in starts if start), default=0)  # Jinja2 leaves some out
 
@@ -276,17 +278,17 @@ def _is_index(node: nodes.Node) -> bool:
     )
 
 
-def _misfit(node: nodes.Filter) -> str:
-    """Return what is wrong with the arguments of a filter, or ''."""
+def _arguments_error(node: nodes.Filter) -> str:
+    """Return the problem with the arguments of a filter; empty if there is none."""
     named = {str(pair.key): pair.value for pair in node.kwargs}
     if len(named) < len(node.kwargs):
         return "an argument is given twice"
     try:
-        given = arguments_of(node.name).bind(*node.args, **named).arguments
+        given = filter_signature(node.name).bind(*node.args, **named).arguments
     except TypeError as error:
         return str(error)
     reasons = (
-        misfit(node.name, name, value.value)
+        argument_error(node.name, name, value.value)
         for name, value in given.items()
         if isinstance(value, nodes.Const)
     )
@@ -302,7 +304,7 @@ def _single(tree: nodes.Template) -> str | None:
 
 
 def _pieces(tree: nodes.Template) -> Pieces | None:
-    """Return the pieces of a template, or None if there is more to it."""
+    """Return the pieces of a template; None if it has other syntax."""
     parts = [""]
     for output in tree.body:
         if not isinstance(output, nodes.Output):

@@ -1,111 +1,105 @@
-"""Pages of the results in Datasette: what it asks of a plugin, and nothing else.
+"""Results pages as a Datasette plugin; this module has the plugin hooks only.
 
-Every Datasette of the environment loads this, so nothing heavy is imported here, and nothing is
-shown, changed or sent unless a database is attached that says it is ours.
+Every Datasette in the environment loads this module, so each hook imports what it needs when it is
+called. Without an attached results database of edison nothing is shown or changed.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from datasette import hookimpl
 
-from edison_ci.plugins import later
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
-
-_routes = later("edison_ci.web.responses:routes")
-_guarded = later("edison_ci.web.security:guarded")
-_bounded = later("edison_ci.web.security:bounded")
-_told = later("edison_ci.web.responses:told")
-_links = later("edison_ci.web.responses:menu")
-_actor = later("edison_ci.web.datasette_permissions:datasette_actor")
-_allowed = later("edison_ci.web.datasette_permissions:allowed")
-_rules = later("edison_ci.web.datasette_permissions:rules")
-_forbidden = later("edison_ci.web.datasette_permissions:told_forbidden")
-_actions = later("edison_ci.web.responses:database_menu")
 
 
 @hookimpl  # type: ignore[untyped-decorator]  # Datasette has no types
 def register_routes(datasette: Any) -> list[tuple[str, Callable[..., Awaitable[Any]]]]:
-    """Return the addresses of our pages."""
-    found: list[tuple[str, Callable[..., Awaitable[Any]]]] = _routes(datasette)
-    return found
+    """Return the routes of the pages."""
+    from edison_ci.web.responses import routes
+
+    return routes(datasette)
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def asgi_wrapper(datasette: Any) -> Callable[[Any], Any]:
-    """Return what stands before every page that `edison serve` serves."""
+    """Wrap the application with the security checks of `edison serve`."""
+    from edison_ci.web.security import with_guard
 
     def wrap(app: Any) -> Any:
-        return _guarded(datasette, app)
+        return with_guard(datasette, app)
 
     return wrap
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def prepare_connection(conn: Any, datasette: Any) -> None:
-    """Bound the length of a value, where `edison serve` serves."""
-    _bounded(conn, datasette)
+    """Limit the length of SQLite values under `edison serve`."""
+    from edison_ci.web.security import limit_value_length
+
+    limit_value_length(conn, datasette)
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def menu_links(datasette: Any) -> Callable[[], Awaitable[list[dict[str, str]]]]:
-    """Return the link to our pages, for the menu of Datasette's own."""
+    """Return the link to the pages for Datasette's main menu."""
+    from edison_ci.web.responses import menu
 
-    async def inner() -> list[dict[str, str]]:
-        found: list[dict[str, str]] = await _links(datasette)
-        return found
-
-    return inner
+    return partial(menu, datasette)
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def database_actions(datasette: Any, database: str) -> Callable[[], Awaitable[list[Any]]]:
-    """Return the link to our pages, for the menu of a database."""
+    """Return the link to the pages for the menu of a database."""
+    from edison_ci.web.responses import database_menu
 
-    async def inner() -> list[Any]:
-        found: list[Any] = await _actions(datasette, database)
-        return found
-
-    return inner
+    return partial(database_menu, datasette, database)
 
 
 @hookimpl(wrapper=True)  # type: ignore[untyped-decorator]
 def handle_exception(
     datasette: Any, request: Any, exception: Exception
 ) -> Generator[None, list[Any], list[Any]]:
-    """Return our own words for what went wrong where we serve, and nobody else's.
+    """Replace Datasette's error pages under `edison serve`.
 
-    Datasette prints all it knows: with every variable, and what people sent is among them.
+    Datasette prints tracebacks with variables, which can include what people have sent.
     """
+    from edison_ci.web.responses import error_response
+
     others = yield
-    ours = _told(datasette, request, exception)
-    return others if ours is None else [ours]
+    response = error_response(datasette, request, exception)
+    return others if response is None else [response]
 
 
 @hookimpl(tryfirst=True)  # type: ignore[untyped-decorator]
 def actor_from_request(request: Any) -> dict[str, Any] | None:
-    """Return who signed in."""
-    found: dict[str, Any] | None = _actor(request)
-    return found
+    """Return the signed-in person as a Datasette actor."""
+    from edison_ci.web.identity import datasette_actor
+
+    return datasette_actor(request)
 
 
 @hookimpl(trylast=True)  # type: ignore[untyped-decorator]
 def permission_allowed(datasette: Any, actor: Any, action: str) -> bool | None:
-    """Return what people may do on Datasette's own pages, in 0.65: there the last word counts."""
-    found: bool | None = _allowed(datasette, actor, action)
-    return found
+    """Decide permissions on Datasette's own pages, for 0.65, where the last hook decides."""
+    from edison_ci.web.identity import is_allowed
+
+    return is_allowed(datasette, actor, action)
 
 
 @hookimpl  # type: ignore[untyped-decorator]
 def permission_resources_sql(datasette: Any, actor: Any, action: str) -> Any:
-    """Return the same in 1.0."""
-    return _rules(datasette, actor, action)
+    """Decide permissions on Datasette's own pages, for 1.0."""
+    from edison_ci.web.identity import permission_rule
+
+    return permission_rule(datasette, actor, action)
 
 
 @hookimpl(tryfirst=True)  # type: ignore[untyped-decorator]
 def forbidden(datasette: Any, request: Any, message: str) -> Any:
-    """Return our own words for what somebody may not see where we serve."""
-    return _forbidden(datasette, request, message)
+    """Return the error page for a missing permission under `edison serve`."""
+    from edison_ci.web.responses import forbidden_response
+
+    return forbidden_response(datasette, request, message)

@@ -1,9 +1,8 @@
-"""Cache of what takes long: worked out once, and not while a visitor waits.
+"""Cache of slow results, computed once and in the background where a visitor would wait.
 
-Only what can no longer change is remembered, under a name that says all it depends on. What would
-keep a visitor waiting is worked out aside, one thing after the other; the page shows what it has
-until then, and is loaded again. What is to be said once, on the page after a form, is kept here
-too: an address could say anything.
+Only immutable results are cached, with a key of everything they depend on. Background computations
+run one after the other; the page shows what it has and reloads. Messages for the page after a form
+are stored here too, because an address could contain any text.
 """
 
 from __future__ import annotations
@@ -22,101 +21,107 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
-    from edison_ci.web.page_context import Look
+    from edison_ci.web.page_context import PageContext
 
 logger = logging.getLogger(__name__)
 
-Found = TypeVar("Found")
-AGAIN_S = 2
-"""Seconds after which a page that waits for something is loaded again."""
+_T = TypeVar("_T")
+REFRESH_S = 2
+"""Seconds after which a page with a pending result is reloaded."""
 _MOST = 100
 
-_told: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-_kept: OrderedDict[Hashable, Any] = OrderedDict()
+_messages: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+_results: OrderedDict[Hashable, Any] = OrderedDict()
 _guard = threading.Lock()
-_begun: dict[Hashable, threading.Event] = {}
-_turn = threading.Lock()
+_pending: dict[Hashable, threading.Event] = {}
+_one_at_a_time = threading.Lock()
 
 
-def remembered(key: Hashable, work: Callable[[], Found]) -> Found:
-    """Return what was worked out under a name before, or work it out now."""
+def cached(key: Hashable, work: Callable[[], _T]) -> _T:
+    """Return the cached result of a key, or compute it now."""
     with _guard:
-        if key in _kept:
-            _kept.move_to_end(key)
-            found: Found = _kept[key]
+        if key in _results:
+            _results.move_to_end(key)
+            found: _T = _results[key]
             return found
     found = work()
-    _keep(key, found)
+    _store(key, found)
     return found
 
 
-def aside(
-    look: Look, key: Hashable, work: Callable[[Look], Found], *, patience_s: float = 0.02
-) -> Found | None:
-    """Return what was worked out before, or begin to work it out; None while that goes on.
+def cached_in_background(
+    context: PageContext,
+    key: Hashable,
+    work: Callable[[PageContext], _T],
+    *,
+    patience_s: float = 0.02,
+) -> _T | None:
+    """Return the cached result of a key, or start to compute it; None while it is computed.
 
-    The work gets a look of its own, since the connection of a page is in use by other pages.
+    The work gets its own connection, as the connection of a page is used by other pages.
     """
     with _guard:
-        known = key in _kept
-        event = _begun.get(key)
-        if not known and event is None and look.file is not None:
-            event = _begun[key] = threading.Event()
-            arguments = (look, look.file, key, work)
+        known = key in _results
+        event = _pending.get(key)
+        if not known and event is None and context.file is not None:
+            event = _pending[key] = threading.Event()
+            arguments = (context, context.file, key, work)
             threading.Thread(target=_work, args=arguments, daemon=True).start()
     if not known and event is not None:
         event.wait(patience_s)
     with _guard:
-        if key not in _kept:
+        if key not in _results:
             return None
-        _kept.move_to_end(key)
-        found = _kept[key]
-    if isinstance(found, _Broken):
+        _results.move_to_end(key)
+        found = _results[key]
+    if isinstance(found, _Failure):
         raise found.error
-    return found  # type: ignore[no-any-return]  # as it was put there
+    return found  # type: ignore[no-any-return]  # stored under this key by `work`
 
 
-class _Broken:
-    """What came of work that failed; it would fail again."""
+class _Failure:
+    """A failed computation; it would fail again."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-def _work(look: Look, file: Path, key: Hashable, work: Callable[[Look], Any]) -> None:
+def _work(
+    context: PageContext, file: Path, key: Hashable, work: Callable[[PageContext], Any]
+) -> None:
     found: Any
-    with _turn:
+    with _one_at_a_time:
         try:
             with closing(open_reader(file)) as connection, one_state(connection):
-                found = work(replace(look, connection=connection))
-        except Exception as error:  # whoever asks for the page is told
-            logger.warning("what a page shows could not be worked out", exc_info=error)
-            found = _Broken(error)
-    _keep(key, found)
+                found = work(replace(context, connection=connection))
+        except Exception as error:  # raised when the page is requested
+            logger.warning("a background computation failed", exc_info=error)
+            found = _Failure(error)
+    _store(key, found)
     with _guard:
-        _begun.pop(key).set()
+        _pending.pop(key).set()
 
 
-def _keep(key: Hashable, found: Any) -> None:
+def _store(key: Hashable, found: Any) -> None:
     with _guard:
-        _kept[key] = found
-        while len(_kept) > _MOST:
-            _kept.popitem(last=False)
+        _results[key] = found
+        while len(_results) > _MOST:
+            _results.popitem(last=False)
 
 
-def keep_words(words: tuple[str, ...]) -> str:
-    """Keep what is to be said on another page; return the name to ask for it, '' for nothing."""
-    if not words:
+def store_messages(texts: tuple[str, ...]) -> str:
+    """Store messages for the next page; return their key, '' without messages."""
+    if not texts:
         return ""
     name = secrets.token_hex(8)
     with _guard:
-        _told[name] = words
-        while len(_told) > _MOST:
-            _told.popitem(last=False)
+        _messages[name] = texts
+        while len(_messages) > _MOST:
+            _messages.popitem(last=False)
     return name
 
 
-def kept_words(name: str) -> tuple[str, ...]:
-    """Return what was kept under a name; nothing if it is not known, or no longer."""
+def stored_messages(name: str) -> tuple[str, ...]:
+    """Return the stored messages of a key; none if it is unknown or expired."""
     with _guard:
-        return _told.get(name, ())
+        return _messages.get(name, ())

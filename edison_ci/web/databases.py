@@ -1,4 +1,4 @@
-"""Attached databases that hold results, and the project that each belongs to."""
+"""Attached results databases with their projects, and the settings of `edison serve`."""
 
 from __future__ import annotations
 
@@ -10,73 +10,73 @@ from edison_ci._dataclass import dataclass
 from edison_ci.store.database import is_results_file
 
 if TYPE_CHECKING:
-    from edison_ci.operate.actors import Identity
+    from edison_ci.operate.site import Identity
     from edison_ci.review.actions import ReviewActions
 
 PROJECT_FILE = "edison.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """How people come in."""
+class ServerAccess:
+    """Access to the server: sign-in, TLS, proxy and limits."""
 
     sign_in: bool = False
-    """Whether everybody has to say who they are."""
+    """Whether visitors have to sign in."""
     tls: bool = False
-    """Whether what stands in front of us speaks HTTPS with browsers."""
+    """Whether a proxy in front terminates HTTPS."""
     proxy: bool = False
-    """Whether the last address in X-Forwarded-For is who asks: a proxy of ours wrote it."""
+    """Whether to trust the last address of X-Forwarded-For, set by our proxy."""
     names: tuple[str, ...] = ()
-    """Names of this server, if others are to be refused."""
+    """Host names of this server; others are refused."""
     per_minute: int = 0
-    """Requests that one address may make in a minute; 0 for any number."""
+    """Requests per minute and address; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What `edison serve` knows and Datasette does not."""
+class ServerSettings:
+    """Settings of `edison serve` that Datasette does not have."""
 
     root: Path
     """The project whose results are served."""
     hosts: frozenset[str] | None
-    """Names by which browsers may call us; a page of another site that got hold of our address
-    under a name of its own (DNS rebinding) is refused. None for any: it would have no cookie."""
+    """Allowed Host headers, against DNS rebinding. None for any: with sign-in a rebound name has no
+    cookie."""
     person: Identity | None = None
-    """Who started it, and so sits at this machine; None if nobody is to change anything."""
+    """The person who started the server; None for read-only pages."""
     actions: ReviewActions | None = None
-    """Who carries out what is decided on a page; None if pages only read."""
-    door: Door = Door()
-    patient: bool = False
-    """Whether pages may take as long as they need, since nobody waits for them."""
+    """Carries out review actions; None for read-only pages."""
+    access: ServerAccess = ServerAccess()
+    synchronous: bool = False
+    """Whether slow results are computed at once, for pages written to files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
-    """A database with results."""
+class ResultsDatabase:
+    """A results database."""
 
     name: str
-    """As Datasette calls it."""
+    """Its name in Datasette."""
     path: Path | None
     root: Path | None
-    """The project that it lies in, if that is here too: prompts and cases are files."""
+    """Its project with prompts and cases, if accessible."""
 
 
-_served: WeakKeyDictionary[Any, Served] = WeakKeyDictionary()
-_known: WeakKeyDictionary[Any, dict[str, Attached]] = WeakKeyDictionary()
+_settings: WeakKeyDictionary[Any, ServerSettings] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[str, ResultsDatabase]] = WeakKeyDictionary()
 
 
-def serve_with(datasette: Any, served: Served) -> None:
-    """Remember what a Datasette of ours was started with."""
-    _served[datasette] = served
+def register_settings(datasette: Any, settings: ServerSettings) -> None:
+    """Store the settings of a Datasette instance."""
+    _settings[datasette] = settings
 
 
-def served_by(datasette: Any) -> Served | None:
-    """Return what a Datasette was started with; None if somebody else started it."""
-    return _served.get(datasette)
+def settings_of(datasette: Any) -> ServerSettings | None:
+    """Return the settings of a Datasette instance; None unless `edison serve` started it."""
+    return _settings.get(datasette)
 
 
-async def attached_to(datasette: Any) -> list[Attached]:
-    """Return the databases that are ours, in the order in which they were named."""
+async def results_databases(datasette: Any) -> list[ResultsDatabase]:
+    """Return the attached results databases, in their order."""
     known = _known.setdefault(datasette, {})
     found = []
     for name, database in datasette.databases.items():
@@ -88,18 +88,18 @@ async def attached_to(datasette: Any) -> list[Attached]:
     return found
 
 
-def _attached(datasette: Any, name: str, database: Any) -> Attached:
+def _attached(datasette: Any, name: str, database: Any) -> ResultsDatabase:
     path = Path(database.path) if database.path else None
-    served = served_by(datasette)
-    return Attached(
+    settings = settings_of(datasette)
+    return ResultsDatabase(
         name=name,
         path=path,
-        root=served.root if served else _project_around(path),
+        root=settings.root if settings else _project_of_file(path),
     )
 
 
-def _project_around(path: Path | None) -> Path | None:
-    """Return the project in whose `.edison` folder a file lies."""
+def _project_of_file(path: Path | None) -> Path | None:
+    """Return the project that has the file in its `.edison` folder."""
     if path is None or path.absolute().parent.name != ".edison":
         return None
     root = path.absolute().parent.parent

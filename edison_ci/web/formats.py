@@ -1,6 +1,6 @@
-"""Numbers, times and words as pages show them.
+"""Formats of the pages for numbers, times and untrusted text, on top of `numeric`.
 
-Estimates and their intervals are separate texts, so that columns of them line up.
+Estimates and intervals are separate texts, so that table columns line up.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
+from edison_ci import numeric
 from edison_ci.documents.secrets import redacted
-from edison_ci.report.markup import Html, element, escape, joined
-from edison_ci.rounding import fixed, rounded, whole
+from edison_ci.numeric import counted as counted
+from edison_ci.numeric import fixed, rounded, whole
+from edison_ci.report.markup import code_spans
 from edison_ci.sanitize import lines
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from edison_ci.results.decisions import GateRow
 
 NOTHING = "\N{EN DASH}"
@@ -22,12 +26,12 @@ NOTHING = "\N{EN DASH}"
 
 def points(value: float | None) -> str:
     """Return a score in points out of 100."""
-    return NOTHING if value is None else fixed(100 * value, 1)
+    return NOTHING if value is None else numeric.score(value)
 
 
 def percent(value: float | None, digits: int = 0) -> str:
     """Return a share."""
-    return NOTHING if value is None else f"{fixed(100 * value, digits)}%"
+    return NOTHING if value is None else numeric.percent(value, digits)
 
 
 def span(low: float | None, high: float | None, digits: int = 1) -> str:
@@ -41,7 +45,7 @@ def signed(value: float | None) -> str:
     """Return a change in points."""
     if value is None:
         return NOTHING
-    return fixed(100 * value, 1, signed=True).replace("-", "\N{MINUS SIGN}")
+    return numeric.signed_score(value).replace("-", "\N{MINUS SIGN}")
 
 
 def signed_span(low: float | None, high: float | None) -> str:
@@ -51,22 +55,12 @@ def signed_span(low: float | None, high: float | None) -> str:
 
 def dollars(microusd: float | None) -> str:
     """Return an amount of money; small ones with more digits."""
-    if microusd is None:
-        return NOTHING
-    if microusd == 0:
-        return "$0"
-    if microusd < 10_000:
-        return f"${fixed(microusd / 1e6, 6)}"
-    return f"${fixed(microusd / 1e6, 4 if microusd < 1_000_000 else 2, grouped=True)}"
+    return NOTHING if microusd is None else numeric.dollars(microusd)
 
 
 def milliseconds(value: float | None) -> str:
     """Return a latency."""
-    if value is None:
-        return NOTHING
-    if value < 10_000:
-        return f"{fixed(value, grouped=True)} ms"
-    return f"{fixed(value / 1000, 1, grouped=True)} s"
+    return NOTHING if value is None else numeric.milliseconds(value)
 
 
 def count(value: int | None) -> str:
@@ -84,20 +78,13 @@ def short_number(value: float) -> str:
     return f"{rounded(value, 2):g}"
 
 
-def counted(value: int, word: str) -> str:
-    """Return a number with its noun."""
-    return f"{value:,} {word}{'' if value == 1 else 's'}"
-
-
-def chance(value: float | None) -> str:
+def p_value(value: float | None) -> str:
     """Return a p-value."""
-    if value is None:
-        return NOTHING
-    return "< 0.001" if value < 0.001 else fixed(value, 3)
+    return NOTHING if value is None else numeric.probability(value)
 
 
 def when(time: str | None) -> str:
-    """Return a stored time as people read it, in UTC."""
+    """Return a stored time to the minute, in UTC."""
     return NOTHING if not time else time[:16].replace("T", " ")
 
 
@@ -106,65 +93,59 @@ def day(time: str | None) -> str:
     return NOTHING if not time else time[:10]
 
 
-def lasted(begun: str, ended: str | None) -> str:
-    """Return how long something took."""
+def duration(started: str, ended: str | None) -> str:
+    """Return the time between two timestamps."""
     if ended is None:
         return NOTHING
-    took = dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(begun)
-    seconds = max(took.total_seconds(), 0)
-    if seconds < 90:
-        return f"{fixed(seconds, 1)} s" if seconds < 10 else f"{fixed(seconds)} s"
-    return f"{fixed(seconds / 60)} min" if seconds < 5400 else f"{fixed(seconds / 3600, 1)} h"
+    took = dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(started)
+    return numeric.duration(max(took.total_seconds(), 0))
 
 
 def text(value: str | None) -> str:
-    """Return what a model or a person wrote: secrets cut, what hides or turns text spelt out."""
+    """Return untrusted text with secrets masked and invisible characters spelled out."""
     return lines(value or "")
 
 
-def words(found: str | None) -> str:
-    """Return the same for a box of its own, which spells out itself what is hidden."""
-    return redacted(found or "")
+def redact(value: str | None) -> str:
+    """Return untrusted text with secrets masked, for a text box, which does the rest."""
+    return redacted(value or "")
 
 
-def plain(found: Any) -> str:
-    """Return a value of a case or an answer as text."""
-    return found if isinstance(found, str) else json.dumps(found, indent=2, ensure_ascii=False)
+def as_text(value: Any) -> str:
+    """Return a JSON value as text."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def short(found: str, most: int = 120) -> str:
-    """Return the beginning of a text, on one line."""
-    line = " ".join(text(found).split())
+def shorten(value: str, most: int = 120) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(text(value).split())
     return line if len(line) <= most else f"{line[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def version(found: str, label: str | None = None) -> str:
-    """Return a version as people know it: its label and hash, the hash once."""
-    digits = found[:8]
+def version(hash_: str, label: str | None = None) -> str:
+    """Return label and short hash of a version."""
+    digits = hash_[:8]
     return f"{label} {digits}" if label and digits not in label else label or digits
 
 
-def sentence(found: str | None) -> Html:
-    """Return a sentence of ours; what stands between backticks is code."""
-    pieces = text(found).split("`")
-    if len(pieces) % 2 == 0:
-        return escape("`".join(pieces))
-    return joined(element("code", each) if i % 2 else each for i, each in enumerate(pieces))
+def sentence(value: str | None) -> Markup:
+    """Return a sentence with the text between backticks as code."""
+    return code_spans(text(value))
 
 
-def level(metric: str, asked: float) -> str:
-    """Return what a gate asks for, in the unit of its metric."""
+def gate_level(metric: str, level: float) -> str:
+    """Return the required level of a gate, in the unit of its metric."""
     if metric.startswith("cost_usd"):
-        return f"${asked:g}"
+        return f"${level:g}"
     if metric.startswith("latency_ms"):
-        return f"{fixed(asked, grouped=True)} ms"
+        return f"{fixed(level, grouped=True)} ms"
     if metric.startswith("tokens"):
-        return f"{fixed(asked, grouped=True)} tokens"
-    return f"{100 * asked:g}%"
+        return f"{fixed(level, grouped=True)} tokens"
+    return f"{100 * level:g}%"
 
 
-def found(gate: GateRow, number: float | None) -> str:
-    """Return a number that a gate found, in the unit of its metric."""
+def gate_value(gate: GateRow, number: float | None) -> str:
+    """Return a number of a gate, in the unit of its metric."""
     kind = gate.detail.get("kind")
     if number is None:
         return NOTHING

@@ -1,109 +1,239 @@
-"""Forms: who may send them, and how what they say is checked.
+"""Forms of the pages: permission checks, parsing, and the actions they carry out.
 
-A form is posted to an address of its own, with `{{ csrftoken() }}` in a hidden field `csrftoken`:
-Datasette 0.65 asks for it, 1.0 goes by where the browser says that the form came from, and so does
-our guard. The role is looked at before the form is. What is done is done in a thread, and ends with
-the address of the page to see next; an error becomes a page that says what to do.
+A form is posted to its own address with `{{ csrftoken() }}` in the hidden field `csrftoken`:
+Datasette 0.65 checks it, 1.0 and the security check of `edison serve` check the origin. The role is
+checked before the form is read. The action runs in a thread and returns the next address; an error
+becomes a page with a hint. Addresses are built here and never taken from a form.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 from datasette import Response
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.calibration import SCALES, fits
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.web.databases import served_by
-from edison_ci.web.identity import require, site_now
-from edison_ci.web.page_context import Args, Links
-from edison_ci.web.rendering import refused
+from edison_ci.operate.gradebook import HumanGrade
+from edison_ci.review.actions import RejectedText
+from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.store.database import open_reader
+from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
+from edison_ci.web.cache import store_messages
+from edison_ci.web.databases import settings_of
+from edison_ci.web.identity import current_site, require
+from edison_ci.web.page_context import Args, Links, PageInstead
+from edison_ci.web.pages.suggestions import edit_page
+from edison_ci.web.rendering import render_error
 from edison_ci.web.security import PAGE_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from edison_ci.operate.actors import Actor, Role
-    from edison_ci.operate.site import Site
-    from edison_ci.review.actions import ReviewActions
+    from edison_ci.config.calibration import ScaleName
+    from edison_ci.operate.site import Actor, Role, Site
+    from edison_ci.review.actions import ActionResult, ReviewActions
+    from edison_ci.store.suggestions import Suggestion
+
 
 LONGEST = 20_000
-"""Characters of a field that are read: a note, not a book."""
+"""Most characters of a field."""
 _MOST_FIELDS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
-    """A form that somebody sent who may."""
+class FormRequest:
+    """A form from a visitor with the required role."""
 
     site: Site
     actor: Actor
     path: Mapping[str, str]
-    """What the address names, such as a cell."""
+    """Path parameters of the address, such as cell."""
     form: Args
     links: Links
     actions: ReviewActions | None = None
-    """Who carries it out."""
+    """Carries out the action."""
 
 
-class Post(NamedTuple):
+class FormRoute(NamedTuple):
     """An address that changes something."""
 
     pattern: str
     needs: Role
     action: str
-    """What it is called in the audit, such as grade."""
-    do: Callable[[Posted], str]
-    """Changes it, audits that, and returns the address to see next."""
+    """Its name in the audit, such as grade."""
+    do: Callable[[FormRequest], str]
+    """Carries out the action, with an audit entry, and returns the next address."""
     longest: int = LONGEST
-    """Characters of a field that are read."""
+    """Most characters of a field."""
     of: str = ""
-    """What the address names, as a refusal is audited."""
+    """Kind of the path parameter, for the audit of a refusal."""
 
 
-def posted(post: Post) -> Callable[..., Awaitable[Any]]:
-    """Return what answers the address of a form."""
+def form_view(post: FormRoute) -> Callable[..., Awaitable[Any]]:
+    """Return the view of a form route."""
 
     async def view(datasette: Any, request: Any) -> Any:
         if request.method != "POST":
             headers = {**PAGE_HEADERS, "allow": "POST"}
-            return Response.text("Only forms are sent here.\n", status=405, headers=headers)
+            return Response.text("Use POST to submit a form.\n", status=405, headers=headers)
         name = next(name for name in datasette.databases if not name.startswith("_"))
         links = Links(datasette.urls.path, name, several=False)
         try:
-            address = await _done(datasette, request, post, links)
+            address = await _carry_out(datasette, request, post, links)
         except EdisonError as error:
-            return await refused(datasette, request, links, error)
+            return await render_error(datasette, request, links, error)
         return Response("", status=303, headers={**PAGE_HEADERS, "location": address})
 
     return view
 
 
-async def _done(datasette: Any, request: Any, post: Post, links: Links) -> str:
+async def _carry_out(datasette: Any, request: Any, post: FormRoute, links: Links) -> str:
     entity = f"{post.of} {', '.join(request.url_vars.values())}".strip()
     actor = await require(datasette, request, post.needs, post.action, entity)
-    served = served_by(datasette)
-    assert served is not None, "nobody else knows people"
-    sent = Posted(
-        site=await asyncio.to_thread(site_now, served.root),
+    settings = settings_of(datasette)
+    assert settings is not None, "only edison serve has forms"
+    sent = FormRequest(
+        site=await asyncio.to_thread(current_site, settings.root),
         actor=actor,
         path=dict(request.url_vars),
         form=await form_of(request, longest=post.longest),
         links=links,
-        actions=served.actions,
+        actions=settings.actions,
     )
     return await asyncio.to_thread(post.do, sent)
 
 
 async def form_of(request: Any, *, longest: int = LONGEST) -> Args:
-    """Return what a form says."""
+    """Parse a form."""
     try:
         text = (await request.post_body()).decode("utf-8")
         pairs = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise UsageError(
-            "the form cannot be read", hint="go back, load the page again, and send it once more"
+            "the form cannot be read", hint="reload the page and submit it again"
         ) from None
     return Args(pairs, longest=longest)
+
+
+_THUMBS = {"up": 1.0, "down": 0.0}
+_CRITERION = "criterion."
+
+
+def _actions(sent: FormRequest) -> ReviewActions:
+    assert sent.actions is not None, "edison serve always has actions"
+    return sent.actions
+
+
+# --- grades ---------------------------------------------------------------------------------------
+
+
+def grade(sent: FormRequest) -> str:
+    """Store a grade."""
+    scale, number = _grade(sent.form)
+    given = HumanGrade(scale, number, _field_text(sent.form, "note"))
+    names = [name for name in sent.form.names() if name.startswith(_CRITERION)]
+    values = {name.removeprefix(_CRITERION): sent.form.text(name) for name in names}
+    scores = {name: text for name, text in values.items() if text}
+    _actions(sent).grade(sent.site, sent.actor, sent.path["cell"], given, scores)
+    return _next_address(sent)
+
+
+def flag(sent: FormRequest) -> str:
+    """Flag an answer for review, or remove the flag."""
+    given = HumanGrade(note=_field_text(sent.form, "note"), flag=sent.form.flag("flag"))
+    _actions(sent).grade(sent.site, sent.actor, sent.path["cell"], given, {})
+    return _next_address(sent)
+
+
+def _grade(form: Args) -> tuple[ScaleName, float]:
+    text = form.text("grade")
+    if text in _THUMBS:
+        return "thumbs", _THUMBS[text]
+    scale: ScaleName = next((scale for scale in SCALES if scale == form.text("scale")), "1-5")
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not fits(scale, number):
+        raise UsageError(
+            f"{text!r} is not on the scale {scale}", hint="go back and enter another grade"
+        )
+    return scale, number
+
+
+def _field_text(form: Args, name: str) -> str:
+    """Return the text of a field with LF line endings."""
+    return form.text(name).replace("\r\n", "\n")
+
+
+def _next_address(sent: FormRequest) -> str:
+    """Return the address of the next page after grading."""
+    form, cell, links = sent.form, sent.path["cell"], sent.links
+    with closing(open_reader(sent.site.results)) as reader:
+        run = run_of_cell(reader, cell) or ""
+        case = find_cell(reader, run, cell).case_id
+    if form.text("to") == "queue":
+        scale, only = form.text("scale"), form.text("only")
+        kept = {"scale": scale if scale != "1-5" else "", "only": only if only != "new" else ""}
+        return links.to("run", run, "grade", done=cell, **kept)
+    if form.text("to") == "case":
+        return f"{links.to('run', run, 'case', case=case, pick=form.texts('pick'))}#a-{cell}"
+    return f"{links.to('cell', cell)}#people"
+
+
+# --- suggestions ----------------------------------------------------------------------------------
+
+
+def approve(sent: FormRequest) -> str:
+    """Approve a suggestion."""
+    wanted, status = sent.path["suggestion"], sent.form.text("status")
+    done = _actions(sent).approve(sent.site, sent.actor, wanted, status)
+    return _suggestion_address(sent, done, _approval_text(done.suggestion))
+
+
+def reject(sent: FormRequest) -> str:
+    """Reject a suggestion with a reason."""
+    wanted, status = sent.path["suggestion"], sent.form.text("status")
+    reason = sent.form.text("reason")
+    done = _actions(sent).reject(sent.site, sent.actor, wanted, status, reason)
+    return _suggestion_address(
+        sent, done, "Rejected. The next refinement takes the reason into account."
+    )
+
+
+def comment(sent: FormRequest) -> str:
+    """Comment on a suggestion."""
+    text = _field_text(sent.form, "text")
+    done = _actions(sent).comment(sent.site, sent.actor, sent.path["suggestion"], text)
+    return f"{_suggestion_address(sent, done, 'Your comment is stored.')}#comments"
+
+
+def edit(sent: FormRequest) -> str:
+    """Replace a suggestion by an edited one; a rejected text is shown again."""
+    wanted, text = sent.path["suggestion"], sent.form.raw("text")
+    try:
+        done = _actions(sent).edit(sent.site, sent.actor, wanted, text)
+    except RejectedText as rejected:
+        with closing(open_reader(sent.site.results)) as reader:
+            one = find_suggestion(reader, wanted)
+        raise PageInstead(edit_page(sent.links, one, rejected.text, rejected)) from None
+    text = f"Saved as this suggestion, which is not measured. {wanted} is superseded."
+    return _suggestion_address(sent, done, text)
+
+
+def _approval_text(one: Suggestion) -> str:
+    if one.status is not SuggestionStatus.APPLIED:
+        return "Approved. It is applied when its pull request is merged."
+    if one.commit_id is None:
+        return f"Applied: `{one.path}` was changed."
+    return f"Applied as commit `{one.commit_id[:8]}`."
+
+
+def _suggestion_address(sent: FormRequest, done: ActionResult, text: str) -> str:
+    key = store_messages((text, *done.notes))
+    return sent.links.to("suggestion", done.suggestion.id, messages=key)

@@ -1,8 +1,12 @@
-"""Who is asking, and what they may do.
+"""The visitor of a page, and their permissions, also on Datasette's own pages.
 
-Only `edison serve` knows its people. Where people sign in, it is whose session or token it is;
-otherwise it is the person who started it at this machine, known as on the command line: by GitHub
-or by Git. Datasette alone knows nobody, and only reads.
+With sign-in the visitor is the owner of the session or token; without it, the person who started
+`edison serve`, identified by GitHub or Git as on the command line. Plain Datasette has no visitors
+and is read-only.
+
+On Datasette's own pages every member may read and export tables; custom SQL needs the role editor.
+The database file is never downloadable, as it may be written meanwhile, and Datasette changes
+nothing. Without sign-in the visitor can read the file anyway, so there are no limits.
 """
 
 from __future__ import annotations
@@ -15,108 +19,151 @@ from datasette import Forbidden
 
 from edison_ci.errors import EdisonError
 from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.actors import Actor, role_of
-from edison_ci.operate.site import Site, site_at
-from edison_ci.web.databases import PROJECT_FILE, served_by
+from edison_ci.operate.site import Actor, Role, Site, find_role, open_site
+from edison_ci.web.databases import PROJECT_FILE, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from edison_ci.operate.actors import Role
-    from edison_ci.web.databases import Served
+    from edison_ci.web.databases import ServerSettings
+
+
+NEEDED = {
+    "view-instance": Role.VIEWER,
+    "view-database": Role.VIEWER,
+    "view-table": Role.VIEWER,
+    "view-query": Role.VIEWER,
+    "execute-sql": Role.EDITOR,
+}
+"""Roles for actions of Datasette; all other actions are denied."""
+_ROLE = "edison_role"
+
+
+def datasette_actor(request: Any) -> dict[str, Any] | None:
+    """Return the visitor as a Datasette actor."""
+    actor: Actor | None = request.scope.get(KNOWN)
+    if actor is None or actor.role is None:
+        return None
+    return {"id": actor.name, "name": actor.name, _ROLE: actor.role.word}
+
+
+def is_allowed(datasette: Any, actor: Mapping[str, Any] | None, action: str) -> bool | None:
+    """Return whether an action is allowed; None if Datasette decides."""
+    settings = settings_of(datasette)
+    if settings is None:
+        return None
+    needed = NEEDED.get(action)
+    if needed is None:
+        return False
+    if not settings.access.sign_in:
+        return None
+    word = str((actor or {}).get(_ROLE, "")).upper()
+    return word in Role.__members__ and Role[word] >= needed
+
+
+def permission_rule(datasette: Any, actor: Mapping[str, Any] | None, action: str) -> Any:
+    """Return the decision as a permission rule of Datasette 1.0."""
+    answer = is_allowed(datasette, actor, action)
+    if answer is None:
+        return None
+    from datasette.permissions import PermissionSQL  # not in 0.65
+
+    reason = "the role in edison.yaml"
+    return PermissionSQL.allow(reason) if answer else PermissionSQL.deny(reason)
+
 
 KNOWN = "edison_actor"
-"""Where the guard leaves who it let in; nobody else can write there."""
+"""Key of the ASGI scope under which the security check stores the visitor."""
 _sites: dict[Path, tuple[tuple[int, int], Site]] = {}
 _guard = threading.Lock()
 
 
-async def who(datasette: Any, request: Any) -> Actor | None:
-    """Return who asks, with their role of now; None if it is not known or nobody may act here."""
-    served = served_by(datasette)
-    if served is None:
+async def current_actor(datasette: Any, request: Any) -> Actor | None:
+    """Return the visitor with their current role; None if unknown or pages are read-only."""
+    settings = settings_of(datasette)
+    if settings is None:
         return None
-    if served.door.sign_in:
+    if settings.access.sign_in:
         actor: Actor | None = request.scope.get(KNOWN)
         return actor
-    if served.person is None:
+    if settings.person is None:
         return None
-    site = await asyncio.to_thread(site_now, served.root)
-    return Actor(served.person, role_of(served.person, site.file.members))
+    site = await asyncio.to_thread(current_site, settings.root)
+    return Actor(settings.person, find_role(settings.person, site.file.members))
 
 
 async def require(
     datasette: Any, request: Any, needed: Role, action: str, entity: str = ""
 ) -> Actor:
-    """Return who asks if their role is enough; a refusal is audited, and becomes a page (403)."""
-    served, actor = served_by(datasette), await who(datasette, request)
-    if served is None or actor is None:
-        raise Forbidden(f"{action}: these pages only read; start them with edison serve")
-    site = await asyncio.to_thread(site_now, served.root)
+    """Return the visitor if their role is sufficient; else audit and raise RoleError (403)."""
+    settings, actor = settings_of(datasette), await current_actor(datasette, request)
+    if settings is None or actor is None:
+        raise Forbidden(f"{action}: these pages are read-only; start them with edison serve")
+    site = await asyncio.to_thread(current_site, settings.root)
     return await asyncio.to_thread(site.admit, actor, needed, action, entity)
 
 
-async def entering(served: Served, scope: Mapping[str, Any]) -> Actor | None:
-    """Return who a request comes from, by its token or its session."""
+async def authenticate(settings: ServerSettings, scope: Mapping[str, Any]) -> Actor | None:
+    """Return the sender of a request, by token or session."""
     authorization = header(scope, b"authorization")
-    if authorization:  # whoever shows a token is not let in by a cookie instead
+    if authorization:  # with a token, a cookie does not count
         kind, _, token = authorization.partition(" ")
         if kind.casefold() != "bearer":
             return None
-        return await asyncio.to_thread(_accounts(served).by_token, token.strip())
-    cookie = session_cookie(served, scope)
-    return await asyncio.to_thread(_accounts(served).by_session, cookie) if cookie else None
+        return await asyncio.to_thread(_accounts(settings).by_token, token.strip())
+    cookie = session_cookie(settings, scope)
+    return await asyncio.to_thread(_accounts(settings).by_session, cookie) if cookie else None
 
 
-def cookie_name(served: Served) -> str:
-    """Return the name of our cookie; browsers guard the prefix, where there is HTTPS."""
-    return "__Host-edison_session" if served.door.tls else "edison_session"
+def cookie_name(settings: ServerSettings) -> str:
+    """Return the name of the session cookie; browsers protect the __Host- prefix."""
+    return "__Host-edison_session" if settings.access.tls else "edison_session"
 
 
-def session_cookie(served: Served, scope: Mapping[str, Any]) -> str:
-    """Return what our cookie says; '' without one."""
+def session_cookie(settings: ServerSettings, scope: Mapping[str, Any]) -> str:
+    """Return the value of the session cookie; '' without one."""
     for part in header(scope, b"cookie").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == cookie_name(served):
+        if name == cookie_name(settings):
             return value
     return ""
 
 
-def address_of(served: Served, scope: Mapping[str, Any]) -> str:
-    """Return the address of whoever asks; what they say of it themselves does not count."""
-    if served.door.proxy:
+def address_of(settings: ServerSettings, scope: Mapping[str, Any]) -> str:
+    """Return the IP address of the client, from the proxy header only if one is configured."""
+    if settings.access.proxy:
         return header(scope, b"x-forwarded-for").rpartition(",")[2].strip()
     client = scope.get("client") or ("",)
     return str(client[0])
 
 
 def header(scope: Mapping[str, Any], name: bytes) -> str:
-    """Return a header of a request, all its lines as one list (RFC 9110, 5.3); '' without it.
+    """Return a header with repeated lines joined (RFC 9110, 5.3); '' without it.
 
-    A line that somebody adds is never in place of another: a name, an origin or a length that is
-    given twice is none of those that are allowed.
+    Joining makes an added duplicate visible: a host, origin or length that occurs twice matches no
+    allowed value.
     """
     found = [value for key, value in scope["headers"] if key == name]
     return (b"; " if name == b"cookie" else b", ").join(found).decode("latin-1")
 
 
-def _accounts(served: Served) -> Accounts:
-    return Accounts(site_now(served.root))
+def _accounts(settings: ServerSettings) -> Accounts:
+    return Accounts(current_site(settings.root))
 
 
-def site_now(root: Path) -> Site:
-    """Return the project with the members that edison.yaml names now.
+def current_site(root: Path) -> Site:
+    """Return the project with the current members of edison.yaml.
 
-    While the file cannot be read, what it said last counts: somebody is just editing it.
+    While the file is invalid, for example during an edit, its last valid state is used.
     """
     with _guard:
-        seen, site = _sites.get(root, (None, None))
+        stamp, site = _sites.get(root, (None, None))
         try:
             stat = (root / PROJECT_FILE).stat()
             now = (stat.st_mtime_ns, stat.st_size)
-            if site is None or now != seen:
-                site = site_at(root)
+            if site is None or now != stamp:
+                site = open_site(root)
                 _sites[root] = (now, site)
         except (EdisonError, OSError):
             if site is None:

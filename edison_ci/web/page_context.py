@@ -1,7 +1,7 @@
-"""The context of a page: results, address, visitor, and what it gives back.
+"""The context of a page (results, address, visitor) and the page it returns.
 
-A page is a function from a look at the results to a title, a template and what the template shows.
-It knows nothing of Datasette, and reads one state of the file.
+A page is a function from a PageContext to a Page: title, template and template values. It does not
+know Datasette, and reads one consistent state of the results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.owners import is_alive
+from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -22,55 +22,65 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from edison_ci.operate.actors import Actor
+    from edison_ci.operate.site import Actor
     from edison_ci.review.actions import ReviewActions
     from edison_ci.store.runs import Run
 
 
+PREFIX = "/-/edison"
+"""Path of all pages."""
+SIGN_IN, SIGN_OUT, YOU = (f"{PREFIX}/{page}" for page in ("sign-in", "sign-out", "you"))
+LONGEST_NEXT = 1_000
+"""Most characters of the address to go to after signing in."""
+SHOWN_ID = 12
+"""Digits of a cell's id in addresses and on pages."""
 MOST_CELLS = 20_000
-"""What takes a look at every answer is not worked out for more than this."""
-AT_ONCE = 1_000
-"""Cells for which it is worked out at once; for more, aside."""
-
-
-def run_named(look: Look, wanted: str) -> Run:
-    """Return a run by id, `latest` or experiment; one whose process died is paused."""
-    return seen(look, find_run(look.connection, wanted))
-
-
-def seen(look: Look, run: Run) -> Run:
-    """Return a run as it really is, as far as the locks of its project are at hand."""
-    if look.root is None:
-        return run
-    locks = look.root / ".edison" / "locks"
-    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
-
-
-def run_results(look: Look, ids: list[str]) -> list[RunResult]:
-    """Return what runs found."""
-    connection = look.connection
-    return [RunResult(connection, seen(look, find_run(connection, run_id))) for run_id in ids]
-
-
-Choice = TypeVar("Choice", bound=str)
+"""Largest run for which statistics over all answers are computed."""
+INLINE_CELLS = 1_000
+"""Cells for which they are computed at once; for more, in the background."""
 PER_PAGE = 20
 _MOST_PAGES = 1_000_000
 _LONGEST = 500
-"""Characters of an argument that are read."""
+"""Most characters of an argument."""
+
+
+def requested_run(context: PageContext, wanted: str) -> Run:
+    """Return a run by id, `latest` or experiment; paused if its process has died."""
+    return with_liveness(context, find_run(context.connection, wanted))
+
+
+def with_liveness(context: PageContext, run: Run) -> Run:
+    """Return a run with its real status, if the locks of the project are accessible."""
+    if context.root is None:
+        return run
+    locks = context.root / ".edison" / "locks"
+    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+def run_results(context: PageContext, ids: list[str]) -> list[RunResult]:
+    """Return the results of runs."""
+    connection = context.connection
+    return [
+        RunResult(connection, with_liveness(context, find_run(connection, run_id)))
+        for run_id in ids
+    ]
+
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class Args:
-    """What follows the question mark of an address, or what a form says."""
+    """Query parameters of an address, or fields of a form."""
 
     def __init__(self, pairs: Mapping[str, Sequence[str]], *, longest: int = _LONGEST) -> None:
         self._pairs = {key: [value[:longest] for value in values] for key, values in pairs.items()}
 
     def text(self, name: str) -> str:
-        """Return a value, without blanks around it; '' if there is none."""
+        """Return a stripped value; '' if there is none."""
         return self._pairs.get(name, [""])[-1].strip()
 
     def raw(self, name: str) -> str:
-        """Return a value as it was written, blanks and all."""
+        """Return a value without stripping."""
         return self._pairs.get(name, [""])[-1]
 
     def names(self) -> list[str]:
@@ -78,36 +88,36 @@ class Args:
         return list(self._pairs)
 
     def texts(self, name: str) -> list[str]:
-        """Return every value of a name that is given several times."""
+        """Return all values of a repeated name."""
         return [value.strip() for value in self._pairs.get(name, []) if value.strip()]
 
     def choice(self, name: str, known: Sequence[Choice]) -> Choice:
-        """Return a value that is known; the first of them for anything else."""
+        """Return a known value; the first one for anything else."""
         value = self.text(name)
         return next((each for each in known if each == value), known[0])
 
     def flag(self, name: str) -> bool:
-        """Whether a box is ticked."""
+        """Whether a checkbox is ticked."""
         return self.text(name) in ("1", "on", "true", "yes")
 
     def whole(self, name: str, default: int, *, most: int = _MOST_PAGES) -> int:
-        """Return a whole number from 1 on; the default for anything else."""
+        """Return a whole number from 1 to `most`; the default for anything else."""
         value = self.text(name)
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else default
         return min(max(number, 1), most)
 
 
 class Links:
-    """Writes the addresses of pages."""
+    """Builds the addresses of pages."""
 
     def __init__(self, root: Callable[[str], str], database: str, *, several: bool) -> None:
         self._root, self._several = root, several
         self.database = database
-        """The one that pages are about."""
+        """Name of the results database."""
 
     def to(self, *steps: str, **args: Any) -> str:
-        """Return the address of a page; arguments without a value are left out."""
-        path = "/".join(["/-/edison", *(quote(str(step), safe="") for step in steps)])
+        """Return the address of a page; empty arguments are left out."""
+        path = "/".join([PREFIX, *(quote(str(step), safe="") for step in steps)])
         given = {key.rstrip("_"): value for key, value in args.items()}
         if self._several:
             given["db"] = self.database
@@ -115,9 +125,9 @@ class Links:
         return self._root(path) + (f"?{urlencode(kept)}" if kept else "")
 
     def raw(self, table: str = "") -> str:
-        """Return the address of a table as Datasette shows it."""
+        """Return the address of a table in Datasette."""
         path = f"/{quote(self.database, safe='')}" + (f"/{quote(table, safe='')}" if table else "")
-        # Counting and facets are what makes large tables slow.
+        # Counts and facets make large tables slow.
         return self._root(path) + ("?_nocount=1&_nofacet=1" if table else "")
 
 
@@ -132,51 +142,51 @@ def _values(value: Any) -> list[str]:
 
 
 class Crumb(NamedTuple):
-    """A page above this one."""
+    """A breadcrumb."""
 
     name: str
     address: str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a page is made from."""
+class PageContext:
+    """Input of a page."""
 
     connection: sqlite3.Connection
     path: Mapping[str, str]
-    """What the address names, such as a run."""
+    """Path parameters of the address, such as run."""
     args: Args
     links: Links
     root: Path | None
-    """The project, where its files are at hand."""
+    """Root of the project, if its files are accessible."""
     now: dt.datetime
     file: Path | None = None
-    """The results file itself."""
+    """The results file."""
     actor: Actor | None = None
-    """Who looks; None if it is not known, and so may change nothing."""
+    """The visitor; None if unknown, who can only read."""
     actions: ReviewActions | None = None
-    """Who carries out what is decided on a page; None if pages only read."""
-    patient: bool = True
-    """Whether a page may take as long as it needs; else what takes long is worked out aside."""
+    """Carries out review actions; None if pages are read-only."""
+    synchronous: bool = True
+    """Whether slow results are computed at once; else in the background."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page shows."""
+    """Template, title and values of a page."""
 
     template: str
     title: str
-    """Says what it is, also in a list of bookmarks."""
-    shown: dict[str, Any] = field(default_factory=dict)
+    """Descriptive title, also for bookmarks."""
+    values: dict[str, Any] = field(default_factory=dict)
     crumbs: tuple[Crumb, ...] = ()
     area: str = ""
-    """Which entry of the navigation it belongs to."""
+    """Key of its entry in the navigation."""
     refresh_s: int | None = None
-    """Seconds after which a browser without scripts loads it again."""
+    """Seconds after which the page is reloaded."""
 
 
-class ShownInstead(EdisonError):
-    """What somebody sent was not taken; they see this page, with what they wrote still on it."""
+class PageInstead(EdisonError):
+    """A form was rejected; this page is shown instead, with the entered text."""
 
     def __init__(self, page: Page) -> None:
         super().__init__(page.title)
@@ -185,7 +195,7 @@ class ShownInstead(EdisonError):
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which part of a list is shown."""
+    """The current page of a list."""
 
     number: int
     total: int
@@ -193,21 +203,42 @@ class Paging:
 
     @property
     def pages(self) -> int:
-        """How many pages there are."""
+        """Number of pages."""
         return max(1, -(-self.total // self.per_page))
 
     @property
     def offset(self) -> int:
-        """How many rows come before it."""
+        """Number of rows before this page."""
         return (self.number - 1) * self.per_page
 
     @property
     def rows(self) -> range:
-        """The rows that are on it, counted from 0."""
+        """Indices of the rows on this page, from 0."""
         return range(self.offset, self.offset + self.per_page)
 
     @classmethod
     def of(cls, args: Args, total: int) -> Paging:
-        """Return the page that is asked for; one beyond the end is the last."""
+        """Return the requested page; beyond the end, the last page."""
         pages = max(1, -(-total // PER_PAGE))
         return cls(min(args.whole("page", 1), pages), total)
+
+
+class Area(NamedTuple):
+    """An entry of the navigation."""
+
+    key: str
+    name: str
+    steps: tuple[str, ...] = ()
+
+
+AREAS = (
+    Area("home", "Experiments"),
+    Area("leaderboard", "Leaderboard", ("leaderboard",)),
+    Area("prompts", "Prompts", ("prompts",)),
+    Area("suggestions", "Suggestions", ("suggestions",)),
+    Area("loops", "Loops", ("loops",)),
+    Area("datasets", "Datasets", ("datasets",)),
+    Area("costs", "Costs", ("costs",)),
+    Area("audit", "Audit", ("audit",)),
+)
+"""The navigation of every page."""

@@ -1,7 +1,10 @@
-"""Pages rendered with templates, as responses."""
+"""Rendering of pages and errors with templates, and the static files of the pages."""
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from datasette import Response
@@ -10,22 +13,43 @@ from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError
 from edison_ci.report import components
 from edison_ci.store.suggestions import DecidedAlready
 from edison_ci.web import formats
-from edison_ci.web.databases import served_by
-from edison_ci.web.identity import who
-from edison_ci.web.page_context import Links, Page, ShownInstead
-from edison_ci.web.routing import AREAS
+from edison_ci.web.databases import settings_of
+from edison_ci.web.identity import current_actor
+from edison_ci.web.page_context import AREAS, Links, Page, PageInstead
 from edison_ci.web.security import PAGE_HEADERS
-from edison_ci.web.static_files import asset_address
 
-_TITLES = {400: "Not done", 403: "Not allowed", 404: "Not there", 409: "Not any more"}
+_ASSETS = {
+    "edison.css": ("edison_ci.report", "text/css; charset=utf-8"),
+    "edison.js": ("edison_ci.web", "text/javascript; charset=utf-8"),
+}
 
 
-async def rendered(
+@cache
+def asset(name: str) -> tuple[bytes, str] | None:
+    """Return content and content type of a static file; None if there is none."""
+    if name not in _ASSETS:
+        return None
+    package, kind = _ASSETS[name]
+    return files(package).joinpath("static", name).read_bytes(), kind
+
+
+def asset_address(links: Links, name: str) -> str:
+    """Return the address of a static file, with a hash of its content."""
+    found = asset(name)
+    digest = hashlib.sha256(found[0]).hexdigest()[:12] if found else ""
+    return links.to("static", name, v=digest)
+
+
+_TITLES = {400: "Invalid request", 403: "Not allowed", 404: "Not found", 409: "Conflict"}
+
+
+async def render_page(
     datasette: Any, request: Any, links: Links, page: Page, status: int = 200
 ) -> Any:
-    """Return a page as HTML."""
-    served = served_by(datasette)
-    person = await who(datasette, request) if served and served.door.sign_in else None
+    """Render a page as HTML."""
+    settings = settings_of(datasette)
+    signed_in = settings is not None and settings.access.sign_in
+    person = await current_actor(datasette, request) if signed_in else None
     context = {
         "page": page,
         "person": person,
@@ -36,30 +60,30 @@ async def rendered(
         "ui": components,
         "areas": AREAS,
         "asset": lambda name: asset_address(links, name),
-        **page.shown,
+        **page.values,
     }
-    # Only what the templates are given is theirs: Datasette adds `urls`, `request` and the like.
+    # Datasette adds `urls`, `request` and others; the templates use only the values above.
     body = await datasette.render_template(f"edison/{page.template}.html", context, request)
     return Response.html(body, status=status, headers=dict(PAGE_HEADERS))
 
 
 def problem_page(status: int, message: str, hint: str = "") -> Page:
-    """Return a page that says what is wrong."""
+    """Return the page of an error."""
     return Page("missing", _TITLES.get(status, "Error"), {"message": message, "hint": hint})
 
 
-async def refused(datasette: Any, request: Any, links: Links, error: EdisonError) -> Any:
-    """Return the page of something that was not done."""
-    if isinstance(error, ShownInstead):
-        return await rendered(datasette, request, links, error.page, 422)
+async def render_error(datasette: Any, request: Any, links: Links, error: EdisonError) -> Any:
+    """Render the page of a rejected form."""
+    if isinstance(error, PageInstead):
+        return await render_page(datasette, request, links, error.page, 422)
     status = status_of(error, 400)
     page = problem_page(status, error.message, error.hint)
-    page.shown["back"] = request.path.rpartition("/")[0]  # forms are sent to below their page
-    return await rendered(datasette, request, links, page, status)
+    page.values["back"] = request.path.rpartition("/")[0]  # forms are posted below their page
+    return await render_page(datasette, request, links, page, status)
 
 
 def status_of(error: EdisonError, otherwise: int) -> int:
-    """Return the status that tells of an error."""
+    """Return the HTTP status of an error."""
     if isinstance(error, RoleError):
         return 403
     if isinstance(error, BusyError | DecidedAlready):

@@ -1,111 +1,268 @@
-"""Requests answered: routes, pages, redirects and errors.
+"""Routes and responses: pages, forms, static files, live progress and errors.
 
-The database is found, the page's function looks at one state of it in a thread of Datasette's, and
-a template of ours is rendered; Datasette's own base template has scripts that our policy forbids.
+A request finds its results database, the function of the page reads one consistent state of it in a
+thread of Datasette, and a template is rendered. The base template is not Datasette's own, which has
+inline scripts that the content security policy forbids.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Forbidden, NotFound, Response
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.operate.actors import Role
-from edison_ci.plugins import later
+from edison_ci.operate.site import Role
+from edison_ci.results.run_lists import Progress, progress_of
 from edison_ci.store.database import is_current, one_state
-from edison_ci.web.databases import attached_to, served_by
-from edison_ci.web.forms import LONGEST, Post, posted
-from edison_ci.web.identity import who
-from edison_ci.web.live_run import send_stream, stream
-from edison_ci.web.page_context import Args, Links, Look, Page
-from edison_ci.web.rendering import problem_page, refused, rendered, status_of
-from edison_ci.web.routing import PAGES, PREFIX, SIGN_IN, SIGN_OUT, YOU, Route
+from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import find_run
+from edison_ci.web import forms
+from edison_ci.web.databases import results_databases, settings_of
+from edison_ci.web.forms import LONGEST, FormRoute, form_view
+from edison_ci.web.identity import KNOWN, NEEDED, current_actor, current_site
+from edison_ci.web.page_context import (
+    PREFIX,
+    SIGN_IN,
+    SIGN_OUT,
+    YOU,
+    Args,
+    Links,
+    Page,
+    PageContext,
+)
+from edison_ci.web.pages import (
+    answers,
+    datasets,
+    experiment,
+    grading,
+    health,
+    home,
+    run,
+    suggestions,
+)
+from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import sign_in, sign_out, you
-from edison_ci.web.static_files import asset
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from edison_ci.web.databases import Attached
+    from edison_ci.operate.site import Actor
+    from edison_ci.web.databases import ResultsDatabase
+    from edison_ci.web.forms import FormRequest
 
     View = Callable[..., Awaitable[Any]]
+    PageFunction = Callable[[PageContext], Page | dict[str, Any] | str]
+
+logger = logging.getLogger(__name__)
+
+# --- routes ---------------------------------------------------------------------------------------
 
 
-_ACTING = "edison_ci.web.form_actions"
+class Route(NamedTuple):
+    """An address and the function of its page."""
+
+    pattern: str
+    page: PageFunction
+    content_type: str = "text/plain; version=0.0.4; charset=utf-8"
+    """Content type of a response that is neither HTML nor JSON."""
+    any_version: bool = False
+    """Whether it can read a results file of another version."""
+    open: bool = False
+    """Whether it needs no sign-in; details are for members only."""
 
 
-def _form(path: str, needs: Role, action: str, place: str, *, longest: int = LONGEST) -> Post:
+def _page(path: str, page: PageFunction) -> Route:
+    return Route(f"^{PREFIX}{path}$", page)
+
+
+PAGES = (
+    _page("/?", home.home),
+    _page("/experiment/(?P<experiment>[^/]+)", experiment.experiment),
+    _page("/run/(?P<run>[^/]+)", run.run),
+    _page("/run/(?P<run>[^/]+)/case", answers.case),
+    _page("/run/(?P<run>[^/]+)/decisions", run.decisions),
+    _page("/run/(?P<run>[^/]+)/criteria", run.criteria),
+    _page("/run/(?P<run>[^/]+)/slices", run.slices),
+    _page("/run/(?P<run>[^/]+)/judges", run.judges),
+    _page("/run/(?P<run>[^/]+)/log", run.log),
+    _page("/run/(?P<run>[^/]+)/grade", grading.grading),
+    _page("/cell/(?P<cell>[^/]+)", answers.cell),
+    _page("/leaderboard", experiment.leaderboard),
+    _page("/costs", home.costs),
+    _page("/prompts", experiment.prompts),
+    _page("/prompt/(?P<prompt>[^/]+)", experiment.prompt),
+    _page("/suggestions", suggestions.suggestions),
+    _page("/suggestion/(?P<suggestion>[^/]+)", suggestions.suggestion),
+    _page("/suggestion/(?P<suggestion>[^/]+)/edit", suggestions.edit),
+    _page("/loops", suggestions.loops),
+    _page("/loop/(?P<loop>[^/]+)", suggestions.loop),
+    _page("/datasets", datasets.datasets),
+    _page("/dataset/(?P<experiment>[^/]+)", datasets.dataset),
+    _page("/audit", home.audit),
+    _page("/help", home.keys),
+    _page("/health", health.health)._replace(any_version=True, open=True),
+    _page("/metrics", health.metrics),
+)
+"""Every page; the first route that matches is used."""
+
+
+def _form(
+    path: str, needs: Role, action: str, do: Callable[[FormRequest], str], longest: int = LONGEST
+) -> FormRoute:
     of = path.split("/")[1]
-    return Post(f"^{PREFIX}{path}$", needs, action, later(f"{_ACTING}:{place}"), longest, of)
+    return FormRoute(f"^{PREFIX}{path}$", needs, action, do, longest, of)
 
 
 _CELL = "/cell/(?P<cell>[0-9a-f]{12,64})"
 _SUGGESTION = "/suggestion/(?P<suggestion>[^/]+)"
 
 POSTS = (
-    _form(f"{_CELL}/grade", Role.REVIEWER, "grade", "grade"),
-    _form(f"{_CELL}/flag", Role.REVIEWER, "grade", "flag"),
-    _form(f"{_SUGGESTION}/approve", Role.REVIEWER, "review approve", "approve"),
-    _form(f"{_SUGGESTION}/reject", Role.REVIEWER, "review reject", "reject"),
-    _form(f"{_SUGGESTION}/comment", Role.REVIEWER, "review comment", "comment"),
-    _form(f"{_SUGGESTION}/edited", Role.EDITOR, "review edit", "edit", longest=MOST_SENT),
+    _form(f"{_CELL}/grade", Role.REVIEWER, "grade", forms.grade),
+    _form(f"{_CELL}/flag", Role.REVIEWER, "grade", forms.flag),
+    _form(f"{_SUGGESTION}/approve", Role.REVIEWER, "review approve", forms.approve),
+    _form(f"{_SUGGESTION}/reject", Role.REVIEWER, "review reject", forms.reject),
+    _form(f"{_SUGGESTION}/comment", Role.REVIEWER, "review comment", forms.comment),
+    _form(f"{_SUGGESTION}/edited", Role.EDITOR, "review edit", forms.edit, MOST_SENT),
 )
 """Every address that changes something."""
 
 
-logger = logging.getLogger(__name__)
-
-
 def routes(datasette: Any) -> list[tuple[str, View]]:
-    """Return every address of ours with what answers it."""
+    """Return the patterns of all addresses with their views."""
     found: list[tuple[str, View]] = [
         (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", _events),
     ]
-    found += [(post.pattern, posted(post)) for post in POSTS]
-    if (served := served_by(datasette)) is not None and served.door.sign_in:
+    found += [(post.pattern, form_view(post)) for post in POSTS]
+    if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
     found += [(route.pattern, _view(route)) for route in PAGES]
-    found.append((rf"^{PREFIX}/.*$", _view(Route("", _nowhere))))
-    if served_by(datasette) is not None:
+    found.append((rf"^{PREFIX}/.*$", _view(Route("", _not_found))))
+    if settings is not None:
         found.append((r"^/$", _home))
     return found
 
 
-def _nowhere(look: Look) -> Page:
-    del look
-    raise UsageError("there is no such page", hint="it may have moved, or the address is cut off")
+def _not_found(context: PageContext) -> Page:
+    del context
+    raise UsageError("this page does not exist", hint="check the address")
 
 
-def told(datasette: Any, request: Any, exception: Exception) -> Callable[[], Awaitable[Any]] | None:
-    """Return what to say of an error on the pages that `edison serve` serves."""
-    if served_by(datasette) is None:
-        return None  # whoever serves them has ways of their own
-    status = getattr(exception, "status", 500)
-    if status == 500 and not isinstance(exception, EdisonError):
-        logger.error("a page failed", exc_info=exception)
+async def menu(datasette: Any) -> list[dict[str, str]]:
+    """Return the link to the pages for Datasette's menu, if there are results."""
+    if not await results_databases(datasette):
+        return []
+    return [{"href": datasette.urls.path(PREFIX), "label": "edison: results as pages"}]
 
-    async def inner() -> Any:
-        if isinstance(exception, EdisonError):
-            found = await attached_to(datasette)
-            return await refused(
-                datasette, request, _links(datasette, found, found[0].name), exception
+
+async def database_menu(datasette: Any, database: str) -> list[dict[str, str]]:
+    """Return the link from a results database to its pages."""
+    found = await results_databases(datasette)
+    if database not in {each.name for each in found}:
+        return []
+    links = _links(datasette, found, database)
+    return [{"href": links.to(), "label": "edison: results as pages"}]
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def _view(route: Route) -> View:
+    async def view(datasette: Any, request: Any) -> Any:
+        return await _respond(datasette, request, route)
+
+    return view
+
+
+async def _respond(datasette: Any, request: Any, route: Route) -> Any:
+    args = Args(dict(_pairs(request)))
+    database, links = await _database(datasette, request, args, open_=route.open)
+    actor, settings = await current_actor(datasette, request), settings_of(datasette)
+
+    def read_page(connection: sqlite3.Connection) -> Any:
+        with one_state(connection):
+            if not route.any_version and not is_current(connection):
+                return Page("other_version", "Results of another version")
+            context = PageContext(
+                connection=connection,
+                path=dict(request.url_vars),
+                args=args,
+                links=links,
+                root=database.root,
+                file=database.path,
+                now=utc.now(),
+                actor=actor,
+                actions=settings.actions if settings is not None else None,
+                synchronous=settings is None or settings.synchronous,
             )
-        said = str(exception) if status != 500 else f"a bug in edison: {type(exception).__name__}"
-        if request.path.partition("?")[0].endswith(".json"):
-            return Response.json({"ok": False, "error": said, "status": status}, status=status)
-        found = await attached_to(datasette)
-        page = problem_page(status, said)
-        links = _links(datasette, found, found[0].name)
-        return await rendered(datasette, request, links, page, status)
+            return route.page(context)
 
-    return inner
+    status = 200
+    try:
+        page = await datasette.get_database(database.name).execute_fn(read_page)
+    except EdisonError as error:
+        status = status_of(error, 404)
+        page = problem_page(status, error.message, error.hint)
+    if isinstance(page, Page):
+        return await render_page(datasette, request, links, page, status)
+    if route.open and settings and settings.access.sign_in and actor is None:
+        page = {key: page[key] for key in ("_status", "ok")}
+    return _data_response(page, route)
+
+
+async def _database(
+    datasette: Any, request: Any, args: Args, *, open_: bool = False
+) -> tuple[ResultsDatabase, Links]:
+    """Return the results database of a request, if the visitor may see it."""
+    found = await results_databases(datasette)
+    database = next((each for each in found if args.text("db") in ("", each.name)), None)
+    if database is None:
+        raise NotFound("no results of edison are attached")
+    if not open_:
+        await _require_view_permission(datasette, request, database)
+    return database, _links(datasette, found, database.name)
+
+
+def _links(datasette: Any, found: list[ResultsDatabase], database: str) -> Links:
+    return Links(datasette.urls.path, database, several=found[0].name != database)
+
+
+def _pairs(request: Any) -> list[tuple[str, list[str]]]:
+    return [(key, request.args.getlist(key)) for key in request.args]
+
+
+async def _require_view_permission(datasette: Any, request: Any, database: ResultsDatabase) -> None:
+    """Raise Forbidden if the visitor may not see the database in Datasette."""
+    if hasattr(datasette, "permission_allowed"):  # 0.65
+        allowed = await datasette.permission_allowed(
+            request.actor, "view-database", database.name, default=True
+        )
+    else:
+        from datasette.resources import DatabaseResource  # 1.0
+
+        allowed = await datasette.allowed(
+            action="view-database", resource=DatabaseResource(database.name), actor=request.actor
+        )
+    if not allowed:
+        raise Forbidden("view-database")
+
+
+def _data_response(value: Any, route: Route) -> Any:
+    headers = dict(PAGE_HEADERS)
+    if isinstance(value, dict):
+        status = int(value.pop("_status", 200))
+        body = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        return Response(
+            body, status=status, content_type="application/json; charset=utf-8", headers=headers
+        )
+    return Response(value, content_type=route.content_type, headers=headers)
 
 
 async def _home(datasette: Any) -> Any:
@@ -115,127 +272,140 @@ async def _home(datasette: Any) -> Any:
 async def _static(request: Any) -> Any:
     found = asset(request.url_vars["name"])
     if found is None:
-        raise NotFound("there is no such file")
+        raise NotFound("this file does not exist")
     body, kind = found
     long = "public, max-age=31536000, immutable"
     headers = {**PAGE_HEADERS, "cache-control": long, KEEP: long}
     return Response(body, content_type=kind, headers=headers)
 
 
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def error_response(
+    datasette: Any, request: Any, exception: Exception
+) -> Callable[[], Awaitable[Any]] | None:
+    """Return the response for an exception; None unless `edison serve` started the server."""
+    if settings_of(datasette) is None:
+        return None
+    status = getattr(exception, "status", 500)
+    if status == 500 and not isinstance(exception, EdisonError):
+        logger.error("a page failed", exc_info=exception)
+
+    async def respond() -> Any:
+        found = await results_databases(datasette)
+        links = _links(datasette, found, found[0].name)
+        if isinstance(exception, EdisonError):
+            return await render_error(datasette, request, links, exception)
+        # The text of an unexpected error may contain data of the results.
+        text = str(exception) if status != 500 else f"a bug in edison: {type(exception).__name__}"
+        if request.path.partition("?")[0].endswith(".json"):
+            return Response.json({"ok": False, "error": text, "status": status}, status=status)
+        page = problem_page(status, text)
+        return await render_page(datasette, request, links, page, status)
+
+    return respond
+
+
+def forbidden_response(
+    datasette: Any, request: Any, message: str
+) -> Callable[[], Awaitable[Any]] | None:
+    """Return the audited response for a missing role; None unless `edison serve` serves."""
+    settings = settings_of(datasette)
+    if settings is None:
+        return None
+
+    async def respond() -> Any:
+        needed = NEEDED.get(message)
+        text = f"this needs the role {needed.word} or higher" if needed else message
+        actor: Actor | None = request.scope.get(KNOWN)
+        if actor is not None:
+            site = await asyncio.to_thread(current_site, settings.root)
+            entry = site.entry(actor, f"refused: {message}", request.path, after=text)
+            await asyncio.to_thread(site.note, entry)
+        if request.path.partition("?")[0].endswith(".json"):
+            return Response.json({"ok": False, "error": text, "status": 403}, status=403)
+        name = next(name for name in datasette.databases if not name.startswith("_"))
+        links = Links(datasette.urls.path, name, several=False)
+        page = problem_page(403, text, "ask an admin, or use the pages instead")
+        return await render_page(datasette, request, links, page, 403)
+
+    return respond
+
+
+# --- live progress --------------------------------------------------------------------------------
+
+# A stream of server-sent events with the progress of a run. It ends with the run, or after a while;
+# the browser then reconnects with the number of the last event.
+EVERY_S = 0.25
+_QUIET_S = 15.0
+_LONGEST_S = 300.0
+
+
 async def _events(datasette: Any, request: Any, send: Any, receive: Any) -> None:
-    place, _ = await _place(datasette, request, Args(dict(_pairs(request))))
+    place, _ = await _database(datasette, request, Args(dict(_pairs(request))))
     last = request.headers.get("last-event-id") or request.args.get("since") or "0"
-    seen = int(last) if last.isascii() and last.isdigit() else 0
+    since = int(last) if last.isascii() and last.isdigit() else 0
     database = datasette.get_database(place.name)
-    chunks = stream(database, place, request.url_vars["run"], seen)
-    await send_stream(send, receive, chunks)
+    chunks = stream_progress(database, place, request.url_vars["run"], since)
+    await _send_stream(send, receive, chunks)
 
 
-async def menu(datasette: Any) -> list[dict[str, str]]:
-    """Return the link to our pages, if there is anything to show."""
-    if not await attached_to(datasette):
-        return []
-    return [{"href": datasette.urls.path(PREFIX), "label": "edison: results as pages"}]
+async def stream_progress(
+    database: Any, place: ResultsDatabase, wanted: str, since: int
+) -> AsyncIterator[bytes]:
+    """Yield the progress of a run as events; comments keep the connection open."""
+    loop = asyncio.get_running_loop()
+    end, quiet = loop.time() + _LONGEST_S, loop.time() + _QUIET_S
+    yield b"retry: 1000\n\n"
+    while loop.time() < end:
+        try:
+            progress, status, moving = await database.execute_fn(
+                lambda connection: read_progress(connection, place, wanted)
+            )
+        except EdisonError:
+            return
+        if progress.seq > since or not moving:
+            since, quiet = progress.seq, loop.time() + _QUIET_S
+            data = json.dumps({**progress.as_json(), "status": status, "moving": moving})
+            yield f"id: {since}\nevent: progress\ndata: {data}\n\n".encode()
+        elif loop.time() > quiet:
+            quiet = loop.time() + _QUIET_S
+            yield b": keep-alive\n\n"
+        if not moving:
+            return
+        await asyncio.sleep(EVERY_S)
 
 
-async def database_menu(datasette: Any, database: str) -> list[dict[str, str]]:
-    """Return the link from a database of ours to its pages."""
-    found = await attached_to(datasette)
-    if database not in {each.name for each in found}:
-        return []
-    links = _links(datasette, found, database)
-    return [{"href": links.to(), "label": "edison: results as pages"}]
+def read_progress(
+    connection: sqlite3.Connection, place: ResultsDatabase, wanted: str
+) -> tuple[Progress, str, bool]:
+    """Return progress and status of a run, and whether it is active."""
+    if not is_current(connection):
+        raise NotFound("results of another version")
+    found = find_run(connection, wanted)
+    if place.root is not None:
+        locks = place.root / ".edison" / "locks"
+        found = found.as_seen(alive=found.owner is not None and is_alive(locks, found.owner))
+    return progress_of(connection, found), found.status, found.moving
 
 
-def _links(datasette: Any, found: list[Attached], database: str) -> Links:
-    return Links(datasette.urls.path, database, several=found[0].name != database)
-
-
-def _view(route: Route) -> View:
-    async def view(datasette: Any, request: Any) -> Any:
-        return await _answer(datasette, request, route)
-
-    return view
-
-
-async def _answer(datasette: Any, request: Any, route: Route) -> Any:
-    args = Args(dict(_pairs(request)))
-    place, links = await _place(datasette, request, args, open_=route.open)
-    actor, served = await who(datasette, request), served_by(datasette)
-
-    def looked(connection: sqlite3.Connection) -> Any:
-        with one_state(connection):
-            return page_of(connection)
-
-    def page_of(connection: sqlite3.Connection) -> Any:
-        if not route.any_version and not is_current(connection):
-            return Page("other_version", "Results of another version")
-        look = Look(
-            connection=connection,
-            path=dict(request.url_vars),
-            args=args,
-            links=links,
-            root=place.root,
-            file=place.path,
-            now=formatting.now(),
-            actor=actor,
-            actions=served.actions if served is not None else None,
-            patient=served is None or served.patient,
-        )
-        return route.view(look)
-
-    status = 200
+async def _send_stream(send: Any, receive: Any, chunks: AsyncIterator[bytes]) -> None:
+    """Send a stream until it ends or the browser disconnects."""
+    kind = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
+    headers = [(k.encode(), v.encode()) for k, v in {**PAGE_HEADERS, **kind}.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
-        page = await datasette.get_database(place.name).execute_fn(looked)
-    except EdisonError as error:
-        status = status_of(error, 404)
-        page = problem_page(status, error.message, error.hint)
-    if isinstance(page, Page):
-        return await rendered(datasette, request, links, page, status)
-    if route.open and served and served.door.sign_in and actor is None:
-        page = {key: page[key] for key in ("_status", "ok")}
-    return _data(page, route)
+        async for chunk in chunks:
+            if disconnected.done():
+                return
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    finally:
+        disconnected.cancel()
 
 
-async def _place(
-    datasette: Any, request: Any, args: Args, *, open_: bool = False
-) -> tuple[Attached, Links]:
-    """Return the results that a request is about, if whoever asks may see them."""
-    found = await attached_to(datasette)
-    place = next((each for each in found if args.text("db") in ("", each.name)), None)
-    if place is None:
-        raise NotFound("no results of edison are attached")
-    if not open_:
-        await _refuse_strangers(datasette, request, place)
-    return place, _links(datasette, found, place.name)
-
-
-def _pairs(request: Any) -> list[tuple[str, list[str]]]:
-    return [(key, request.args.getlist(key)) for key in request.args]
-
-
-async def _refuse_strangers(datasette: Any, request: Any, place: Attached) -> None:
-    """Refuse whoever may not see the database in Datasette either."""
-    if hasattr(datasette, "permission_allowed"):  # 0.65
-        allowed = await datasette.permission_allowed(
-            request.actor, "view-database", place.name, default=True
-        )
-    else:
-        from datasette.resources import DatabaseResource  # 1.0
-
-        allowed = await datasette.allowed(
-            action="view-database", resource=DatabaseResource(place.name), actor=request.actor
-        )
-    if not allowed:
-        raise Forbidden("view-database")
-
-
-def _data(value: Any, route: Route) -> Any:
-    headers = dict(PAGE_HEADERS)
-    if isinstance(value, dict):
-        status = int(value.pop("_status", 200))
-        body = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        return Response(
-            body, status=status, content_type="application/json; charset=utf-8", headers=headers
-        )
-    return Response(value, content_type=route.content_type, headers=headers)
+async def _wait_for_disconnect(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,4 +1,4 @@
-"""Security headers of every response, and requests that are refused."""
+"""Security of `edison serve`: response headers, request limits and access checks."""
 
 from __future__ import annotations
 
@@ -12,39 +12,38 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from edison_ci._dataclass import dataclass
-from edison_ci.operate.accounts import network_of
-from edison_ci.operate.actors import Role
-from edison_ci.web.databases import served_by
-from edison_ci.web.identity import KNOWN, address_of, entering, header, site_now
-from edison_ci.web.routing import LONGEST_NEXT, PREFIX, SIGN_IN
+from edison_ci.operate.accounts import network_key
+from edison_ci.operate.site import Role
+from edison_ci.web.databases import settings_of
+from edison_ci.web.identity import KNOWN, address_of, authenticate, current_site, header
+from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from edison_ci.operate.actors import Actor
-    from edison_ci.web.databases import Served
+    from edison_ci.operate.site import Actor
+    from edison_ci.web.databases import ServerSettings
 
     App = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
-    from collections.abc import Callable
 
 
-# A page does work for every facet and writes a link for every parameter into every other, so that
-# an address with hundreds of them takes seconds and returns hundreds of megabytes. Rows, time and
-# the length of a value are bounded by the settings of Datasette and of SQLite (`serving`).
+# Datasette works for every facet and repeats every parameter in every link, so an address with
+# hundreds of them takes seconds and returns hundreds of megabytes. Rows, time and value length are
+# limited by the settings of Datasette and SQLite (`serving`).
 MOST_QUERY = 8_000
-"""Characters of a query, SQL included."""
+"""Most characters of a query string, including SQL."""
 MOST_PARAMETERS = 100
 MOST_FACETS = 5
 MOST_REPEATED = 25
-"""Values of one parameter that belongs to Datasette."""
+"""Most values of one Datasette parameter."""
 LONGEST_VALUE = 50_000_000
-"""Bytes of a text that SQLite reads or makes for a page."""
+"""Most bytes of a value in SQLite."""
 _REMEMBERED = 10_000
 _MINUTE_S = 60.0
 
 
-def too_much(query: str) -> str:
-    """Return why a query asks for too much, or ''."""
+def query_problem(query: str) -> str:
+    """Return why a query string is refused, or ''."""
     if len(query) > MOST_QUERY:
         return f"The address has more than {MOST_QUERY:,} characters of parameters."
     try:
@@ -53,7 +52,7 @@ def too_much(query: str) -> str:
         return f"The address has more than {MOST_PARAMETERS} parameters."
     facets = sum(name.startswith("_facet") and name != "_facet_size" for name in names)
     if facets > MOST_FACETS:
-        return f"The address asks for {facets} facets; at most {MOST_FACETS}."
+        return f"The address requests {facets} facets; at most {MOST_FACETS} are allowed."
     own = [name for name in names if name.startswith("_")]
     if any(own.count(name) > MOST_REPEATED for name in set(own)):
         return f"The address repeats a parameter more than {MOST_REPEATED} times."
@@ -61,24 +60,23 @@ def too_much(query: str) -> str:
 
 
 class RateLimit:
-    """Counts requests by address: a bucket of tokens for each, refilled in a minute.
+    """A token bucket per network address, refilled within a minute.
 
-    Whoever has been away longest is forgotten when there are too many to remember; a full bucket
-    says nothing that is worth remembering.
+    With too many addresses the least recently used are dropped; their buckets are full again.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
         self._most, self._clock = float(per_minute), clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Tokens that were left, and when, by address."""
+        """Remaining tokens and time of the last request, by address."""
 
     def wait_s(self, address: str) -> int:
-        """Count a request; return 0, or in how many seconds the next one is welcome."""
-        now, who = self._clock(), network_of(address)
-        left, since = self._left.pop(who, (self._most, now))
+        """Count a request; return 0, or the seconds until the next one is allowed."""
+        now, network = self._clock(), network_key(address)
+        left, since = self._left.pop(network, (self._most, now))
         left = min(self._most, left + (now - since) * self._most / _MINUTE_S)
         allowed = left >= 1
-        self._left[who] = (left - 1 if allowed else left, now)
+        self._left[network] = (left - 1 if allowed else left, now)
         while len(self._left) > _REMEMBERED:
             self._left.popitem(last=False)
         return 0 if allowed else max(1, math.ceil((1 - left) * _MINUTE_S / self._most))
@@ -87,7 +85,7 @@ class RateLimit:
 _LENGTH = 0
 """SQLITE_LIMIT_LENGTH."""
 MOST_SENT = 1_000_000
-"""Bytes of a form; nothing that people write is longer."""
+"""Most bytes of a form."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS = {
     "x-content-type-options": "nosniff",
@@ -105,12 +103,12 @@ PAGE_HEADERS = {
     ),
     "cache-control": "private, no-cache",
 }
-"""Headers of our pages: whatever a model wrote, it runs nothing and loads nothing."""
+"""Headers of the pages: content from models can neither run nor load anything."""
 KEEP = "x-edison-keep"
-"""Header of a file of ours: how long it may be kept, whoever asks."""
+"""Internal header of a static file with its cache-control value."""
 _CORE_HEADERS = {
     **_ALWAYS,
-    # Datasette's own pages have scripts and styles in their text.
+    # Datasette's own pages have inline scripts and styles.
     "content-security-policy": (
         "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -119,47 +117,47 @@ _CORE_HEADERS = {
 }
 _STRICT = {"strict-transport-security": "max-age=31536000"}
 _FILES = re.compile(rf"(?:{PREFIX}|/-)/static(?:-plugins)?/[^?]*")
-"""Files of programs, which a page needs several of; they are not counted."""
+"""Static files, which do not count for the rate limit."""
 _FOR_MEMBERS = re.compile(
     rf"{PREFIX}(?:/.*)?|/-/static(?:-plugins)?/.*|/-/(?:actor|jump|tables)(?:\.json)?"
 )
-"""What of `/-/` is there for every member; Datasette's own pages about itself are for owners."""
+"""Paths below `/-/` for every member; Datasette's pages about itself are for owners."""
 _OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|static/[a-z.]+)")
-"""What is there for everybody: no results, and of our health only whether it is good."""
+"""Paths without sign-in: no results, and only the overall health."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer in place of a page."""
+    """A refused request: status, text and headers."""
 
     status: int
-    words: str
+    text: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def guarded(datasette: Any, app: App) -> App:
-    """Return the application with a guard before it, if `edison serve` started it."""
-    known = served_by(datasette)
-    most = known.door.per_minute if known is not None else 0
+def with_guard(datasette: Any, app: App) -> App:
+    """Wrap an application with the security checks, if `edison serve` started it."""
+    known = settings_of(datasette)
+    most = known.access.per_minute if known is not None else 0
     limit = RateLimit(most, time.monotonic) if most else None
 
     async def guard(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        served = served_by(datasette)
-        if served is None or scope["type"] != "http":
+        settings = settings_of(datasette)
+        if settings is None or scope["type"] != "http":
             await app(scope, receive, send)
             return
-        send = _with_headers(send, _STRICT if served.door.tls else {})
-        refusal = _refusal(scope, served)
+        send = _with_headers(send, _STRICT if settings.access.tls else {})
+        refusal = _request_refusal(scope, settings)
         if refusal is None and limit is not None and not _FILES.fullmatch(_path(scope)):
-            refusal = _too_many(limit.wait_s(address_of(served, scope)), most)
-        if refusal is None and served.door.sign_in:
-            actor = await entering(served, scope)
+            refusal = _rate_limit_refusal(limit.wait_s(address_of(settings, scope)), most)
+        if refusal is None and settings.access.sign_in:
+            actor = await authenticate(settings, scope)
             scope = {**scope, KNOWN: actor}
             if actor is None and not _OPEN.fullmatch(_path(scope)):
-                refusal = _nobody(datasette, scope)
+                refusal = _sign_in_refusal(datasette, scope)
             elif actor is not None and _is_for_owners(scope, actor):
-                refusal = Refusal(403, "Pages of Datasette about itself are for owners.")
-                await asyncio.to_thread(_note, served, actor, _path(scope))
+                refusal = Refusal(403, "Datasette's pages about itself need the role owner.")
+                await asyncio.to_thread(_audit_refusal, settings, actor, _path(scope))
         if refusal is not None:
             await _refuse(send, refusal)
             return
@@ -168,43 +166,42 @@ def guarded(datasette: Any, app: App) -> App:
     return guard
 
 
-def bounded(connection: Any, datasette: Any) -> None:
-    """Bound the length of what SQLite reads or makes, if `edison serve` started it."""
-    if served_by(datasette) is not None:
+def limit_value_length(connection: Any, datasette: Any) -> None:
+    """Limit the length of SQLite values, if `edison serve` started the server."""
+    if settings_of(datasette) is not None:
         connection.setlimit(_LENGTH, LONGEST_VALUE)
 
 
-def _refusal(scope: Mapping[str, Any], served: Served) -> Refusal | None:
-    """Return what to say of a request that no page is to see."""
+def _request_refusal(scope: Mapping[str, Any], settings: ServerSettings) -> Refusal | None:
+    """Return the refusal of an invalid request; None if it is valid."""
     host = header(scope, b"host").casefold()
     name, _, port = host.rpartition(":")
     named = (name if port.isdecimal() else host).strip("[]")
-    if served.hosts is not None and named not in served.hosts:
-        said = "This server is only there for the address that `edison serve` named."
-        return Refusal(421, said)
-    if said := too_much(scope.get("query_string", b"").decode("latin-1")):
-        return Refusal(400, said)
+    if settings.hosts is not None and named not in settings.hosts:
+        return Refusal(421, "This server only accepts the host names of `edison serve`.")
+    if problem := query_problem(scope.get("query_string", b"").decode("latin-1")):
+        return Refusal(400, problem)
     if scope["method"] in _SAFE:
         return None
-    if _from_elsewhere(scope, host, secure=served.door.tls):
-        return Refusal(403, "This form was sent by a page of another site.")
+    if _is_cross_site(scope, host, secure=settings.access.tls):
+        return Refusal(403, "This form was sent from another site.")
     length = header(scope, b"content-length")
     if not length.isdecimal():
-        return Refusal(411, "The length of what is sent has to be said.")
+        return Refusal(411, "A Content-Length header is required.")
     if int(length) > MOST_SENT:
-        return Refusal(413, f"That is more than {MOST_SENT:,} bytes.")
+        return Refusal(413, f"The request has more than {MOST_SENT:,} bytes.")
     return None
 
 
-def _too_many(wait_s: int, most: int) -> Refusal | None:
+def _rate_limit_refusal(wait_s: int, most: int) -> Refusal | None:
     if not wait_s:
         return None
-    said = f"That is more than {most:,} requests in a minute. Come back in {wait_s} s."
-    return Refusal(429, said, {"retry-after": str(wait_s)})
+    text = f"More than {most:,} requests per minute. Retry in {wait_s} s."
+    return Refusal(429, text, {"retry-after": str(wait_s)})
 
 
 def _is_for_owners(scope: Mapping[str, Any], actor: Actor) -> bool:
-    """Whether somebody else than an owner asks Datasette about itself: its threads, say."""
+    """Whether a visitor other than an owner requests a Datasette page about itself."""
     path = _path(scope)
     return (
         path.startswith("/-/")
@@ -213,17 +210,17 @@ def _is_for_owners(scope: Mapping[str, Any], actor: Actor) -> bool:
     )
 
 
-def _note(served: Served, actor: Actor, path: str) -> None:
-    site = site_now(served.root)
+def _audit_refusal(settings: ServerSettings, actor: Actor, path: str) -> None:
+    site = current_site(settings.root)
     site.note(site.entry(actor, "refused: look at Datasette itself", path[:200]))
 
 
-def _nobody(datasette: Any, scope: Mapping[str, Any]) -> Refusal:
-    """Return what to say to whoever is not signed in: browsers are shown where to do it."""
+def _sign_in_refusal(datasette: Any, scope: Mapping[str, Any]) -> Refusal:
+    """Return the refusal without sign-in: browsers are redirected to the sign-in page."""
     browser = scope["method"] in ("GET", "HEAD") and "text/html" in header(scope, b"accept")
     if not browser or header(scope, b"authorization"):
-        said = "Sign in, or send a token as Authorization: Bearer TOKEN."
-        return Refusal(401, said, {"www-authenticate": "Bearer"})
+        text = "Sign in, or send a token as Authorization: Bearer TOKEN."
+        return Refusal(401, text, {"www-authenticate": "Bearer"})
     wanted = _path(scope)
     if query := scope.get("query_string", b"").decode("latin-1"):
         wanted += f"?{query}"
@@ -234,16 +231,16 @@ def _nobody(datasette: Any, scope: Mapping[str, Any]) -> Refusal:
 
 
 def _path(scope: Mapping[str, Any]) -> str:
-    """Return the path as Datasette reads it: not decoded."""
+    """Return the undecoded path, as Datasette reads it."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.decode("latin-1").partition("?")[0]
 
 
-def _from_elsewhere(scope: Mapping[str, Any], host: str, *, secure: bool) -> bool:
-    """Whether a browser says that a page of another site sends this; others say nothing.
+def _is_cross_site(scope: Mapping[str, Any], host: str, *, secure: bool) -> bool:
+    """Whether the browser reports that another site sends the request.
 
-    Cross-origin protection as in Go 1.25 (Valsorda, 2025); a token in the form is not enough to
-    protect signing in, and Datasette 1.0 has no tokens.
+    Cross-origin protection as in Go 1.25 (Valsorda, 2025); a CSRF token would not protect sign-in,
+    and Datasette 1.0 has none.
     """
     if site := header(scope, b"sec-fetch-site"):
         return site not in ("same-origin", "none")
@@ -253,16 +250,16 @@ def _from_elsewhere(scope: Mapping[str, Any], host: str, *, secure: bool) -> boo
 
 
 async def _refuse(send: Any, refusal: Refusal) -> None:
-    body = f"{refusal.words}\n".encode()
-    told = {"content-type": "text/plain; charset=utf-8", **PAGE_HEADERS, **refusal.headers}
-    told["cache-control"] = "private, no-store"
-    headers = [(key.encode(), value.encode("latin-1")) for key, value in told.items()]
+    body = f"{refusal.text}\n".encode()
+    found = {"content-type": "text/plain; charset=utf-8", **PAGE_HEADERS, **refusal.headers}
+    found["cache-control"] = "private, no-store"
+    headers = [(key.encode(), value.encode("latin-1")) for key, value in found.items()]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def _kept(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Let files be kept that say so: Datasette 0.65 forbids it to whoever sends a cookie."""
+def _with_cache_control(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Restore the cache-control of static files, which Datasette 0.65 overrides with cookies."""
     kept = next((value for key, value in headers if key.decode() == KEEP), None)
     if kept is None:
         return headers
@@ -275,7 +272,7 @@ def _with_headers(
 ) -> Callable[[dict[str, Any]], Awaitable[None]]:
     async def sent(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            headers = _kept(list(message.get("headers", [])))
+            headers = _with_cache_control(list(message.get("headers", [])))
             there = {bytes(key).lower() for key, _ in headers}
             headers += [
                 (key.encode(), value.encode())

@@ -1,8 +1,8 @@
-"""Pages of a run as a folder of files that any web server, or none, can show.
+"""Pages of a run as static files, for any web server or for opening directly.
 
-The pages are asked of Datasette in this process, from the same templates as they are served from,
-on a copy of the results that has the run alone. Links lead from file to file; what needs a server
-(filters, orders, tables, scripts) is taken out.
+The pages are rendered by Datasette in this process with the normal templates, on a copy of the
+results that has only this run. Links point to files; what needs a server (filters, sorting, tables,
+scripts) is removed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from edison_ci.errors import UsageError
 from edison_ci.report.markup import escape
-from edison_ci.web.routing import PREFIX
+from edison_ci.web.page_context import PREFIX
+from edison_ci.web.rendering import asset
 from edison_ci.web.serving import application
-from edison_ci.web.static_files import asset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 5_000
 STYLE = "edison.css"
-_KEPT = frozenset({"case", "metric", "page"})
-"""What may follow the question mark of a page that is written; other choices need a server."""
+_KEPT_ARGUMENTS = frozenset({"case", "metric", "page"})
+"""Query parameters of written pages; others need a server."""
 _NO_PAGES = re.compile(
     rf"{PREFIX}/(?:static|health|metrics|help|audit|loops?)\b|.*/(?:events|grade|edit)$"
 )
@@ -46,26 +46,26 @@ _POLICY = (
 )
 
 
-def refuse_too_many(cells: int) -> None:
-    """Refuse runs that have more pages than anybody looks at: each cell has one."""
+def require_few_cells(cells: int) -> None:
+    """Raise UsageError for runs with too many pages: each cell has one."""
     if cells > MOST_PAGES:
         raise UsageError(
-            f"there are more than {MOST_PAGES:,} pages",
-            hint="write one file instead: --out report.html",
+            f"the run has more than {MOST_PAGES:,} pages",
+            hint="write a single file instead: --out report.html",
         )
 
 
-async def static_pages(serving: Serving, write: Callable[[str, bytes], object]) -> None:
-    """Write the files of a folder: every page that can be reached from the first."""
-    datasette = application(replace(serving, patient=True))
+async def write_static_pages(serving: Serving, write: Callable[[str, bytes], object]) -> None:
+    """Write all pages that are reachable from the first one."""
+    datasette = application(replace(serving, synchronous=True))
     await datasette.invoke_startup()
     found = asset(STYLE)
-    assert found is not None, "it is in the package"
+    assert found is not None, "the stylesheet is part of the package"
     write(STYLE, found[0])
     waiting, known = deque([PREFIX]), {PREFIX}
 
     def reached(address: str) -> str | None:
-        """Return the file of an address that is to be written; None if there is none."""
+        """Return the file of an address, and schedule it; None if it is not written."""
         wanted = _page(address)
         if wanted is None:
             return None
@@ -75,37 +75,37 @@ async def static_pages(serving: Serving, write: Callable[[str, bytes], object]) 
         return file_name(wanted)
 
     while waiting:
-        refuse_too_many(len(known))
+        require_few_cells(len(known))
         address = waiting.popleft()
-        write(file_name(address), _written(await _asked(datasette, address), reached))
+        write(file_name(address), _rewritten(await _fetch(datasette, address), reached))
 
 
-async def _asked(datasette: Any, address: str) -> str:
+async def _fetch(datasette: Any, address: str) -> str:
     response = await datasette.client.get(address)
-    if response.status_code not in (200, 404):  # a case or cell that is not in the copy
+    if response.status_code not in (200, 404):  # 404: a case or cell that is not in the copy
         raise UsageError(
-            f"the page {address} could not be made ({response.status_code})",
-            hint="look at it with edison serve",
+            f"the page {address} could not be rendered (status {response.status_code})",
+            hint="open it with edison serve to see the error",
         )
     return str(response.text)
 
 
 def _page(address: str) -> str | None:
-    """Return an address as it is asked for, without what changes nothing that is written."""
+    """Return the normalized address of a page to write; None if it is not written."""
     parts = urlsplit(address)
     path = parts.path.rstrip("/")
     ours = path == PREFIX or path.startswith(f"{PREFIX}/")
     if parts.scheme or parts.netloc or not ours or _NO_PAGES.match(path):
         return None
     given = parse_qsl(parts.query)
-    if any(name not in _KEPT for name, _ in given):
+    if any(name not in _KEPT_ARGUMENTS for name, _ in given):
         return None
     kept = sorted((name, value) for name, value in given if (name, value) != ("page", "1"))
     return f"{path}?{urlencode(kept)}" if kept else path
 
 
 def file_name(address: str) -> str:
-    """Return the name of a page's file: readable, and different for every page."""
+    """Return a readable and unique file name for a page."""
     path, _, query = address.removeprefix(PREFIX).partition("?")
     words = re.sub(r"[^A-Za-z0-9]+", "-", path).strip("-").lower()[:60]
     if not words and not query:
@@ -114,7 +114,7 @@ def file_name(address: str) -> str:
     return f"{words or 'index'}-{digest}.html"
 
 
-def _written(text: str, reached: Callable[[str], str | None]) -> bytes:
+def _rewritten(text: str, reached: Callable[[str], str | None]) -> bytes:
     def link(found: re.Match[str]) -> str:
         name, address = found[1], unescape(found[2])
         if address.startswith(("#", "data:")):
@@ -124,7 +124,7 @@ def _written(text: str, reached: Callable[[str], str | None]) -> bytes:
             return f' {name}="{STYLE}"'
         file = reached(path)
         if file is None:
-            return ""  # the words stay, and lead nowhere
+            return ""  # the text stays without a link
         return f' {name}="{escape(f"{file}#{mark}" if mark else file)}"'
 
     kept = _LINK.sub(link, _SERVER.sub("", text))

@@ -1,7 +1,6 @@
-"""What the files of the project say, where they are beside the results.
+"""The project files beside the results: prompts and cases for the pages.
 
-Prompts and cases are in Git and not in the results. Pages work without them, and show more with
-them.
+Prompts and cases are in Git, not in the results. Pages work without them and show more with them.
 """
 
 from __future__ import annotations
@@ -19,65 +18,65 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.config.load import Project
-    from edison_ci.web.page_context import Look
+    from edison_ci.web.page_context import PageContext
 
 _MOST_REFS = 500
 MOST_BYTES = 20_000_000
-"""Larger datasets are not searched for a case while somebody waits for a page."""
+"""Larger datasets are not searched for a case for a page."""
 
 
-class _Noted(WorkingTree):
-    """The files of a project, with a note of those that were looked at."""
+class _RecordingTree(WorkingTree):
+    """A working tree that records the paths that were read."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.seen: set[str] = set()
+        self.paths: set[str] = set()
 
     def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
-        self.seen.add(path)
+        self.paths.add(path)
         return super().open(path, max_bytes=max_bytes)
 
     def names(self, folder: str) -> list[str]:
-        self.seen.add(folder)
+        self.paths.add(folder)
         return super().names(folder)
 
     def exists(self, path: str) -> bool:
-        self.seen.add(path)
+        self.paths.add(path)
         return super().exists(path)
 
 
-class _Kept(NamedTuple):
-    """A project, and what its files were like when it was read."""
+class _CachedProject(NamedTuple):
+    """A loaded project with the state of its files."""
 
     project: Project | None
     day: dt.date
-    """Cases are set aside until a day."""
+    """Quarantines end on a day, so the project depends on it."""
     files: dict[str, tuple[int, int] | None]
 
 
-_kept: dict[Path, _Kept] = {}
+_projects: dict[Path, _CachedProject] = {}
 _guard = threading.Lock()
 
 
-def project_of(look: Look) -> Project | None:
-    """Return the project as far as it can be read; None if it is not here or not readable."""
-    return None if look.root is None else project_in(look.root, look.now.date())
+def project_of(context: PageContext) -> Project | None:
+    """Return the project of a page; None if it is not accessible or invalid."""
+    return None if context.root is None else project_in(context.root, context.now.date())
 
 
 def project_in(root: Path, day: dt.date) -> Project | None:
-    """Return the project in a folder, read again only once one of its files has changed."""
+    """Return the project in a folder, reloaded only after one of its files has changed."""
     with _guard:
-        kept = _kept.get(root)
-        if kept is None or kept.day != day or kept.files != _files(root, kept.files):
-            tree = _Noted(root)
-            project = _read(tree, root)
-            # What changes while it is read is noticed when it is asked for again.
-            kept = _kept[root] = _Kept(project, day, _files(root, tree.seen))
-        return kept.project
+        known = _projects.get(root)
+        if known is None or known.day != day or known.files != _files(root, known.files):
+            tree = _RecordingTree(root)
+            project = _load(tree, root)
+            # A change during loading is noticed at the next request.
+            known = _projects[root] = _CachedProject(project, day, _files(root, tree.paths))
+        return known.project
 
 
 def _files(root: Path, names: Iterable[str]) -> dict[str, tuple[int, int] | None]:
-    """Return when files and folders were changed, and their sizes; None for what is not there."""
+    """Return mtime and size of files and folders; None for missing ones."""
     found: dict[str, tuple[int, int] | None] = {}
     for name in names:
         try:
@@ -89,7 +88,7 @@ def _files(root: Path, names: Iterable[str]) -> dict[str, tuple[int, int] | None
     return found
 
 
-def _read(tree: WorkingTree, root: Path) -> Project | None:
+def _load(tree: WorkingTree, root: Path) -> Project | None:
     try:
         return inspect_project(tree, root=root)[0]
     except (EdisonError, OSError):
@@ -97,7 +96,7 @@ def _read(tree: WorkingTree, root: Path) -> Project | None:
 
 
 def searchable(project: Project | None, experiment: str) -> bool:
-    """Whether the cases of an experiment can be gone through for a page."""
+    """Whether the cases of an experiment are small enough to be searched for a page."""
     if project is None or experiment not in project.experiments:
         return False
     total = 0
@@ -110,14 +109,14 @@ def searchable(project: Project | None, experiment: str) -> bool:
 
 
 def git_state(root: Path) -> tuple[tuple[str, int], ...] | None:
-    """Return what changes whenever a branch or what is checked out does; None if it is not known.
+    """Return a value that changes with every branch and checkout; None if it is unknown.
 
-    Git itself would take longer to say so than a page may take.
+    Reading mtimes is faster than running Git for every page.
     """
     top = next((up for up in (root, *root.parents) if (up / ".git").exists()), None)
     folder = None if top is None else top / ".git"
     if folder is None or not folder.is_dir() or (folder / "reftable").exists():
-        return None  # no repository, one of several working trees, or refs kept in another way
+        return None  # no repository, a linked worktree, or another format of refs
     files = [folder / name for name in ("HEAD", "config", "packed-refs", "shallow")]
     for kind in ("heads", "remotes"):
         files += sorted((folder / "refs" / kind).rglob("*"))[: _MOST_REFS + 1]

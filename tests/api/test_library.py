@@ -85,7 +85,7 @@ def test_a_change_is_compared_with_its_base(support: Folder, project: Project) -
     (found,) = run(load(support.path), against="HEAD")
     assert found.against is not None and found.changes
     (change,) = found.changes
-    assert change.standing.n == found.against.n
+    assert change.comparison.n == found.against.n
     assert gate(load(support.path), found.run.id).decision.verdict == found.run.verdict
     same = compare(load(support.path), found.run.id, found.run.id)
     assert same.sentence.startswith("Nothing to compare")
@@ -107,7 +107,7 @@ def test_a_run_that_was_interrupted_goes_on(project: Project) -> None:
     def interrupting() -> Iterator[dict[str, object]]:
         yield {"on_start": lambda _: os.kill(os.getpid(), signal.SIGINT)}
 
-    (paused,) = run(project, factory=SessionFactory(listening=interrupting))
+    (paused,) = run(project, factory=SessionFactory(hooks=interrupting))
     assert paused.run.status == "PAUSED"
     assert sum(paused.cells.values()) - paused.cells["total"] < paused.cells["total"]
     done = resume(project, paused.run.id)

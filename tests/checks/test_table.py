@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.check_examples import EXAMPLES, FILES, SCHEMAS, Answer
+from edison_ci.checks.options import REGISTRY
 from edison_ci.checks.output import parse_output
-from edison_ci.checks.registry import REGISTRY
-from edison_ci.execute.grading import CheckGrader, composite, passed
-from edison_ci.providers.budgeting import Paid
+from edison_ci.execute.grading import CheckGrader, composite_of, passes
+from edison_ci.providers.budget import StoredAnswer
 from edison_ci.records import Case, CaseId, FinishReason
 from tests.checks.entries import check, experiment, from_yaml
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.checks.options import Check
-    from edison_ci.store.runs import Part
+    from edison_ci.store.cells import Component
 
 SPEC = [
     "equals",
@@ -81,9 +81,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def parts(
+def components(
     checks: dict[str, Check], answer: Answer, case: dict[str, Any], root: Path | None = None
-) -> list[Part]:
+) -> list[Component]:
     """Grade an answer as a run does."""
     inputs = {name: value for name, value in case.items() if name != "expected"}
     about = Case(CaseId("one"), inputs, expected=case.get("expected"))
@@ -91,13 +91,15 @@ def parts(
         (name, each, 1.0 if each.weight is None else each.weight) for name, each in checks.items()
     )
     grader = CheckGrader(tuple(weighed), SCHEMAS, root)
-    paid = Paid(answer.made, 0, True, answer.cost_microusd)
-    return asyncio.run(grader.parts(about, parse_output(answer.text, "none"), paid))
+    paid = StoredAnswer(answer.made, 0, True, answer.cost_microusd)
+    return asyncio.run(grader.components(about, parse_output(answer.text, "none"), paid))
 
 
-def one(line: str, answer: Answer | str, case: dict[str, Any], root: Path | None = None) -> Part:
+def one(
+    line: str, answer: Answer | str, case: dict[str, Any], root: Path | None = None
+) -> Component:
     answer = Answer(answer) if isinstance(answer, str) else answer
-    (found,) = parts({"it": check(line)}, answer, case, root)
+    (found,) = components({"it": check(line)}, answer, case, root)
     return found
 
 
@@ -320,8 +322,8 @@ def test_yes_or_no_needs_1_and_a_graded_score_one_half(name: str) -> None:
 
 def weighed(*lines: str, text: str = "abcd", **case: Any) -> tuple[float | None, bool | None]:
     given = {"expected": "abc", **case}
-    found = parts(experiment(*lines).named_checks(), Answer(text), given)
-    return composite(found), passed(found)
+    found = components(experiment(*lines).named_checks(), Answer(text), given)
+    return composite_of(found), passes(found)
 
 
 def test_the_composite_is_the_weighted_mean_and_everything_has_to_pass() -> None:

@@ -1,4 +1,4 @@
-"""edison run --against: two subjects on the same material, and gates that decide."""
+"""edison run --against: two subjects on the same eval suite, and gates that decide."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def test_changed_material_is_announced_and_both_are_measured_on_the_old_one_too(
     improve(shop)
     shop.edit("experiments/support-reply.yaml", "as an ai", "as a machine")
     done = edison(shop, "run", "--against", "main", "--json")
-    assert "the material changed: experiments/support-reply.yaml: checks" in done.err
+    assert "the eval suite changed: experiments/support-reply.yaml: checks" in done.err
     found = json.loads(done.out)
     assert len(found["runs"]) == 2
     snapshots = [json.loads(text) for (text,) in rows(shop, "select snapshot from run")]
-    kept = [snapshot["command line"]["against"]["material"] for snapshot in snapshots]
+    kept = [snapshot["command line"]["against"]["eval_suite"] for snapshot in snapshots]
     assert kept == ["base", "head"]
     patterns = [json.dumps(snapshot) for snapshot in snapshots]
     assert "as a machine" not in patterns[0]
@@ -131,7 +131,7 @@ def test_an_experiment_that_is_new_has_nothing_to_be_compared_with(
     (run,) = json.loads(done.out)["runs"]
     composite = next(row for row in run["gates"] if row["metric"] == "composite")
     assert composite["verdict"] == "skipped"
-    assert "has no such experiment" in done.err
+    assert "main does not have this experiment" in done.err
     assert rows(shop, "select distinct side from cell") == [("head",)]
 
 
@@ -144,7 +144,7 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_result(
         connection.execute("update run set status = 'EXECUTING', owner = 'gone', verdict = null")
         connection.execute("delete from decision")
         connection.execute("pragma foreign_keys = 0")
-        connection.execute("delete from part where cell_id in (select id from cell limit 50)")
+        connection.execute("delete from component where cell_id in (select id from cell limit 50)")
         connection.execute("delete from judgment where cell_id in (select id from cell limit 50)")
         connection.execute("delete from cell where id in (select id from cell limit 50)")
     done = edison(shop, "resume", "--json")
@@ -171,7 +171,7 @@ def test_an_old_answer_is_not_set_against_a_new_one(edison: Edison, shop: Folder
     _, found = told(edison, shop)
     takes = rows(
         shop,
-        "select side, take, count(*) from cell where run_id = "
+        "select side, answer_no, count(*) from cell where run_id = "
         "(select id from run order by rowid desc limit 1) group by 1, 2 order by 1, 2",
     )
     assert takes == [("base", 1, 94), ("head", 0, 94)]
@@ -223,9 +223,9 @@ def test_both_summaries_say_on_which_material_they_are(edison: Edison, shop: Fol
     shop.edit("experiments/support-reply.yaml", "words: {max: 120", "words: {max: 121")
     done = edison(shop, "run", "--against", "main")
     first, second = (s for s in done.out.splitlines() if s.startswith("support-reply  "))
-    assert first.endswith("  on the material of main")
-    assert "material" not in second
+    assert first.endswith("  on the eval suite of main")
+    assert "eval_suite" not in second
     listed = edison(shop, "status").out.splitlines()
-    assert [("material of main" in row) for row in listed[1:]] == [False, True]
+    assert [("eval suite of main" in row) for row in listed[1:]] == [False, True]
     found = json.loads(edison(shop, "status", "--json").out)["runs"]
-    assert [run["against"]["material"] for run in found] == ["head", "base"]
+    assert [run["against"]["eval_suite"] for run in found] == ["head", "base"]

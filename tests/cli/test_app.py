@@ -79,7 +79,7 @@ def test_no_command_is_an_error_in_json(edison: Edison, folder: Folder) -> None:
         (["valdate"], "did you mean 'validate'?"),
         (["PLAN"], "did you mean 'plan'?"),
         (["render-prompt"], "did you mean 'render'?"),
-        (["models", "xyz"], "there are: list"),
+        (["models", "xyz"], "commands: list"),
         (["models", "lst"], "did you mean 'list'?"),
         (["prices", "upd"], "did you mean 'update'?"),
     ],
@@ -89,7 +89,7 @@ def test_an_unknown_command_names_the_nearest(
 ) -> None:
     done = edison(folder, *words)
     assert done.code == 2
-    assert f"error: no command {words[-1]!r}; {hint}" in done.err
+    assert f"error: unknown command {words[-1]!r}; {hint}" in done.err
     assert "--help" in done.err
 
 
@@ -294,7 +294,7 @@ def test_a_full_disk_is_said(mini: Folder) -> None:
     done = shell(mini, "edison models > /dev/full")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: the result cannot be written: No space left on device\n  write it somewhere else\n"
+        "error: the result cannot be written: No space left on device\n  write to another place\n"
     )
 
 

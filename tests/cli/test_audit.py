@@ -53,7 +53,7 @@ def test_a_broken_chain_ends_with_3_and_names_the_row(edison: Edison, ran: Folde
     connection.close()
     done = edison(ran, "audit", "--verify")
     assert done.code == 3
-    assert "the audit is broken: row 1 was changed" in done.err
+    assert "the audit log is broken: row 1 was changed" in done.err
     assert "ada" not in done.out
     document = json.loads(edison(ran, "audit", "--verify", "--json").out)
     assert document["error"]["code"] == "store"
@@ -66,4 +66,4 @@ def test_an_empty_audit_is_no_error(edison: Edison, ran: Folder) -> None:
     )
     connection.close()
     done = edison(ran, "audit", "--verify")
-    assert (done.code, done.err) == (0, "nothing was changed or refused yet\n")
+    assert (done.code, done.err) == (0, "the audit log is empty\n")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.cli.bars import Bars
-from edison_ci.cli.meter import Meter
+from edison_ci.cli.progress import ProgressMeter
 from edison_ci.execute.clients import PhaseCalls
-from edison_ci.execute.runner import Progress
-from edison_ci.providers.lane import Tally
+from edison_ci.execute.progress import Progress
+from edison_ci.providers.client import BudgetUsage
 from tests.cli.screen import OnTty, Tty
 from tests.faults.stage import verdict
 from tests.loopback.script import rule
@@ -105,10 +105,10 @@ def test_ctrl_c_takes_the_bars_away_and_leaves_what_to_do_next(
         text = tty.until(lambda text: "press Ctrl-C again" in text)
         assert bars_of(text) == []
         assert tty.screen.cursor
-        assert "stopping: finishing 2 calls in flight; press Ctrl-C again to give up on it" in text
+        assert "stopping: finishing 2 calls in flight; press Ctrl-C again to abandon them" in text
         tty.press(b"\x03")
         assert tty.end() == 130
-    assert "Go on with: edison resume" in tty.screen.text
+    assert "Continue with: edison resume" in tty.screen.text
     assert "^C" not in tty.screen.text.partition("stopping:")[0]
 
 
@@ -141,7 +141,7 @@ def test_a_log_line_stands_above_the_bars_and_is_not_wrapped(
         server.script.insert(0, rule(model="large-1", do="hang", contains="N5"))
         server.release()
         text = tty.until(lambda text: "5/6" in text)
-        said = "warning: another model answers than was asked for (model=large, asked=large-1, "
+        said = "warning: another model answers than requested (model=large, asked=large-1, "
         assert f"{said}served=[red]other-9)\r\n" in tty.written
         assert text.index("warning:") < text.index("━")
         assert len(bars_of(text)) == 3
@@ -209,11 +209,11 @@ def test_quiet_shows_nothing(project: Folder, server: LoopbackServer) -> None:
 # --- the drawing itself ---------------------------------------------------------------------------
 
 
-def progress(**lanes: tuple[int, int]) -> Progress:
+def progress(**clients: tuple[int, int]) -> Progress:
     """Return the progress of models, each with what is done and what is planned."""
-    done = Counter({name: each[0] for name, each in lanes.items()})
-    found = Progress(total=sum(each[1] for each in lanes.values()), by_lane=done)
-    found.planned_by_lane = Counter({name: each[1] for name, each in lanes.items()})
+    done = Counter({name: each[0] for name, each in clients.items()})
+    found = Progress(total=sum(each[1] for each in clients.values()), done_by_client=done)
+    found.planned_by_client = Counter({name: each[1] for name, each in clients.items()})
     found.cells = Counter(ok=done.total())
     return found
 
@@ -226,7 +226,7 @@ def drawn(found: Progress, *size: int) -> Iterator[tuple[Tty, Bars]]:
         os.fdopen(os.dup(tty.slave), "w", encoding="utf-8") as stream,
         contextlib.redirect_stderr(stream),
     ):
-        bars = Bars(Meter(found, 0.0), color=True)
+        bars = Bars(ProgressMeter(found, 0.0), color=True)
         bars.start()
         try:
             yield tty, bars
@@ -246,7 +246,7 @@ def test_what_comes_from_files_is_neither_markup_nor_a_command_of_the_terminal()
 
 def test_more_models_than_there_is_room_for_are_summed_up_the_finished_first() -> None:
     found = progress(**{f"m{number}": (10 if number < 3 else 5, 10) for number in range(10)})
-    found.errors_by_lane["m0"] = 2
+    found.errors_by_client["m0"] = 2
     found.calls["judge", "boss"] = PhaseCalls(per_cell=1.0, answered=7)
     with drawn(found, 80, 16) as (tty, _):
         text = tty.until(lambda text: "more" in text)
@@ -257,9 +257,9 @@ def test_more_models_than_there_is_room_for_are_summed_up_the_finished_first() -
 
 def test_errors_tokens_and_a_model_that_was_given_up_are_told() -> None:
     found = progress(small=(4, 10), large=(2, 10))
-    found.cells, found.errors_by_lane = Counter(ok=5, error=1), Counter(small=1)
+    found.cells, found.errors_by_client = Counter(ok=5, error=1), Counter(small=1)
     found.closed["large"] = "wrong key"
-    found.tally, found.budget_microusd = Tally(cost_microusd=120_000), 5_000_000
+    found.usage, found.budget_microusd = BudgetUsage(cost_microusd=120_000), 5_000_000
     found.budget_tokens, found.booked_tokens = 10_000, 1_234
     with drawn(found, 120, 24) as (tty, _):
         text = tty.until(lambda text: "tokens" in text)
@@ -296,7 +296,9 @@ def test_a_terminal_that_knows_no_blocks_gets_dashes() -> None:
         raw = io.FileIO(os.dup(tty.slave), "w")
         stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
         with stream, contextlib.redirect_stderr(stream):
-            bars = Bars(Meter(progress(**{"modèle-" + 40 * "x": (4, 10)}), 0.0), color=False)
+            bars = Bars(
+                ProgressMeter(progress(**{"modèle-" + 40 * "x": (4, 10)}), 0.0), color=False
+            )
             bars.start()
             text = tty.until(lambda text: "4/10" in text)
             bars.stop()

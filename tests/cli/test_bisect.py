@@ -134,7 +134,7 @@ def test_a_changed_model_can_break_a_case_as_well(edison: Edison, project: Folde
     commit(project, "another model")
     done = edison(project, "bisect", "hello", "--case", "ada")
     assert "another model" in done.out
-    assert "It changed no prompt that fails" in done.out
+    assert "It changed no failing prompt" in done.out
 
 
 def test_a_budget_stops_the_search_and_keeps_what_was_asked(

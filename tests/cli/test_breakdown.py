@@ -1,4 +1,4 @@
-"""What a person and a script see of kinds of cases, draws and missing answers."""
+"""What a person and a script see of slices, repeats and missing answers."""
 
 from __future__ import annotations
 
@@ -43,43 +43,43 @@ def test_the_screen_names_what_is_weak_and_what_is_missing(edison: Edison, proje
     assert "5 error (12.5%)" in done.out
     assert "With 5 answers missing, the score lies between" in done.out
     assert "weak  tag hard: 0.0, 100.0 points below the other cases (12 cases)" in done.out
-    (note,) = [line for line in done.err.splitlines() if line.endswith("--facets")]
+    (note,) = [line for line in done.err.splitlines() if line.endswith("--slices")]
     assert note.startswith("  ") and "comparison" in note, "it stands under the run it is about"
     assert "XS" not in done.out, "what does not stand out is shown on request"
 
 
-def test_draws_that_pass_together_are_told(edison: Edison, project: Folder) -> None:
-    assert "  both draws pass in 66% (" in edison(project, "run", "--draws", "2").out
-    assert "  all 3 draws pass in 66% (" in edison(project, "run", "--draws", "3").out
+def test_repeats_that_pass_together_are_told(edison: Edison, project: Folder) -> None:
+    assert "  both repeats pass in 66% (" in edison(project, "run", "--repeats", "2").out
+    assert "  all 3 repeats pass in 66% (" in edison(project, "run", "--repeats", "3").out
 
 
-def test_facets_are_a_table_on_request(edison: Edison, project: Folder) -> None:
+def test_slices_are_a_table_on_request(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
-    done = edison(project, "status", "latest", "--facets")
+    done = edison(project, "status", "latest", "--slices")
     assert done.code == 0
     (row,) = [line.split() for line in done.out.splitlines() if line.split()[:2] == ["tag", "easy"]]
     assert row[2] == "23" and row[-2:] == ["stands", "out"]
-    assert done.err.count("after allowing for that") == 1
-    assert edison(project, "status", "--facets").code == 2
+    assert done.err.count("after correction for that") == 1
+    assert edison(project, "status", "--slices").code == 2
 
 
-def test_the_document_has_facets_rates_bounds_and_spread(edison: Edison, project: Folder) -> None:
-    run = json.loads(edison(project, "run", "--json", "--draws", "2").out)["runs"][0]
+def test_the_document_has_slices_rates_bounds_and_spread(edison: Edison, project: Folder) -> None:
+    run = json.loads(edison(project, "run", "--json", "--repeats", "2").out)["runs"][0]
     assert run["rates"] == {"error": 0.125, "malformed": 0, "blocked": 0}
     assert run["bounds"]["missing"] == 10
     assert run["bounds"]["composite"]["worst"] < run["composite"]["estimate"]
     (both,) = run["reliability"]
     assert (both["k"], both["pass_all"]["n"]) == (2, 35)
     assert run["models"][0]["reliability"] == run["reliability"]
-    (part,) = run["models"][0]["parts"]
+    (part,) = run["models"][0]["components"]
     assert (part["name"], part["min"], part["max"]) == ("contains", 0, 1)
-    assert run["parts"][0]["sd"] == pytest.approx(part["sd"])
-    hard = [f for f in run["facets"] if f["value"] == "hard" and f["model"] == "small"]
+    assert run["components"][0]["sd"] == pytest.approx(part["sd"])
+    hard = [f for f in run["slices"] if f["value"] == "hard" and f["model"] == "small"]
     assert hard[0]["stands_out"] is True and hard[0]["composite"]["n"] == 12
 
 
 def test_a_paused_run_has_no_breakdown_and_says_so(edison: Edison, project: Folder) -> None:
     project.edit("models.yaml", "options:", "price: {in: 1, out: 1}, options:")
     assert edison(project, "run", "--budget", "0.0001").code == 4
-    done = edison(project, "status", "latest", "--facets")
-    assert "nothing is known of the kinds of its cases" in done.err
+    done = edison(project, "status", "latest", "--slices")
+    assert "there are no results by slice" in done.err

@@ -55,7 +55,7 @@ def test_simulated_money_is_marked(edison: Edison, mini: Folder) -> None:
     assert [row["simulated"] for row in found["models"]] == [2, 2]
     done = edison(mini, "costs", "--by", "model").out
     assert [line.endswith("  simulated") for line in done.splitlines()[1:4]] == [True] * 3
-    assert "of it is simulated: nobody was paid" in done
+    assert "of it is simulated and was not paid" in done
     total = json.loads(edison(mini, "costs", "--json").out)["total"]
     assert total["simulated"] == total["calls"] == 4
     assert total["simulated_microusd"] == total["cost_microusd"] > 0
@@ -76,7 +76,7 @@ def test_a_dry_run_changes_nothing(edison: Edison, ran: Folder) -> None:
 def test_nobody_to_ask_is_a_refusal(edison: Edison, ran: Folder) -> None:
     done = edison(ran, "cache", "clear", "--all")
     assert done.code == 2
-    assert "look with --dry-run, then say --yes" in done.err
+    assert "check with --dry-run, then run with --yes" in done.err
     assert texts(ran) == 4
 
 
@@ -126,10 +126,10 @@ def grow_old(folder: Folder) -> None:
 
 def test_gc_tells_what_it_freed(edison: Edison, ran: Folder) -> None:
     grow_old(ran)
-    assert edison(ran, "gc", "--dry-run").out.startswith("would free 4 texts (")
+    assert edison(ran, "gc", "--dry-run").out.startswith("would delete 4 texts (")
     assert texts(ran) == 4
     done = edison(ran, "gc")
-    assert done.out.splitlines()[0].startswith("freed 4 texts (")
+    assert done.out.splitlines()[0].startswith("deleted 4 texts (")
     assert "--vacuum" in done.err
     assert texts(ran) == 0
     assert edison(ran, "db", "check").code == 0
@@ -141,7 +141,7 @@ def test_gc_spares_what_is_in_production(edison: Edison, ran: Folder) -> None:
     ran.write(
         "prompts/support-reply.md", text.replace("\n---\n", "\nproduction: da045f29\n---\n", 1)
     )
-    assert edison(ran, "gc").out.splitlines()[0] == "freed 0 texts (0 bytes)"
+    assert edison(ran, "gc").out.splitlines()[0] == "deleted 0 texts (0 bytes)"
     assert texts(ran) == 4
     ran.write("prompts/support-reply.md", "---\nid: other\n---\nHello there\n")
     refused = edison(ran, "gc")
@@ -164,5 +164,5 @@ def test_gc_is_a_document(edison: Edison, ran: Folder) -> None:
 def test_gc_keeps_for_ever_when_told(edison: Edison, ran: Folder) -> None:
     grow_old(ran)
     ran.write("edison.yaml", "version: 1\nproject: mini\nsettings: {retention_days: 0}\n")
-    assert edison(ran, "gc").out == "texts are kept for ever: settings.retention_days is 0\n"
+    assert edison(ran, "gc").out == "texts are kept forever: settings.retention_days is 0\n"
     assert texts(ran) == 4

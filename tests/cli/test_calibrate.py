@@ -1,4 +1,4 @@
-"""edison calibrate and the judge's licence, from labels to gates."""
+"""edison calibrate and the judge's approval, from labels to gates."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def label_all(
     """Write a label for each answer of the last run: what a person makes of the judge's score."""
     rows = ask(
         folder,
-        "select c.case_id, c.case_hash, p.score, t.text from cell c join part p on "
-        "p.cell_id = c.id and p.kind = 'rubric' join answer_text t using (address, take) "
+        "select c.case_id, c.case_hash, p.score, t.text from cell c join component p on "
+        "p.cell_id = c.id and p.kind = 'rubric' join answer_text t using (request_hash, answer_no) "
         "where c.run_id = (select max(id) from run) and c.side = 'head' order by c.case_id",
     )
     lines = [
@@ -76,26 +76,26 @@ def calibrated(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
     return found
 
 
-def licence(folder: Folder) -> dict[str, Any]:
-    value: Any = read_yaml(folder.read("licences.yaml"), "licences.yaml").value
-    (entry,) = value["licences"]
+def approval(folder: Folder) -> dict[str, Any]:
+    value: Any = read_yaml(folder.read("judge_approvals.yaml"), "judge_approvals.yaml").value
+    (entry,) = value["approvals"]
     assert isinstance(entry, dict)
     return entry
 
 
 @pytest.fixture
-def licensed(edison: Edison, project: Folder) -> Folder:
-    """The project after a run whose judge agrees with its labels, and was licensed."""
+def approved(edison: Edison, project: Folder) -> Folder:
+    """The project after a run whose judge agrees with its labels, and was approved."""
     run(edison, project)
     label_all(project)
-    assert calibrated(edison, project)["licence"]["licensed"]
+    assert calibrated(edison, project)["judge_approval"]["approved"]
     return project
 
 
 # --- the gate -------------------------------------------------------------------------------------
 
 
-def test_without_a_licence_the_gates_of_a_judge_are_advisory(
+def test_without_a_approval_the_gates_of_a_judge_are_advisory(
     edison: Edison, project: Folder
 ) -> None:
     code, told = run(edison, project)
@@ -105,7 +105,7 @@ def test_without_a_licence_the_gates_of_a_judge_are_advisory(
     assert composite["detail"]["advisory"]["would_be"] == "fail"
     assert composite["sentence"].startswith("Advisory only, would be fail: ")
     assert composite["sentence"].endswith(
-        "The judge 'judge' may not decide (no licence yet: edison calibrate hello)."
+        "The judge 'judge' may not decide (no approval yet: edison calibrate hello)."
     )
     shown = edison(project, "status", "latest").out
     assert "  ADVISORY  composite: " in shown
@@ -113,13 +113,13 @@ def test_without_a_licence_the_gates_of_a_judge_are_advisory(
     assert (done.code, json.loads(done.out)["verdict"]) == (0, "pass")
 
 
-def test_with_a_licence_a_judge_decides(edison: Edison, licensed: Folder) -> None:
-    code, told = run(edison, licensed)
+def test_with_a_approval_a_judge_decides(edison: Edison, approved: Folder) -> None:
+    code, told = run(edison, approved)
     assert (code, told["verdict"]) == (1, "fail")
     assert told["gates"][0]["verdict"] == "fail"
     assert "advisory" not in told["gates"][0]["detail"]
-    assert edison(licensed, "gate").code == 1
-    assert ask(licensed, "select licensed, kappa, n from licence order by licensed") == [
+    assert edison(approved, "gate").code == 1
+    assert ask(approved, "select approved, kappa, n from judge_approval order by approved") == [
         (0, None, 0), (1, 1.0, CASES),
     ]  # fmt: skip
 
@@ -146,32 +146,32 @@ def change_labels(folder: Folder) -> None:
     [
         (change_rubric, "the rubric"),
         (change_instructions, "the judge's instructions"),
-        (change_model, "the judge's model or parameters"),
+        (change_model, "the judge's model, parameters or package"),
         (change_labels, "the labels"),
     ],
 )
-def test_a_licence_is_stale_once_something_it_rests_on_changed(
-    edison: Edison, licensed: Folder, change: Callable[[Folder], None], what: str
+def test_a_approval_is_stale_once_something_it_rests_on_changed(
+    edison: Edison, approved: Folder, change: Callable[[Folder], None], what: str
 ) -> None:
-    change(licensed)
-    code, told = run(edison, licensed)
+    change(approved)
+    code, told = run(edison, approved)
     assert (code, told["verdict"], told["gates"][0]["verdict"]) == (0, "pass", "skipped")
     reason = told["gates"][0]["detail"]["advisory"]["reason"]
-    day = licence(licensed)["date"]
-    assert f"(stale licence, {what} changed since {day}: edison calibrate hello)" in reason
-    calibrated(edison, licensed, "--ask")
-    after = run(edison, licensed)[1]["gates"][0]
+    day = approval(approved)["date"]
+    assert f"(stale approval, {what} changed since {day}: edison calibrate hello)" in reason
+    calibrated(edison, approved, "--ask")
+    after = run(edison, approved)[1]["gates"][0]
     assert "stale" not in json.dumps(after)
 
 
-def test_what_does_not_reach_the_judge_leaves_the_licence_as_it_is(
-    edison: Edison, licensed: Folder
+def test_what_does_not_reach_the_judge_leaves_the_approval_as_it_is(
+    edison: Edison, approved: Folder
 ) -> None:
-    licensed.edit("rubrics/tone.yaml", "min_n: 25", "min_n: 26")
-    licensed.write(LABELS, licensed.read(LABELS).replace("\n", "\r\n") + "\n")
-    assert run(edison, licensed)[1]["gates"][0]["verdict"] == "fail"
-    licensed.edit("rubrics/tone.yaml", "min_n: 26", "min_n: 31")
-    reason = run(edison, licensed)[1]["gates"][0]["detail"]["advisory"]["reason"]
+    approved.edit("rubrics/tone.yaml", "min_n: 25", "min_n: 26")
+    approved.write(LABELS, approved.read(LABELS).replace("\n", "\r\n") + "\n")
+    assert run(edison, approved)[1]["gates"][0]["verdict"] == "fail"
+    approved.edit("rubrics/tone.yaml", "min_n: 26", "min_n: 31")
+    reason = run(edison, approved)[1]["gates"][0]["detail"]["advisory"]["reason"]
     assert reason == "judge 'judge' may not decide (30 labels, 31 are needed)"
 
 
@@ -179,45 +179,45 @@ def test_a_judge_that_disagrees_with_people_only_advises(edison: Edison, project
     run(edison, project)
     label_all(project, said=lambda score: 1 - score)
     found = calibrated(edison, project)
-    assert not found["licence"]["licensed"]
-    assert found["licence"]["reason"].endswith("the floor is 0.6")
+    assert not found["judge_approval"]["approved"]
+    assert found["judge_approval"]["reason"].endswith("the floor is 0.6")
     assert found["reports"][0]["kappa"]["estimate"] < 0
     code, told = run(edison, project)
     assert (code, told["gates"][0]["verdict"]) == (0, "skipped")
 
 
-def test_a_change_cannot_take_a_judge_s_licence_away_to_pass(
-    edison: Edison, licensed: Folder
+def test_a_change_cannot_take_a_judge_s_approval_away_to_pass(
+    edison: Edison, approved: Folder
 ) -> None:
-    licensed.edit("experiments/hello.yaml", "composite, at_least: 99%", "composite, at_least: 1%")
-    licensed.write(".gitignore", ".edison/results.db*\n.edison/locks\n")
-    licensed.git("add", "-A")
-    licensed.git("commit", "-q", "-m", "licensed")
-    licensed.edit("experiments/hello.yaml", "composite, at_least: 1%", "composite, at_least: 99%")
-    licensed.git("commit", "-qam", "stricter")
-    (licensed.path / "licences.yaml").unlink()
-    done = edison(licensed, "run", "--against", "HEAD", "--json")
+    approved.edit("experiments/hello.yaml", "composite, at_least: 99%", "composite, at_least: 1%")
+    approved.write(".gitignore", ".edison/results.db*\n.edison/locks\n")
+    approved.git("add", "-A")
+    approved.git("commit", "-q", "-m", "approved")
+    approved.edit("experiments/hello.yaml", "composite, at_least: 1%", "composite, at_least: 99%")
+    approved.git("commit", "-qam", "stricter")
+    (approved.path / "judge_approvals.yaml").unlink()
+    done = edison(approved, "run", "--against", "HEAD", "--json")
     told = json.loads(done.out)
     assert (done.code, told["verdict"]) == (1, "fail")
     verdicts = [run["gates"][0]["verdict"] for run in told["runs"]]
-    assert verdicts == ["fail", "skipped"], "on the base's material its licence counts"
+    assert verdicts == ["fail", "skipped"], "on the base's eval suite its approval counts"
 
 
-def test_labels_and_licences_do_not_make_runs_incomparable(
-    edison: Edison, licensed: Folder
+def test_labels_and_approvals_do_not_make_runs_incomparable(
+    edison: Edison, approved: Folder
 ) -> None:
-    first = ask(licensed, "select id from run")[0][0]
-    change_labels(licensed)
-    run(edison, licensed)
-    assert edison(licensed, "compare", first, "latest").code == 0
-    board = edison(licensed, "leaderboard", "--json")
+    first = ask(approved, "select id from run")[0][0]
+    change_labels(approved)
+    run(edison, approved)
+    assert edison(approved, "compare", first, "latest").code == 0
+    board = edison(approved, "leaderboard", "--json")
     assert board.code == 0, board.all
 
 
 # --- the report -----------------------------------------------------------------------------------
 
 
-def test_the_report_says_how_the_judge_does_and_writes_the_licence(
+def test_the_report_says_how_the_judge_does_and_writes_the_approval(
     edison: Edison, project: Folder
 ) -> None:
     run(edison, project)
@@ -234,7 +234,7 @@ def test_the_report_says_how_the_judge_does_and_writes_the_licence(
         "file": LABELS, "counted": CASES, "people": 1,
         "left_out": {"changed": 0, "gone": 0, "not_asked": 0, "failed": 0},
     }  # fmt: skip
-    kept = licence(project)
+    kept = approval(project)
     assert (kept["rubric"], kept["judges"], kept["models"]) == ("tone", ["judge"], ["sim/judge"])
     assert (kept["n"], kept["floor"], kept["simulated"]) == (CASES, 0.6, True)
     assert kept["kappa"] <= report["kappa"]["estimate"]
@@ -261,52 +261,52 @@ def test_the_report_corrects_the_score_of_the_latest_run(edison: Edison, project
 def test_a_dry_run_writes_nothing(edison: Edison, project: Folder) -> None:
     run(edison, project)
     label_all(project)
-    assert not calibrated(edison, project, "--dry-run")["licence"]["written"]
-    assert not (project.path / "licences.yaml").exists()
+    assert not calibrated(edison, project, "--dry-run")["judge_approval"]["written"]
+    assert not (project.path / "judge_approvals.yaml").exists()
 
 
 def test_few_labels_say_what_to_do(edison: Edison, project: Folder) -> None:
     run(edison, project)
     label_all(project, count=12)
     shown = edison(project, "calibrate").out
-    assert "12 labels say little of a judge: 20 are needed to correct a score, 25 for a" in shown
-    assert "Go on with: edison grade hello --limit 13" in shown
+    assert "12 labels are too few: 20 are needed to correct a score, 25 for a" in shown
+    assert "Continue with: edison grade hello --limit 13" in shown
     assert "ADVISORY  12 labels, 25 are needed" in shown
 
 
 def test_no_judge_is_asked_while_the_library_of_another_one_is_missing(
-    edison: Edison, licensed: Folder
+    edison: Edison, approved: Folder
 ) -> None:
     model = (
         "{provider: vertex, model: m, options: {project: p, location: us-central1}, price: free}"
     )
-    licensed.write("models.yaml", licensed.read("models.yaml") + f"far: {model}\n")
-    change_rubric(licensed)
-    text = licensed.read("experiments/hello.yaml").replace("experiment: hello", "experiment: other")
-    licensed.write("experiments/other.yaml", text.replace("[judge]", "[far]"))
-    before = calls(licensed)
+    approved.write("models.yaml", approved.read("models.yaml") + f"far: {model}\n")
+    change_rubric(approved)
+    text = approved.read("experiments/hello.yaml").replace("experiment: hello", "experiment: other")
+    approved.write("experiments/other.yaml", text.replace("[judge]", "[far]"))
+    before = calls(approved)
     with lacking("litellm"):
-        done = edison(licensed, "calibrate", "--ask")
+        done = edison(approved, "calibrate", "--ask")
         assert (done.code, "'far' cannot be called: litellm is not" in done.err) == (2, True)
-        assert calls(licensed) == before
-        assert edison(licensed, "calibrate", "--dry-run").code == 0, "nothing is asked"
-        assert edison(licensed, "calibrate", "hello", "--ask").code == 0
-    assert calls(licensed) == before + CASES
+        assert calls(approved) == before
+        assert edison(approved, "calibrate", "--dry-run").code == 0, "nothing is asked"
+        assert edison(approved, "calibrate", "hello", "--ask").code == 0
+    assert calls(approved) == before + CASES
 
 
 def test_only_what_judges_never_said_is_bought_and_only_when_asked(
-    edison: Edison, licensed: Folder
+    edison: Edison, approved: Folder
 ) -> None:
-    before = calls(licensed)
-    calibrated(edison, licensed)
-    assert calls(licensed) == before
-    change_rubric(licensed)
-    found = calibrated(edison, licensed)
+    before = calls(approved)
+    calibrated(edison, approved)
+    assert calls(approved) == before
+    change_rubric(approved)
+    found = calibrated(edison, approved)
     assert found["labels"]["left_out"]["not_asked"] == CASES
-    assert "add --ask" in edison(licensed, "calibrate").out
-    assert calls(licensed) == before
-    assert calibrated(edison, licensed, "--ask")["reports"][0]["n"] == CASES
-    assert calls(licensed) == before + CASES
+    assert "add --ask" in edison(approved, "calibrate").out
+    assert calls(approved) == before
+    assert calibrated(edison, approved, "--ask")["reports"][0]["n"] == CASES
+    assert calls(approved) == before + CASES
 
 
 def calls(folder: Folder) -> int:
@@ -314,31 +314,31 @@ def calls(folder: Folder) -> int:
 
 
 def test_labels_with_texts_work_without_the_results_they_came_from(
-    edison: Edison, licensed: Folder
+    edison: Edison, approved: Folder
 ) -> None:
-    for path in (licensed.path / ".edison").glob("results.db*"):
+    for path in (approved.path / ".edison").glob("results.db*"):
         path.unlink()
-    assert calibrated(edison, licensed, "--ask")["licence"]["licensed"]
-    assert ask(licensed, "select count(*) from run") == [(0,)]
+    assert calibrated(edison, approved, "--ask")["judge_approval"]["approved"]
+    assert ask(approved, "select count(*) from run") == [(0,)]
 
 
-def test_a_case_that_changed_no_longer_counts(edison: Edison, licensed: Folder) -> None:
-    text = licensed.read("datasets/names.jsonl").replace('"name": "P7"', '"name": "Pip"')
-    licensed.write("datasets/names.jsonl", text)
-    assert calibrated(edison, licensed)["labels"]["left_out"]["changed"] == 1
+def test_a_case_that_changed_no_longer_counts(edison: Edison, approved: Folder) -> None:
+    text = approved.read("datasets/names.jsonl").replace('"name": "P7"', '"name": "Pip"')
+    approved.write("datasets/names.jsonl", text)
+    assert calibrated(edison, approved)["labels"]["left_out"]["changed"] == 1
 
 
 def test_answers_known_by_their_hash_are_found_in_the_results(
-    edison: Edison, licensed: Folder
+    edison: Edison, approved: Folder
 ) -> None:
-    for path in (licensed.path / "labels").iterdir():
+    for path in (approved.path / "labels").iterdir():
         path.unlink()
-    licensed.write("edison.yaml", licensed.read("edison.yaml") + "settings: {private: true}\n")
-    assert edison(licensed, "grade", "--next", "--grade", "up").code == 0
-    assert calibrated(edison, licensed)["reports"][0]["n"] == 1
+    approved.write("edison.yaml", approved.read("edison.yaml") + "settings: {private: true}\n")
+    assert edison(approved, "grade", "--next", "--grade", "up").code == 0
+    assert calibrated(edison, approved)["reports"][0]["n"] == 1
 
 
-def test_an_editor_is_needed_to_write_a_licence(edison: Edison, project: Folder) -> None:
+def test_an_editor_is_needed_to_write_a_approval(edison: Edison, project: Folder) -> None:
     run(edison, project)
     label_all(project)
     members = "members: [{email: ann@example.com, role: reviewer}]\n"
@@ -352,7 +352,7 @@ def test_an_editor_is_needed_to_write_a_licence(edison: Edison, project: Folder)
     ("calibration", "said"),
     [
         ("", "the rubric of hello has no calibration"),
-        (f"calibration: {{labels: {LABELS}}}\n", f"there are no labels in {LABELS}"),
+        (f"calibration: {{labels: {LABELS}}}\n", f"there are no human grades in {LABELS}"),
     ],
 )
 def test_without_labels_there_is_nothing_to_hold_judges_to(
@@ -363,7 +363,7 @@ def test_without_labels_there_is_nothing_to_hold_judges_to(
     assert (done.code, said in done.err) == (2, True), done.all
 
 
-def test_several_judges_are_reported_one_by_one_and_licensed_together(
+def test_several_judges_are_reported_one_by_one_and_approved_together(
     edison: Edison, project: Folder
 ) -> None:
     project.write(
@@ -377,6 +377,6 @@ def test_several_judges_are_reported_one_by_one_and_licensed_together(
     found = calibrated(edison, project)
     assert [report["judge"] for report in found["reports"]] == ["judge", "other", None]
     assert found["reports"][2]["kappa"]["estimate"] == pytest.approx(1, abs=1e-4)
-    assert licence(project)["judges"] == ["judge", "other"]
+    assert approval(project)["judges"] == ["judge", "other"]
     assert "together" in edison(project, "calibrate", "--dry-run").out
     assert run(edison, project)[1]["gates"][0]["verdict"] == "fail"

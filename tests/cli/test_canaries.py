@@ -74,7 +74,7 @@ def echo_of(number: int) -> Rule:
         {"do": "answer", "body": {**completion(f"x {KEY}"), "usage": {KEY: KEY}}},
         {"status": 429, "body": error(KEY), "headers": {**headers, "x-more": KEY}, "times": 1},
     ]
-    # A good answer in between keeps the lane open.
+    # A good answer in between keeps the client open.
     deed = {"text": f"Person {KEY}"} if number % 2 else said[number // 2]
     return rule(model="m-1", contains=f"Person {number:02}", **deed)
 

@@ -81,6 +81,6 @@ def test_in_a_sandbox_code_changes_nothing(project: Folder) -> None:
 
 
 def test_the_doctor_tells(project: Folder) -> None:
-    said = "warn  sandbox   none, so code checks do not run here"
+    said = "warn  sandbox   none: code checks need --allow-code-without-sandbox"
     assert said in edison(project, "doctor").stdout
     assert ("ok    sandbox" in project.edison("doctor").out) is has_sandbox()

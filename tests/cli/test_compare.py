@@ -108,7 +108,7 @@ def test_production_is_what_the_prompt_says(edison: Edison, project: Folder) -> 
     edison(project, "run", "-q")
     (old,) = versions(project)
     done = edison(project, "compare", "production", "latest")
-    assert (done.code, "which version is in production" in done.err) == (2, True)
+    assert (done.code, "names its version in production" in done.err) == (2, True)
     project.edit("prompts/hello.md", "id: hello\n", f"id: hello\nproduction: {old}\n")
     broken(project)
     edison(project, "run", "-q")
@@ -144,7 +144,7 @@ def test_a_case_that_was_edited_is_not_compared(edison: Edison, project: Folder)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothere", "latest"], "'nothere' is no run, experiment or commit"),
+        (["nothere", "latest"], "'nothere' is not a run, experiment or commit"),
         (["nothere", "latest"], "for runs see: edison status"),
         (["lates", "latest"], "did you mean 'latest'?"),
         (["mian", "latest"], "did you mean 'main'?"),

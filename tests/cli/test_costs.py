@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.sample import Sample
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci.records import Completion
 from edison_ci.store.answers import Settlement
 from edison_ci.store.database import open_database
-from edison_ci.store.ledger import Reserved, reserve, settle
+from edison_ci.store.ledger import Reservation, reserve, settle
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LARGE, SMALL = 3 * 440, 3 * 88
 
 
 def days_ago(days: int) -> str:
-    return formatting.stamp(formatting.now() - dt.timedelta(days=days))
+    return utc.timestamp(utc.now() - dt.timedelta(days=days))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_what_is_estimated_or_unknown_is_marked(edison: Edison, ran: Folder) -> 
         sample.failed(sample.booking("r3", "refused", "small", now), charged=False)
         booking = sample.booking("try-1", "unpriced", "small", now)
         outcome = reserve(booking)(connection)
-        assert isinstance(outcome, Reserved)
+        assert isinstance(outcome, Reservation)
         settle(booking, outcome.attempt, Settlement(Completion("x"), 900, "estimated", now))(
             connection
         )
@@ -112,8 +112,8 @@ def test_what_is_estimated_or_unknown_is_marked(edison: Edison, ran: Folder) -> 
     assert document["total"]["cost_microusd"] == LARGE + SMALL + 1800
     done = edison(ran, "costs", "--by", "experiment")
     assert "\nhello       ~$0.0034" in done.out
-    assert "~ $0.0009 of it is estimated\n" in done.out
-    assert "~ $0.0009 of it is the most that 1 call of unknown fate or on the way cost" in done.out
+    assert "~ $0.000900 of it is estimated\n" in done.out
+    assert "~ $0.000900 of it is the maximum cost of 1 call lost or in flight" in done.out
 
 
 def test_limits_say_how_much_of_them_is_booked(edison: Edison, ran: Folder) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.facets import content_hash
+from edison_ci.config.slices import content_hash
 from edison_ci.records import Case, CaseId
 from edison_ci.results.dataset_health import examine
 from tests.planted import Planted, plant
@@ -61,7 +61,7 @@ def test_the_first_cases_are_shown_in_short(edison: Edison, data: Folder) -> Non
     assert lines[1].split() == ["case", "kind", "tags", "difficulty", "input", "expected"]
     assert lines[2].split() == ["c0", "golden", "short,", "a", "-", "name:", "Ada", "Ada"]
     assert lines[3].split() == ["c1", "golden", "-", "1", "easy", "name:", "Bo", "Bo"]
-    assert done.err == "there are more: see them with --limit\n"
+    assert done.err == "there are more cases: raise --limit\n"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_rows_that_cannot_be_read_are_named(edison: Edison, data: Folder) -> Non
 
 def test_no_such_experiment_and_no_such_case(edison: Edison, data: Folder) -> None:
     assert "did you mean 'hello'?" in edison(data, "dataset", "show", "helo").err
-    assert "no case is like that" in edison(data, "dataset", "show", "--tag", "zzz").err
+    assert "no case matches" in edison(data, "dataset", "show", "--tag", "zzz").err
 
 
 # --- stats ----------------------------------------------------------------------------------------
@@ -166,11 +166,11 @@ def test_results_tell_what_cases_are_good_for(edison: Edison, measured: Folder) 
     assert [case["case"] for case in found["saturated"]["cases"]] == ["c0", "c1"]
     assert [case["case"] for case in found["same_for_all"]["cases"]] == ["c0", "c2"]
     assert found["saturated"]["cases"][0] == {
-        "case": "c0", "answers": 2, "subjects": 2, "passed": 1.0, "low": 1.0, "high": 1.0,
+        "case": "c0", "answers": 2, "variants": 2, "passed": 1.0, "low": 1.0, "high": 1.0,
     }  # fmt: skip
     done = edison(measured, "dataset", "health")
     assert "  2 cases saturated: every answer passes (50% of 4 measured)\n    c0, c1\n" in done.out
-    assert "2 cases telling nothing apart: every answer scores the same" in done.out
+    assert "2 cases not discriminating: every answer scores the same" in done.out
     assert "2 cases without enough results" in done.err
 
 

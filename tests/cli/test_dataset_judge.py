@@ -113,7 +113,7 @@ def test_a_budget_stops_it_and_the_same_command_goes_on(edison: Edison, project:
     args = ("dataset", "judge", "--by", "dear", "--yes")
     stopped = edison(project, *args, "--budget", "0.1")
     assert stopped.code == 4
-    assert "--budget has no more room: the same command goes on" in stopped.err
+    assert "--budget is used up: the same command continues" in stopped.err
     done = edison(project, *args, "--budget", "5")
     assert done.code == 0
     costs = json.loads(edison(project, "costs", "--by", "phase", "--json").out)
@@ -136,7 +136,7 @@ def test_a_hostile_judge_gives_no_score(edison: Edison, project: Folder, text: s
     script(project, "kind", [{"match": "", "text": text}])
     done = edison(project, "dataset", "judge", "--by", "kind")
     assert done.code == 3
-    assert "no judge gave a verdict: kind: " in done.err
+    assert "no judge returned a rating: kind: " in done.err
     with opened(project.path / ".edison/results.db") as connection:
         rows = connection.execute("select distinct score, status from question_score").fetchall()
     assert rows == [(None, "error")]
@@ -148,7 +148,10 @@ def test_a_judge_that_fails_beside_one_that_does_not_is_counted(
     script(project, "kind", [{"match": "", "text": "no"}])
     done = edison(project, "dataset", "judge", "--by", "kind", "--by", "strict")
     assert done.code == 0
-    assert "2 verdicts of kind not usable: the reply holds no JSON object with 'scores'" in done.out
+    assert (
+        "2 verdicts of kind could not be used: the reply holds no JSON object with 'scores'"
+        in done.out
+    )
     script(project, "kind", [{"match": "", "error": "INVALID_KEY"}])
     done = edison(project, "dataset", "judge", "--by", "kind", "--by", "strict", "--no-cache")
     assert done.code == 0 and "kind stopped: " in done.out
@@ -189,7 +192,7 @@ def test_an_edited_case_has_no_verdict_until_it_is_judged_again(
         (["helo"], "there is no experiment 'helo'"),
         (["--by", "nobody"], "there is no model 'nobody'"),
         (["--rubric", "rubrics/none.yaml"], "there is no rubric 'rubrics/none.yaml'"),
-        (["--case", "nope"], "no case is like that"),
+        (["--case", "nope"], "no case matches"),
         ([x for name in "abcdef" for x in ("--by", name)], "6 judges; at most 5"),
         (["--limit", "0"], "0 is not in the range"),
     ],
@@ -207,7 +210,7 @@ def test_a_judge_without_a_price_is_refused(edison: Edison, project: Folder) -> 
     project.write("models.yaml", project.read("models.yaml") + model)
     done = edison(project, "dataset", "judge", "--by", "odd")
     assert done.code == 2
-    assert "the price of odd is not known" in done.err
+    assert "the price of odd is unknown" in done.err
 
 
 def test_whoever_may_not_spend_may_not_judge(edison: Edison, project: Folder) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
-from edison_ci.store.owners import Owner
+from edison_ci.store.liveness import ProcessLock
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -131,7 +131,7 @@ def test_an_upgrade_says_that_there_is_none(edison: Edison, ran: Folder) -> None
 
 
 def test_an_upgrade_is_refused_while_a_run_lives(edison: Edison, ran: Folder) -> None:
-    owner = Owner(ran.path / ".edison/locks")
+    owner = ProcessLock(ran.path / ".edison/locks")
     try:
         done = edison(ran, "db", "upgrade", "--json")
     finally:

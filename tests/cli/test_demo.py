@@ -32,7 +32,7 @@ def test_every_template_goes_all_the_way_to_a_branch(
     assert "COMPLETED  simulated" in done.out
     assert "0 calls made" in done.out, "the second run buys nothing"
     assert "On the branch: edison/refine/" in done.out
-    gains = next(line for line in done.out.splitlines() if line.startswith("What it gains: +"))
+    gains = next(line for line in done.out.splitlines() if line.startswith("Its gain: +"))
     assert "unseen cases  simulated" in gains
     assert done.err.rstrip().endswith(f"edison init my-prompts --template {template}")
     assert list(folder.path.iterdir()) == []
@@ -44,7 +44,7 @@ def test_what_is_kept_is_a_repository_with_the_branch(folder: Folder) -> None:
     (home,) = folder.path.iterdir()
     kept = type(folder)(home / KEPT)
     assert steps(done) == STEPS
-    assert f"It is all in {kept.path}" in done.err
+    assert f"The repository is in {kept.path}" in done.err
     branch = "edison/refine/support-reply-1"
     assert kept.git("rev-parse", "--abbrev-ref", "HEAD") == "main"
     assert kept.git("status", "--porcelain") == ""

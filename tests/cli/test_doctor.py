@@ -36,7 +36,7 @@ def test_a_healthy_machine_and_project(edison: Edison, support: Folder) -> None:
 def test_outside_of_a_project_it_says_how_to_make_one(edison: Edison, folder: Folder) -> None:
     done = edison(folder, "doctor", "--json")
     assert done.code == 0
-    assert findings(done.out)["project"] == ("warn", "none here; make one with edison init")
+    assert findings(done.out)["project"] == ("warn", "none here; create one with edison init")
 
 
 def test_without_git_it_says_what_needs_it(
@@ -55,7 +55,7 @@ def test_a_git_that_cannot_be_started_is_said(
     mini.write("bin/git", "#!/nowhere/at/all\n").chmod(0o755)
     monkeypatch.setenv("PATH", str(mini.path / "bin"))
     verdict, detail = findings(edison(mini, "doctor", "--json").out)["git"]
-    assert (verdict, detail) == ("warn", f"{mini.path / 'bin' / 'git'} does not answer")
+    assert (verdict, detail) == ("warn", f"{mini.path / 'bin' / 'git'} cannot be run")
 
 
 @pytest.mark.parametrize("version", ["1.82.7", "1.82.8"])
@@ -76,7 +76,7 @@ def test_a_litellm_without_metadata_is_no_bug(mini: Folder) -> None:
     mini.write("site/litellm/__init__.py", "raise SystemExit('it was imported')\n")
     done = mini.edison("doctor", "--json", env={"PYTHONPATH": str(mini.path / "site")})
     assert done.code == 0, done.err
-    assert findings(done.out)["litellm"] == ("warn", "installed, but its version is not known")
+    assert findings(done.out)["litellm"] == ("warn", "installed, but its version is unknown")
 
 
 def test_an_old_litellm_is_a_blocker_only_where_a_model_needs_it(mini: Folder) -> None:
@@ -106,7 +106,7 @@ def test_schemas_that_are_old_or_missing_are_named(edison: Edison, mini: Folder)
         (written / file_name(kind)).write_text(text_of(kind), encoding="utf-8")
     assert findings(edison(mini, "doctor", "--json").out)["schemas"] == (
         "ok",
-        "as in this version",
+        "up to date",
     )
     (written / "rubric.schema.json").write_text("{}", encoding="utf-8")
     verdict, detail = findings(edison(mini, "doctor", "--json").out)["schemas"]

@@ -42,14 +42,14 @@ def test_a_failure_is_explained_by_the_parts_that_fail(edison: Edison, project: 
     assert lines[1].startswith("hello v1 (")
     assert lines[2].startswith("fails: check words has 0 of 100 (the answer has ")
     assert "name: Ada" in lines
-    assert "--- judge said, take 0" in lines
-    assert "take 0: $0" in done.err
+    assert "--- reply of judge, answer 0" in lines
+    assert "answer 0: $0" in done.err
 
 
 def test_the_arithmetic_gives_the_score(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
     found = told(edison, project, "ada@small#0")
-    parts = {(part["kind"], part["name"]): part for part in found["parts"]}
+    parts = {(part["kind"], part["name"]): part for part in found["components"]}
     rubric, words = parts["rubric", "tone"], parts["check", "words"]
     assert (rubric["threshold"], rubric["weight"]) == (0.4, 1)
     assert (words["threshold"], words["score"], words["passed"]) == (1.0, 0.0, False)
@@ -78,7 +78,7 @@ def test_thresholds_are_those_of_then(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
     project.edit("experiments/hello.yaml", "max: 3", "max: 300")
     project.edit("rubrics/tone.yaml", "pass_at: 0.4", "pass_at: 0.9")
-    parts = {part["name"]: part for part in told(edison, project, "ada@small")["parts"]}
+    parts = {part["name"]: part for part in told(edison, project, "ada@small")["components"]}
     assert parts["tone"]["threshold"] == 0.4
     assert parts["words"]["threshold"] is None, "nobody knows any more what it was"
 
@@ -88,18 +88,20 @@ def test_further_takes_are_listed_and_a_changed_case_is_not_shown(
 ) -> None:
     edison(project, "run", "-q")
     edison(project, "rerun", "latest", "--cell", "ada@small", "-q")
-    assert "take 1, not the one of this run" in edison(project, "explain", "ada@small").err
+    assert "answer 1, not of this run" in edison(project, "explain", "ada@small").err
     project.edit("datasets/names.jsonl", '"name": "Ada"', '"name": "Eve"')
     found = told(edison, project, "ada@small")
     assert found["case"] == {"id": "ada", "changed": True}
-    assert (found["take"], [take["take"] for take in found["takes"]]) == (0, [0, 1])
+    assert (found["answer_no"], [one["answer_no"] for one in found["answers"]]) == (0, [0, 1])
 
 
 def test_what_looks_like_a_key_is_cut_short(edison: Edison, project: Folder) -> None:
     project.edit("models.yaml", "model: small}", "model: echo}")
     edison(project, "run", "-q")
     with opened(project.path / ".edison/results.db") as connection:
-        connection.execute("update part set reason = ? where name = 'words'", (f"saw {SECRET}",))
+        connection.execute(
+            "update component set reason = ? where name = 'words'", (f"saw {SECRET}",)
+        )
     done = edison(project, "explain", "ada@small")
     assert "sk-p..." in done.out
     assert SECRET not in done.all
@@ -113,7 +115,7 @@ def test_a_blocked_answer_is_shown_to_nobody(edison: Edison, project: Folder) ->
     edison(project, "run", "-q")
     done = edison(project, "explain", "ada@small")
     assert "blocked: pii" in done.out
-    assert "blocked, and so shown to nobody" in done.out
+    assert "blocked, therefore not shown" in done.out
     assert "someone@" not in done.all
     assert told(edison, project, "ada@small")["answer"] is None
 
@@ -124,7 +126,7 @@ def test_what_counts_of_an_answer_is_shown_beside_it(edison: Edison, project: Fo
     edison(project, "run", "-q")
     found = told(edison, project, "ada@small")
     assert found["answer"]["text"] == "Say hello"
-    assert "--- what counts of it" in edison(project, "explain", "ada@small").out
+    assert "--- graded text" in edison(project, "explain", "ada@small").out
 
 
 @pytest.mark.parametrize(
@@ -132,8 +134,8 @@ def test_what_counts_of_an_answer_is_shown_beside_it(edison: Edison, project: Fo
     [
         ("adda@small", "did you mean 'ada'?"),
         ("ada@smal", "did you mean 'small'?"),
-        ("ada@small#7", "draws: #0"),
-        ("ada", "write 12 hex digits, or CASE@MODEL#DRAW, such as "),
+        ("ada@small#7", "repeats: #0"),
+        ("ada", "write 12 hex digits, or CASE@MODEL#REPEAT, such as "),
     ],
 )
 def test_a_wrong_part_of_a_name_is_told(

@@ -129,7 +129,7 @@ def test_a_job_that_ran_nothing_says_so(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert edison(shop, "run", "--changed-since", "HEAD").code == 0
     done = edison(shop, "github", "summary")
-    assert (done.code, "Nothing was affected" in done.out) == (0, True)
+    assert (done.code, "No experiment is affected" in done.out) == (0, True)
     assert edison(shop, "github", "annotations").out == ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.marker import State, stamp_of
+from edison_ci.forge.sticky_comment import ReportState, parse_marker
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
@@ -79,7 +79,7 @@ def test_a_job_comments_once_and_updates_it(
     assert text.endswith("\n### edison: pass\n")
     assert f'"head": "{HEAD}", "state": "final", "verdict": "pass"' in text
     late = edison(folder, "github", "comment", "--state", "cancelled")
-    assert late.out.startswith("left a later report as it is: ")
+    assert late.out.startswith("kept a newer report: ")
 
 
 def test_a_missing_permission_is_told_exactly_and_changes_no_verdict(
@@ -91,8 +91,9 @@ def test_a_missing_permission_is_told_exactly_and_changes_no_verdict(
     done = edison(folder, "github", "comment", "--body-file", "report.md")
     assert (done.code, done.out) == (0, "")
     assert done.err == (
-        "warning: there is no comment: GitHub refused to add a comment: Resource not accessible by "
-        "integration (status 403)\n"
+        "warning: no comment was posted: GitHub refused to add a comment: Resource not "
+        "accessible by "
+        "integration (HTTP 403)\n"
         "  add this to the job in the workflow:\n"
         "\n"
         "  permissions:\n"
@@ -111,11 +112,11 @@ def test_a_fork_is_told_that_no_permission_would_help(
     assert done.code == 0
     said = json.loads(done.out)
     assert said["outcome"] == "failed"
-    assert said["hint"].startswith("pull requests from forks and from Dependabot get a token")
+    assert said["hint"].startswith("GitHub gives pull requests from forks and from Dependabot")
 
 
 @pytest.mark.parametrize(
-    ("status", "hint"), [(401, "the token is wrong"), (404, "it is not there"), (422, "")]
+    ("status", "hint"), [(401, "the token is wrong"), (404, "it does not exist"), (422, "")]
 )
 def test_no_refusal_of_github_fails_the_job(
     fake: FakeGitHub, edison: Edison, folder: Folder, job: Any, status: int, hint: str
@@ -124,7 +125,7 @@ def test_no_refusal_of_github_fails_the_job(
     fake.faults.append(Fault(status, times=99, body=b"<html><title>Unicorn!</title></html>"))
     done = edison(folder, "github", "comment", "--state", "running")
     assert done.code == 0
-    assert f"Unicorn! (status {status})\n" in done.err
+    assert f"Unicorn! (HTTP {status})\n" in done.err
     assert f"\n  {hint}" in done.err if hint else done.err.count("\n") == 1
     assert "permissions:" not in done.err
 
@@ -136,7 +137,7 @@ def test_a_locked_conversation_is_not_a_matter_of_permissions(
     fake.state.locked = True
     done = edison(folder, "github", "comment", "--state", "running")
     assert (done.code, "permissions:" in done.err) == (0, False)
-    assert "the conversation is locked" in done.err
+    assert "is locked" in done.err
 
 
 def test_in_actions_a_failure_is_an_annotation_too(
@@ -179,29 +180,29 @@ def test_by_hand_it_needs_a_number_and_says_whose_token_it_is(
     unnamed = edison(folder, *args)
     assert (unnamed.code, unnamed.err) == (
         2,
-        "error: no pull request is named\n  name one: --pr NUMBER\n",
+        "error: no pull request: this is not a job for one\n  name it: --pr NUMBER\n",
     )
     fake.grants[TOKEN] = Grant("ada", is_bot=False)
     done = edison(folder, *args, "--pr", "1")
     assert done.code == 0
-    assert "use --author ada, or the next report makes another comment" in done.err
+    assert "use --author ada, or the next report will be a new comment" in done.err
     again = edison(folder, *args, "--pr", "1", "--author", "ada")
-    assert again.out.startswith("the comment says so already")
+    assert again.out.startswith("the comment is up to date")
     assert len(fake.state.comments) == 1
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), "there is nothing to say"),
-        (("--verdict", "pass"), "--verdict goes with --body-file"),
-        (("hello", "--body-file", "x.md"), "say different things"),
-        (("--handed-in", "x.json", "--body-file", "x.md"), "say different things"),
-        (("--handed-in", "event.json"), "it is not a report of ours"),
+        ((), "there is nothing to report on"),
+        (("--verdict", "pass"), "--verdict needs --body-file"),
+        (("hello", "--body-file", "x.md"), "cannot be combined"),
+        (("--handed-in", "x.json", "--body-file", "x.md"), "cannot be combined"),
+        (("--handed-in", "event.json"), "it is not a report of edison"),
         (("--body-file", "nowhere.md"), "cannot be read"),
-        (("--state", "running", "--key", "a b"), "cannot be the key"),
-        (("--state", "running", "--author", "a b"), "not the name of an account"),
-        (("--state", "running", "--offline"), "--offline forbids"),
+        (("--state", "running", "--key", "a b"), "is not a valid key"),
+        (("--state", "running", "--author", "a b"), "not a valid account name"),
+        (("--state", "running", "--offline"), "network access is disabled by --offline"),
     ],
 )
 def test_mistakes_on_the_command_line_are_told(
@@ -234,7 +235,7 @@ def test_the_token_is_in_no_output_log_or_error(
     seen = edison(folder, "github", "comment", "--state", "running", "--debug", "--log-json").all
     fake.faults.append(Fault(302, headers={"Location": f"https://evil.example/?t={TOKEN}"}))
     seen += edison(folder, "github", "comment", "--state", "running", "--debug").all
-    assert "sent us on to" in seen
+    assert "redirected the request" in seen
     assert TOKEN not in seen
     assert TOKEN[8:] not in seen
 
@@ -271,9 +272,9 @@ def test_the_runs_of_a_project_are_reported_in_the_same_comment(
     (text,) = texts(fake)
     assert "hello" in text
     assert "simulated" in text
-    stamp = stamp_of(text)
+    stamp = parse_marker(text)
     assert stamp is not None
-    assert (stamp.head_sha, stamp.run_id, stamp.state) == (HEAD, 7, State.FINAL)
+    assert (stamp.head_sha, stamp.run_id, stamp.state) == (HEAD, 7, ReportState.FINAL)
     again = edison(mini, "github", "comment", "hello", "--json")
     assert json.loads(again.out)["outcome"] == "unchanged"
     late = edison(mini, "github", "comment", "--state", "cancelled", "--json")
@@ -290,7 +291,7 @@ def test_invalid_files_are_told_in_the_comment(
     assert edison(mini, "github", "comment").code == 0
     (text,) = texts(fake)
     assert "smal" in text
-    stamp = stamp_of(text)
+    stamp = parse_marker(text)
     assert stamp is not None
     assert stamp.verdict == "error"
 
@@ -315,4 +316,4 @@ def test_a_report_without_the_base_says_so_and_does_not_pass(
     assert edison(repo, "github", "summary").code == 0
     done = edison(repo, "github", "comment", "--json")
     assert json.loads(done.out)["outcome"] == "created", done.all
-    assert "The base of the change is not known here" in texts(fake)[0]
+    assert "The base of the change is unknown" in texts(fake)[0]

@@ -45,7 +45,7 @@ def test_a_pull_request_is_described(edison: Edison, merged: Folder) -> None:
         "pull_request 2: pull request",
         "  mode  live: the branch is in this repository",
         f"  head  {head}",
-        f"  base  {base}: the base as the pull request was merged into it",
+        f"  base  {base}: the base that the pull request was merged into",
         "  1 file changed",
         "    prompts/hello.md",
     ]
@@ -65,7 +65,7 @@ def test_outside_of_a_job_and_of_a_repository_it_says_so(
 ) -> None:
     done = edison(folder, "github", "event")
     assert done.code == 2
-    assert "this is no job of GitHub Actions" in done.err
+    assert "this is not a job of GitHub Actions" in done.err
     monkeypatch.setenv("GITHUB_EVENT_NAME", "schedule")
     done = edison(folder, "github", "event")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "  everything counts as changed")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "  every file counts as changed")

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.cli.github_job import Outcome
-from edison_ci.cli.github_run import exit_code
-from edison_ci.forge.marker import State, stamp_of
+from edison_ci.cli.github_run import Outcome, exit_code
+from edison_ci.config.model_entry import PROVIDERS
+from edison_ci.contracts import ProviderPlugin
+from edison_ci.forge.sticky_comment import ReportState, parse_marker
+from edison_ci.records import Completion, Request
 from edison_ci.results.report import Report
 from tests.conftest import Folder
 from tests.e2e.acting import BAD, CASES, EXPERIMENT, GOOD, KEY, PROMPT, TRUST, Bench
@@ -23,6 +25,7 @@ from tests.forge.fake_github import TOKEN, Arrived, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.offered import offer
 from tests.report.page import assert_harmless
 from tests.report.runner import Runner, read_outputs
 from tests.timing import PATIENCE_S
@@ -100,7 +103,7 @@ def job(tmp_path: Path, edison: Edison, monkeypatch: pytest.MonkeyPatch) -> Iter
 def states(job: Job) -> list[str | None]:
     """Return the states that the comment went through."""
     sent = [r.body for r in job.bench.github.requests if r.method in ("POST", "PATCH")]
-    stamps = [stamp_of(body["body"]) for body in sent]
+    stamps = [parse_marker(body["body"]) for body in sent]
     return [f"{stamp.state}: {stamp.verdict}" if stamp else None for stamp in stamps]
 
 
@@ -169,7 +172,7 @@ def test_nothing_affected_is_green_and_makes_no_comment_of_its_own(job: Job) -> 
     job.bench.propose(**{"NOTES.md": "nothing that a run depends on\n"})
     done = job.pull_request()
     assert (done.code, job.outputs["verdict"], states(job)) == (0, "skipped", [])
-    assert "Nothing was affected" in job.summary
+    assert "No experiment is affected" in job.summary
     assert job.bench.model.requests == []
     job.bench.propose_prompt(BAD)
     assert job.pull_request().code == 1
@@ -259,14 +262,14 @@ def test_a_fork_without_recorded_answers_is_planned_and_inconclusive(job: Job) -
     done = job.pull_request(fork=True)
     assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
     assert "from a fork, which gets no keys" in job.summary
-    assert "workflow that is started by hand" in job.summary
+    assert "manually started workflow" in job.summary
     assert "| `hello` | 40 | 40 | 40 |" in job.summary
     assert_harmless(job.summary)
     assert (job.bench.model.requests, job.bench.github.requests) == ([], [])
     assert job.pull_request("--fail-on", "inconclusive", fork=True).code == 5
     refused = job.pull_request("--mode", "live", fork=True)
     assert (refused.code, job.bench.model.requests) == (2, [])
-    assert "no model may be asked here" in refused.err
+    assert "mode live is not allowed for this event" in refused.err
 
 
 def test_a_fork_is_replayed_from_recordings_of_the_repository(job: Job, edison: Edison) -> None:
@@ -280,7 +283,7 @@ def test_a_fork_is_replayed_from_recordings_of_the_repository(job: Job, edison: 
     job.bench.propose(**{"experiments/hello.yaml": stricter})
     done = job.pull_request(fork=True)
     assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
-    assert "comes from 40 answers that were recorded before" in job.summary
+    assert "come from 40 answers recorded before" in job.summary
     assert "replayed" in job.summary
     assert job.outputs["composite"] == "1.0000", "the numbers are there, with no key"
     job.bench.propose_prompt(BAD)
@@ -298,7 +301,7 @@ def test_a_fork_is_replayed_from_results_that_an_earlier_job_left(job: Job) -> N
     (job.bench.repository.path / ".edison/results.db").unlink()  # another machine
     job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")})
     done = job.pull_request(fork=True)
-    assert "the results of an earlier job are not signed: they prove nothing" in done.err
+    assert "the results of an earlier job are not signed: they do not count as evidence" in done.err
     assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
     assert (job.outputs["composite"], job.outputs["db"]) == ("1.0000", handed_on)
     assert len(job.bench.model.requests) == asked
@@ -308,7 +311,7 @@ def test_a_replay_that_was_asked_for_needs_answers(job: Job) -> None:
     job.bench.propose(**{"experiments/hello.yaml": EXPERIMENT.replace("Welcome", "friend")})
     done = job.pull_request("--mode", "replay")
     assert done.code == 2
-    assert "there is nothing to replay" in done.err
+    assert "there are no recorded answers to replay" in done.err
 
 
 @pytest.mark.parametrize("event", ["pull_request", "merge_group"])
@@ -375,6 +378,48 @@ def test_made_up_answers_decide_only_where_the_base_has_the_same(
     assert (done.code, job.outputs["verdict"]) == (0, verdict), done.all
 
 
+class Polite(ProviderPlugin):
+    """Says what its options tell it to."""
+
+    async def complete(self, request: Request) -> Completion:
+        return Completion(self.settings.options["says"])
+
+
+PLUGIN = "small: {{provider: polite, model: m, price: free, options: {{says: '{}'}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("says", "verdict", "doubt"),
+    [
+        ("Welcome, dear friend.", "pass", ""),
+        ("Welcome, my friend.", "inconclusive", "Model small has other options of the plugin"),
+    ],
+)
+def test_a_plugin_decides_only_with_the_options_of_the_base(
+    job: Job, monkeypatch: pytest.MonkeyPatch, says: str, verdict: str, doubt: str
+) -> None:
+    offer(monkeypatch, PROVIDERS, polite=Polite)
+    job.bench.repository.write("models.yaml", PLUGIN.format("Welcome, dear friend."))
+    job.bench.base = job.bench.commit("a plugin")
+    prompt = PROMPT.format(text=BAD)
+    job.bench.propose(**{"prompts/hello.md": prompt, "models.yaml": PLUGIN.format(says)})
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (0, verdict), done.all
+    assert doubt in job.summary
+
+
+def test_a_plugin_in_the_place_of_a_model_proves_nothing(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, PROVIDERS, polite=Polite)
+    prompt = PROMPT.format(text=BAD)
+    models = PLUGIN.format("Welcome, dear friend.")
+    job.bench.propose(**{"prompts/hello.md": prompt, "models.yaml": models})
+    done = job.pull_request()
+    assert job.outputs["verdict"] == "inconclusive", done.all
+    assert "Model small is answered by the plugin polite here only." in job.summary
+
+
 def test_dependabot_gets_no_keys_and_a_token_that_may_only_read(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,7 +437,7 @@ def test_keys_for_the_files_of_a_stranger_are_refused_with_an_explanation(job: J
     job.bench.propose_prompt(BAD)
     done = job("pull_request_target", job.bench.pull_request(fork=True))
     assert (done.code, job.outputs["verdict"]) == (2, "error")
-    assert "pull_request_target gives the code of a fork our keys" in done.err
+    assert "pull_request_target gives the code of a fork the keys" in done.err
     assert (job.bench.model.requests, job.bench.github.requests) == ([], [])
 
 
@@ -456,7 +501,7 @@ def test_what_is_started_by_hand_on_somebody_elses_commit_trusts_our_own(
     )
     done = job("workflow_dispatch", {})
     assert done.code == 2
-    assert "would send OPENAI_API_KEY to" in done.all
+    assert "would send the key OPENAI_API_KEY to" in done.all
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -479,7 +524,7 @@ def test_a_pull_request_cannot_bring_answers_along(job: Job, edison: Edison, how
     job.bench.propose_prompt(BAD)
     done = job.pull_request()
     assert done.code == 2, done.all
-    assert "would be taken for answers of models" in done.err
+    assert "would count as answers of models" in done.err
     assert len(job.bench.model.requests) == CASES
 
 
@@ -529,16 +574,16 @@ def test_outside_of_a_job_it_says_what_is_missing(
         monkeypatch.delenv(name, raising=False)
     assert "GITHUB_EVENT_NAME" in edison(job.bench.repository, "github", "run").err
     monkeypatch.delenv("RUNNER_TEMP")
-    assert "name one: --out" in edison(job.bench.repository, "github", "run").err
+    assert "set --out DIR" in edison(job.bench.repository, "github", "run").err
 
 
 def test_the_state_of_a_running_comment_names_the_head(job: Job) -> None:
     job.bench.propose_prompt(BAD)
     job.pull_request()
     first, *_ = [r.body["body"] for r in job.bench.github.requests if r.method == "POST"]
-    stamp = stamp_of(first)
+    stamp = parse_marker(first)
     assert stamp is not None
-    assert (stamp.head_sha, stamp.state, stamp.run_id) == (job.bench.head, State.RUNNING, 1)
+    assert (stamp.head_sha, stamp.state, stamp.run_id) == (job.bench.head, ReportState.RUNNING, 1)
 
 
 def test_a_summary_that_cannot_be_written_hides_no_verdict(job: Job) -> None:
@@ -615,9 +660,9 @@ def test_a_job_that_is_cancelled_before_its_run_says_so(
             )
             assert process.wait(PATIENCE_S) == 130, (tmp_path / "log").read_text(encoding="utf-8")
         (comment,) = [each["body"] for each in github.state.comments.values()]
-    stamp = stamp_of(comment)
+    stamp = parse_marker(comment)
     assert stamp is not None
-    assert (stamp.state, stamp.verdict) == (State.CANCELLED, None)
+    assert (stamp.state, stamp.verdict) == (ReportState.CANCELLED, None)
     assert "Nothing was decided" in comment
     assert "edison: cancelled" in job.summary
     assert (job.outputs["verdict"], job.bench.model.requests) == ("", [])

@@ -94,7 +94,8 @@ def test_a_grade_is_in_the_results_in_the_audit_and_in_the_labels(
 
 
 def edison_text(folder: Folder, case: str) -> str:
-    sql = "select t.text from cell c join answer_text t using (address, take) where case_id = "
+    sql = "select t.text from cell c join answer_text t using (request_hash, answer_no) "
+    sql += "where case_id = "
     return str(ask(folder, f"{sql}'{case}'")[0][0])
 
 
@@ -169,7 +170,7 @@ def test_a_flag_is_taken_back_and_the_grade_and_note_stay(edison: Edison, ran: F
     again = edison(ran, "grade", "latest", "--cell", "c1@small", "--unflag")
     assert (again.code, "you have not flagged it" in again.err) == (2, True)
     both = edison(ran, "grade", "latest", "--next", "--flag", "--unflag")
-    assert (both.code, "exclude each other" in both.err) == (2, True)
+    assert (both.code, "cannot be combined" in both.err) == (2, True)
     long = edison(ran, "grade", "latest", "--next", "--grade", "up", "--note", "x" * 10_001)
     assert (long.code, "the note has 10,001 characters" in long.err) == (2, True)
 
@@ -204,7 +205,8 @@ def test_a_graded_answer_keeps_its_text_and_is_not_counted_as_reused(
         connection.execute("update run set created_at = ?, finished_at = ?", (old, old))
     assert edison(ran, "run", "-q", "--no-cache").code == 0  # the newest run is spared anyway
     assert edison(ran, "gc").code == 0
-    kept = "select c.case_id from cell c join answer_text t using (address, take) join run r on "
+    kept = "select c.case_id from cell c join answer_text t using (request_hash, answer_no) "
+    kept += "join run r on "
     kept += f"r.id = c.run_id where r.created_at = '{old}'"
     assert ask(ran, kept) == [("c1",)]
 
@@ -212,20 +214,20 @@ def test_a_graded_answer_keeps_its_text_and_is_not_counted_as_reused(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--next"], "no grade is given"),
-        (["--next", "--grade", "1"], "1 could be the worst or the best"),
-        (["--next", "--grade", "6"], "6 is on no scale"),
-        (["--next", "--grade", "nan"], "nan is on no scale"),
+        (["--next"], "a grade is missing"),
+        (["--next", "--grade", "1"], "1 may be the lowest or the highest grade"),
+        (["--next", "--grade", "6"], "6 is not on any scale"),
+        (["--next", "--grade", "nan"], "nan is not on any scale"),
         (["--next", "--grade", "2.5", "--scale", "1-5"], "2.5 is not on the scale 1-5"),
         (["--next", "--grade", "fine"], "'fine' is not a grade"),
-        (["--next", "--grade", "up", "--scale", "1-5"], "'up' is a thumb"),
+        (["--next", "--grade", "up", "--scale", "1-5"], "'up' is a grade on the scale thumbs"),
         (["--next", "--grade", "4", "--criterion", "Warmt=3"], "'Warmt=3' is not CRITERION=SCORE"),
         (["--next", "--grade", "4", "--criterion", "warmth=9"], "'9' is not on the scale of Warmt"),
-        (["--next", "--cell", "c1@small", "--grade", "up"], "--cell and --next exclude each other"),
+        (["--next", "--cell", "c1@small", "--grade", "up"], "--cell and --next cannot be combined"),
         (["--cell", "c99@small", "--grade", "up"], "has no case 'c99'"),
         (["--model", "smal", "--list"], "the run has no answers of 'smal'"),
-        (["--grade", "up"], "say something of one answer"),
-        ([], "grading one by one needs a terminal"),
+        (["--grade", "up"], "apply to one answer"),
+        ([], "interactive grading needs a terminal"),
     ],
 )
 def test_what_cannot_be_understood_changes_nothing(
@@ -240,7 +242,7 @@ def test_a_label_that_a_file_cannot_hold_says_what_is_wrong(edison: Edison, ran:
     identify(ran, f"{'a' * 200}@example.com")
     done = edison(ran, "grade", "--next", "--grade", "up")
     assert done.code == 2
-    assert "a label cannot hold this: by has 212 characters; at most 200" in done.err
+    assert "invalid label: by has 212 characters; at most 200" in done.err
     assert "scale" not in done.err
     long = "c" * 201
     with opened(ran.path / ".edison/results.db") as connection:
@@ -254,7 +256,7 @@ def test_a_label_that_a_file_cannot_hold_says_what_is_wrong(edison: Edison, ran:
 def test_a_very_long_answer_is_labelled_by_its_hash(
     edison: Edison, ran: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edison_ci.review.booth.MOST_OUTPUT_CHARS", 3)
+    monkeypatch.setattr("edison_ci.review.grading_queue.MOST_OUTPUT_CHARS", 3)
     graded(edison, ran, "--cell", "c1@small", "--grade", "up")
     (line,) = lines(ran)
     assert "output" not in line and len(line["answer"]) == 64
@@ -357,14 +359,14 @@ def test_one_key_a_grade_with_notes_back_and_skip_and_quitting_keeps_all(ran: Fo
     term.until("1 of 12").until("> ").type("u")
     term.until("2 of 12").until("> ").type("d")
     term.until("3 of 12").until("> ").type("b")
-    term.until("2 of 12").until("you gave it 0 out of 100").until("> ").type("n")
+    term.until("2 of 12").until("your grade was 0 out of 100").until("> ").type("n")
     term.until("note: ").type("was right after all\n").until("> ").type("u")
     term.until("3 of 12").until("> ").type("s")
     term.until("4 of 12").until("> ").type("x")
-    term.until("'x' means nothing here").until("> ").type("f")
+    term.until("'x' is not a command").until("> ").type("f")
     term.until("5 of 12").until("> ").type("?")
     term.until("q  quit").until("> ").type("q")
-    term.until("2 graded, 1 flagged, 1 skipped, all kept.")
+    term.until("2 graded, 1 flagged, 1 skipped, all saved.")
     assert term.ended() == 0
     assert "small" not in term.seen, "who wrote it is not shown"
     rows = ask(
@@ -386,7 +388,7 @@ def test_an_interrupt_keeps_what_was_graded(ran: Folder) -> None:
     term.until("Warmth (0 to 5, empty: none): ").type("5\n")
     term.until("Brevity (0 to 5, empty: none): ").type("\n").until("> ").type("2")
     term.until("3 of 12").until("> ").type("\x03")
-    term.until("2 graded, all kept.")
+    term.until("2 graded, all saved.")
     assert term.ended() == 130
     assert ask(ran, "select score, criteria from manual_grade order by id") == [
         (0.75, "{}"), (0.25, '{"Warmth":1.0}'),
@@ -400,7 +402,7 @@ def test_numbers_between_0_and_1_are_typed(ran: Folder) -> None:
     term.until("'7' is not a number from 0 to 1").until("> ").type("g")
     term.until("grade from 0 to 1: ").type("0.7\n")
     term.until("2 of 2").until("> ").type("\x04")
-    term.until("1 graded, all kept.")
+    term.until("1 graded, all saved.")
     assert term.ended() == 0
     assert ask(ran, "select scale, score from manual_grade") == [("0-1", 0.7)]
 
@@ -412,7 +414,7 @@ def test_answers_cannot_move_the_cursor(edison: Edison, mini: Folder) -> None:
     identify(mini, "ann@example.com")
     assert edison(mini, "run", "-q").code == 0
     term = Pty(mini)
-    term.until("1 of 1").until("> ").type("u").until("all kept.")
+    term.until("1 of 1").until("> ").type("u").until("all saved.")
     assert term.ended() == 0
     assert "\x1b[2J" not in term.seen
     assert "\x07" not in term.seen

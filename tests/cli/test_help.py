@@ -10,7 +10,7 @@ import click
 import pytest
 
 from edison_ci.cli.app import all_commands, edison
-from edison_ci.cli.options import Helpful, State
+from edison_ci.cli.options import CliState, Helpful
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -47,7 +47,7 @@ def test_every_example_is_a_command_that_parses(words: str, example: str) -> Non
     name, *args = shlex.split(line)
     assert name == "edison"
     assert args[: len(words.split())] == words.split()
-    ctx: click.Context = click.Context(edison, info_name="edison", obj=State())
+    ctx: click.Context = click.Context(edison, info_name="edison", obj=CliState())
     command: click.Command = edison
     while isinstance(command, click.Group) and args:
         found = command.get_command(ctx, args.pop(0))

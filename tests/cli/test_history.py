@@ -10,7 +10,7 @@ import pytest
 
 from edison_ci.documents.yaml_edit import scalar
 from edison_ci.results.rollups import rollups_of
-from edison_ci.store.suggestions import Status
+from edison_ci.store.suggestions import SuggestionStatus
 from tests.opened import opened
 from tests.planted import Planted, plant
 from tests.suggested import keep, suggestion_for, version_of
@@ -253,7 +253,10 @@ def test_suggestions_are_part_of_the_history(edison: Edison, told: Folder) -> No
     made = keep(
         told,
         suggestion_for(
-            told, status=Status.APPLIED, base_hash=first["version"], new_hash=second["version"]
+            told,
+            status=SuggestionStatus.APPLIED,
+            base_hash=first["version"],
+            new_hash=second["version"],
         ),
     )
     waiting = keep(told, suggestion_for(told, "Smile while you write it.\n"))
@@ -387,7 +390,7 @@ def test_versions_go_by_hash_file_and_id(edison: Edison, told: Folder) -> None:
 
 def test_what_is_no_version_is_said(edison: Edison, told: Folder) -> None:
     done = edison(told, "diff", "v1", "v9")
-    assert "hello has no version 'v9', nor is there such a commit" in done.err
+    assert "hello has no version 'v9', and there is no such commit" in done.err
     assert "versions: v1, v2, v2+" in done.err
     assert "did you mean 'main'?" in edison(told, "diff", "v1", "mian").err
     told.write("notes.txt", "hello {{ nobody")

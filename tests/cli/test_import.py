@@ -59,7 +59,8 @@ def test_a_configuration_becomes_a_project_that_runs(edison: Edison, source: Fol
     assert done.code == 0
     assert "mapped (7)" in done.out
     assert (
-        "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: it is code" in done.out
+        "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: code is not imported"
+        in done.out
     )
     assert "wrote experiments/evals.yaml" in done.out
     assert done.err.endswith("edison plan         show what a run would do and cost\n")
@@ -128,14 +129,14 @@ def test_a_name_must_be_one(edison: Edison, source: Folder, name: str) -> None:
     done = edison(
         source, "import", "promptfoo", "evals/promptfooconfig.yaml", "--name", name or " "
     )
-    assert (done.code, "is no name of an experiment" in done.err) == (2, True)
+    assert (done.code, "is not a valid name of an experiment" in done.err) == (2, True)
 
 
 def test_into_a_project_models_are_asked_for_and_found(edison: Edison, mini: Folder) -> None:
     mini.write("pf.yaml", CONFIG)
     done = edison(mini, "import", "promptfoo", "pf.yaml")
     assert done.code == 2
-    assert "models.yaml lacks echo; nothing was written" in done.err
+    assert "models.yaml does not contain echo; nothing was written" in done.err
     assert "echo: {provider: sim, model: echo}" in done.err
     mini.write("models.yaml", mini.read("models.yaml") + "copycat: {provider: sim, model: echo}\n")
     found = document(edison(mini, "import", "promptfoo", "pf.yaml", "--json"))
@@ -218,7 +219,7 @@ def test_a_folder_that_links_out_of_the_project_is_not_written_to(
     (source.path / "new").mkdir()
     (source.path / "new/prompts").symlink_to(source.path / "elsewhere")
     done = edison(source, "import", "promptfoo", "evals/promptfooconfig.yaml", "--into", "new")
-    assert (done.code, "would leave the project" in done.err) == (2, True)
+    assert (done.code, "would be written outside of the project" in done.err) == (2, True)
     assert tree(source.path / "elsewhere") == set()
     assert tree(source.path / "new") == set()
 
@@ -237,7 +238,7 @@ def test_the_report_can_be_written(edison: Edison, source: Folder) -> None:
     [
         ("prompts: [a\n", "is not closed"),
         ("a: 1\na: 2\n", "given twice"),
-        ("- a\n", "is not a map"),
+        ("- a\n", "is not a YAML map"),
         ("prompts: !!js/function x\n", "tag"),
         ("prompts: [hello]\nproviders: ['python:x.py']\n", "none of its providers"),
         ("prompts: ['{{ x() }}']\nproviders: [echo]\n", "none of its prompts"),
@@ -304,7 +305,7 @@ def test_without_trust_no_key_goes_to_github(edison: Edison, mini: Folder) -> No
     mini.write("wish.prompt.yml", PROMPT)
     done = edison(mini, "import", "prompt-yml", "wish.prompt.yml")
     assert done.code == 2
-    assert "models.yaml lacks gpt-4o-mini" in done.err
+    assert "models.yaml does not contain gpt-4o-mini" in done.err
     assert "key_env: GITHUB_TOKEN was left out" in done.out
     assert "GITHUB_TOKEN" not in done.err
 
@@ -313,4 +314,4 @@ def test_one_name_is_for_one_file(edison: Edison, source: Folder) -> None:
     done = edison(
         source, "import", "prompt-yml", "wish.prompt.yml", "wish.prompt.yml", "--name", "x"
     )
-    assert (done.code, "--name is for a single file" in done.err) == (2, True)
+    assert (done.code, "--name needs a single file" in done.err) == (2, True)

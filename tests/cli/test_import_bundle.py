@@ -100,13 +100,13 @@ def sql(text: str) -> Callable[[sqlite3.Connection], object]:
 def test_a_run_arrives_with_everything(edison: Edison, there: Folder, here: Folder) -> None:
     done = edison(here, "import", "bundle", str(there.path / "run.zip"))
     assert done.code == 0
-    assert "took in  " in done.out
+    assert "imported  " in done.out
     assert "simulated" in done.out
     (run,) = contents(here, "run")["run"]
     (as_it_was,) = contents(there, "run")["run"]
     assert (run[2], as_it_was[2]) == ("import", "cli")
     assert run[:2] + run[3:] == as_it_was[:2] + as_it_was[3:]
-    tables = ("part", "opinion", "decision", "rollup_run", "rollup_model", "booked")
+    tables = ("component", "judge_score", "decision", "rollup_run", "rollup_model", "booked")
     assert contents(here, *tables) == contents(there, *tables)
     assert edison(here, "db", "check").code == 0
     mine, theirs = (
@@ -124,12 +124,12 @@ def test_the_same_bundle_again_changes_nothing(edison: Edison, there: Folder, he
     done = edison(here, "import", "bundle", bundle, "--json")
     assert [run["new"] for run in json.loads(done.out)["runs"]] == [False]
     assert contents(here, "run", "cell", "answer", "attempt", "booked", "audit") == before
-    assert edison(there, "import", "bundle", "run.zip").out.startswith("was here")
+    assert edison(there, "import", "bundle", "run.zip").out.startswith("exists")
 
 
 def test_nothing_is_changed_by_looking(edison: Edison, there: Folder, here: Folder) -> None:
     done = edison(here, "import", "bundle", str(there.path / "run.zip"), "--dry-run")
-    assert (done.code, "would take in" in done.out) == (0, True)
+    assert (done.code, "would import" in done.out) == (0, True)
     assert not database(here).exists()
 
 
@@ -201,7 +201,7 @@ def refused(edison: Edison, here: Folder, bundle: Path) -> str:
 
 def test_a_wrong_checksum_is_refused(edison: Edison, there: Folder, here: Folder) -> None:
     wrong = repacked(there, manifest=lambda m: m["files"][0].update(sha256="0" * 64))
-    assert "the checksum of results.db is not that of the manifest" in refused(edison, here, wrong)
+    assert "the checksum of results.db differs from the manifest" in refused(edison, here, wrong)
 
 
 ODD = {
@@ -209,16 +209,16 @@ ODD = {
     "by a newer edison": "pragma user_version = 99",
     "are not those of this edison": "create table extra (x)",
     "tables of": "create trigger t after insert on run begin select 1; end",
-    "below zero": "update attempt set cost_microusd = -5",
+    "an amount is negative": "update attempt set cost_microusd = -5",
     "a run has not ended": "update run set status = 'EXECUTING'",
-    "has an odd name": "pragma foreign_keys = 0; update run set id = '../../evil'",
-    "a score is no score": "update cell set composite = 7.5",
-    "a time is none": "update attempt set sent_at = 'yesterday'",
-    "a list is none": "update run set snapshot = '{'",
+    "a run id is not valid": "pragma foreign_keys = 0; update run set id = '../../evil'",
+    "a score is not between 0 and 1": "update cell set composite = 7.5",
+    "a time is not valid": "update attempt set sent_at = 'yesterday'",
+    "a JSON value is not valid": "update run set snapshot = '{'",
     "ledger": "update booked set microusd = 1000000",
     "texts": "update answer_text set text = 'other'",
     "references": "pragma foreign_keys = 0; delete from cell",
-    "not those of the manifest": "update run set experiment = 'other'",
+    "differ from the manifest": "update run set experiment = 'other'",
 }
 
 
@@ -276,5 +276,5 @@ def test_another_run_of_the_same_name_is_refused(
     before = contents(here, "run", "cell", "answer")
     changed = repacked(there, sql("update run set plan_hash = 'other'"))
     done = edison(here, "import", "bundle", str(changed))
-    assert (done.code, "is here already, and is another one" in done.err) == (2, True)
+    assert (done.code, "exists already" in done.err) == (2, True)
     assert contents(here, "run", "cell", "answer") == before

@@ -43,7 +43,7 @@ def test_the_screen_says_what_was_written_and_what_comes_next(
         "  cd my-prompts\n"
         "  edison validate     check every file\n"
         "  edison plan         show what a run would do and cost\n"
-        "  edison run          evaluate, offline as it is\n"
+        "  edison run          evaluate, offline for now\n"
     )
 
 
@@ -57,7 +57,7 @@ def test_what_is_there_is_kept(edison: Edison, folder: Folder) -> None:
     folder.write("notes.txt", "mine too")
     done = edison(folder, "init")
     assert done.code == 0
-    assert "  kept  prompts/support-reply.md (it was there already)\n" in done.out
+    assert "  kept  prompts/support-reply.md (exists already)\n" in done.out
     assert folder.read("prompts/support-reply.md") == "mine"
     assert folder.read("notes.txt") == "mine too"
 
@@ -91,7 +91,7 @@ def test_a_target_that_cannot_be_made_is_said(edison: Edison, folder: Folder, ta
     folder.write("file", "")
     done = edison(folder, "init", target)
     assert done.code == 2
-    assert "cannot be made" in done.err
+    assert "cannot be created" in done.err
     assert done.err.count("\n") == 2
 
 
@@ -101,7 +101,7 @@ def test_a_file_in_the_place_of_a_folder_is_not_taken_for_a_kept_file(
     folder.write("prompts", "a file where the folder of prompts should be")
     done = edison(folder, "init")
     assert done.code == 2
-    assert "cannot be made: File exists" in done.err
+    assert "cannot be created: File exists" in done.err
     assert folder.read("prompts").startswith("a file")
 
 
@@ -113,7 +113,7 @@ def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Fold
     done = edison(folder, "init", "prompts/support", "--github")
     assert done.code == 0
     assert "  wrote ../../.github/workflows/edison.yml\n" in done.out
-    assert "  give the workflows every key that models.yaml names" in done.err
+    assert "  add every key that models.yaml names" in done.err
     assert 'branches: ["trunk"]' in folder.read(".github/workflows/edison-push.yml")
     assert 'PROJECT: "prompts/support" #' in folder.read(".github/workflows/edison.yml")
     assert (folder.path / "prompts/support/edison.yaml").is_file()

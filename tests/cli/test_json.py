@@ -73,7 +73,7 @@ def test_plan(edison: Edison, mini: Folder) -> None:
         "iterations",
         "margin",
         "blockers",
-        "looks",
+        "interim",
     }
     assert set(plan) == promised | added
     assert set(plan["calls"]) == {"to_make", "reused"}

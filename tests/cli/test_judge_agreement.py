@@ -65,7 +65,7 @@ def test_the_opinion_of_each_judge_is_stored(edison: Edison, panel: Folder) -> N
     assert edison(panel, "run").code == 0
     kept = rows(
         panel,
-        "select judge, criterion, raw, score, reason from opinions where case_id = '03' "
+        "select judge, criterion, raw, score, reason from judge_scores where case_id = '03' "
         "order by judge, criterion",
     )
     assert kept == [
@@ -75,7 +75,7 @@ def test_the_opinion_of_each_judge_is_stored(edison: Edison, panel: Folder) -> N
         ("strict", "Warmth", 3.0, 0.6, "so"),
     ]
     explained = json.loads(edison(panel, "explain", "03@small", "--json").out)
-    assert {(o["judge"], o["criterion"]): o["score"] for o in explained["opinions"]} == {
+    assert {(o["judge"], o["criterion"]): o["score"] for o in explained["judge_scores"]} == {
         (judge, criterion): score for judge, criterion, _, score, _ in kept
     }
 
@@ -108,7 +108,7 @@ def test_cases_on_which_judges_are_far_apart_are_listed(edison: Edison, panel: F
         "Judge mild is 13 points more generous than the others. "
         "Judge strict is 13 points stricter than the others.\n"
     ) in shown
-    assert "    apart: 00@small Brevity: mild 60, strict 0\n" in shown
+    assert "    disagreement: 00@small Brevity: mild 60, strict 0\n" in shown
     assert "Krippendorff's alpha" in shown
 
 
@@ -142,7 +142,7 @@ def test_a_judgment_that_is_missing_is_kept_with_its_reason(edison: Edison, pane
     assert found["icc_one_judge"] is None
     kept = rows(
         panel,
-        "select case_id, criterion, missing from opinions where score is null order by 1, 2",
+        "select case_id, criterion, missing from judge_scores where score is null order by 1, 2",
     )
     assert kept == [
         ("00", "Warmth", "out_of_range"),
@@ -155,14 +155,14 @@ def test_two_names_for_one_call_are_no_two_judges(edison: Edison, panel: Folder)
     panel.edit("models.yaml", "params: {temperature: 0.2}", "params: {temperature: 0.1}")
     found = agreement_of(edison, panel)
     assert found["same_calls"] == [["mild", "strict"]]
-    said = "mild and strict are the same call: that they agree says nothing."
+    said = "mild and strict are the same call: their agreement means nothing."
     assert said in edison(panel, "status", "latest").out
 
 
 def test_one_judge_has_nobody_to_agree_with(edison: Edison, mini: Folder) -> None:
     done = edison(mini, "run", "--json")
     assert json.loads(done.out)["runs"][0]["judge_agreement"] is None
-    assert rows(mini, "select count(*) from opinion") == [(4,)]
+    assert rows(mini, "select count(*) from judge_score") == [(4,)]
     assert "judges" not in edison(mini, "status", "latest").out
 
 
@@ -189,7 +189,7 @@ def test_the_order_of_cases_and_judges_changes_no_number(edison: Edison, panel: 
     first = edison(panel, "run", "--json")
     assert first.code == 0, first.all
     (one,) = json.loads(first.out)["runs"]
-    shown = edison(panel, "status", "latest", "--facets").out.splitlines()
+    shown = edison(panel, "status", "latest", "--slices").out.splitlines()
     lines = panel.read("datasets/names.jsonl").splitlines(keepends=True)
     panel.write("datasets/names.jsonl", "".join(lines[7:] + lines[6::-1]))
     panel.edit(HELLO, "[strict, mild, third]", "[third, mild, strict]")
@@ -199,7 +199,7 @@ def test_the_order_of_cases_and_judges_changes_no_number(edison: Edison, panel: 
     assert one["run_id"] != other["run_id"]
     assert one["judge_agreement"]["alpha"]["estimate"] is not None
     assert told(one) == told(other)
-    again = edison(panel, "status", "latest", "--facets").out.splitlines()
+    again = edison(panel, "status", "latest", "--slices").out.splitlines()
     skipped = ("run ", "cost", "calls", one["run_id"], other["run_id"])
 
     def numbers(text: list[str]) -> list[str]:

@@ -58,7 +58,7 @@ def test_what_is_shown_is_told_from_what_is_a_tie(edison: Edison, ran: Folder) -
     assert said[0].startswith("shown  large over small: +45.3 points (likely +")
     assert said[0].endswith("on 40 cases, by luck 1 in 3,333")
     assert said[2].startswith("tie    large and medium: +1.0 points (likely -")
-    assert said[3] == "3 comparisons were made; after allowing for that, 2 stand out."
+    assert said[3] == "3 comparisons were made; after correction for that, 2 stand out."
 
 
 def test_the_document_carries_every_number(edison: Edison, ran: Folder) -> None:
@@ -140,7 +140,7 @@ def test_scores_by_another_yardstick_are_left_out_and_counted(edison: Edison, ra
     assert [row["run_id"] for row in found["rows"]] == ["r2"]
     assert found["left_out"]["graded_otherwise"] == 2
     said = edison(ran, "leaderboard").err
-    assert "2 rows left out: graded by another rubric, checks or judges" in said
+    assert "2 rows left out: graded with another rubric, checks or judges" in said
 
 
 def test_a_tag_and_a_least_number_of_cases(edison: Edison, ran: Folder) -> None:

@@ -60,7 +60,7 @@ def test_it_waits_for_a_person_and_goes_on_after_the_approval(shop: Folder, edis
     (attempts,) = ask(shop, "select count(*) from attempt")
     again = edison(shop, "loop", NAME)
     assert again.code == 0
-    assert f"a person decides about {told['waits_for']['id']}" in again.out
+    assert f"{told['waits_for']['id']} needs a decision" in again.out
     assert "simulated" in again.out
     assert ask(shop, "select count(*) from attempt") == [attempts], "waiting costs nothing"
     assert shop.git("status", "--porcelain") == ""
@@ -68,7 +68,10 @@ def test_it_waits_for_a_person_and_goes_on_after_the_approval(shop: Folder, edis
     assert edison(shop, "review", "approve", told["waits_for"]["id"]).code == 0
     done = edison(shop, "loop", NAME)
     assert done.code == 0, done.all
-    assert "Stopped after 1 round: 2 iterations are the most. On 26 unseen cases" in done.out
+    assert (
+        "Stopped after 1 round: the limit of 2 iterations is reached. On 26 held-out cases"
+        in done.out
+    )
     assert "simulated" in done.out
     assert ask(shop, "select distinct status from run where trigger = 'loop'") == [("COMPLETED",)]
     check_files(shop)
@@ -79,9 +82,10 @@ def check_files(folder: Folder) -> None:
     (report,) = (folder.path / ".edison/loops").glob("*/report.md")
     said = report.read_text()
     for words in (
-        "**Simulated.**", "Stopped after 1 round", "## First against best", "## Iterations",
-        "## Cost", "| judge |", "## Which model", "## What is weak still", "## Next steps",
-        "| unseen | 26 |", "```",
+        "**Simulated.**", "Stopped after 1 round", "## First and best prompt", "## Iterations",
+        "## Cost", "| judge |", "## Model recommendation", "## Remaining weaknesses",
+        "## Next steps",
+        "| held-out | 26 |", "```",
     ):  # fmt: skip
         assert words in said, words
     page = report.with_suffix(".html").read_text()
@@ -114,7 +118,7 @@ def test_a_loop_can_be_left_behind(shop: Folder, edison: Edison) -> None:
     first = json.loads(edison(shop, "loop", NAME, "--json").out)
     wrong = edison(shop, "loop", NAME, "--auto-approve")
     assert wrong.code == 2
-    assert "waits for people" in wrong.err
+    assert "waits for a human decision" in wrong.err
     second = json.loads(edison(shop, "loop", NAME, "--restart", "--json").out)
     assert second["loop"] != first["loop"]
     rows = ask(shop, "select point, stopped_by from loop order by started_at")
@@ -124,7 +128,7 @@ def test_a_loop_can_be_left_behind(shop: Folder, edison: Edison) -> None:
     assert edison(shop, "cancel", NAME).code == 0
     over = edison(shop, "loop", NAME)
     assert over.code == 0, over.all
-    assert "somebody cancelled its run. No better prompt was found" in over.out
+    assert "its run was cancelled. No better prompt was found" in over.out
 
 
 def test_somebody_without_the_role_is_refused(shop: Folder, edison: Edison) -> None:
@@ -146,15 +150,15 @@ def test_nothing_is_taken_without_a_person_where_that_is_not_allowed(
     shop.edit("edison.yaml", "version: 1", "version: 1\nsettings: {require_review_approval: false}")
     for name in ("CI", "GITHUB_ACTIONS"):
         monkeypatch.setenv(name, "true")
-        assert "refused in CI" in edison(shop, "loop", NAME, "--auto-approve").err
+        assert "not permitted in CI" in edison(shop, "loop", NAME, "--auto-approve").err
         monkeypatch.delenv(name)
     shop.edit(f"prompts/{NAME}.md", "Write a reply", "Please write a reply")
-    assert "not as it is in the last commit" in edison(shop, "loop", NAME, "--auto-approve").err
+    assert "has uncommitted changes" in edison(shop, "loop", NAME, "--auto-approve").err
     shop.git("commit", "-qam", "mine")
     shop.git("branch", f"edison/loop/{NAME}")
     there = edison(shop, "loop", NAME, "--auto-approve")
     assert there.code == 2
-    assert "of an earlier loop is there still" in there.err
+    assert "of an earlier loop still exists" in there.err
     assert not ask(shop, "select 1 from loop")
     assert not ask(shop, "select 1 from attempt")
 

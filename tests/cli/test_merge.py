@@ -46,7 +46,7 @@ FICKLE = frozenset({"run_id", "wall_s", "created_at", "finished_at"})
 
 @pytest.fixture
 def project(mini: Folder) -> Folder:
-    """Two models, a rubric, a judge that compares them, two draws, tags; in a repository."""
+    """Two models, a rubric, a judge that compares them, two repeats, tags; in a repository."""
     rows = (
         {
             "id": f"c{i:02}",
@@ -59,7 +59,7 @@ def project(mini: Folder) -> Folder:
     )
     mini.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     mini.write("models.yaml", MODELS)
-    mini.edit(HELLO, "models: [small]", "models: [small, big]\ndraws: 2")
+    mini.edit(HELLO, "models: [small]", "models: [small, big]\nrepeats: 2")
     mini.edit(HELLO, "pointwise: [judge]", "pointwise: [judge], pairwise: {by: judge}")
     mini.edit(HELLO, "gates:\n  - {metric: composite, no_worse_than: base, margin: 10pp}\n", GATES)
     mini.write(".gitignore", ".edison/*\nshards/\n*.db\n")
@@ -121,25 +121,25 @@ def lasting(value: Any) -> Any:
 
 
 _NUMBERS = {
-    "cell": "side, prompt, version, model, case_id, draw, status, composite, passed",
+    "cell": "side, prompt, version, model, case_id, repeat, status, composite, passed",
     "rollup_run": "*",
     "rollup_model": "*",
     "rollup_case": "*",
     "rollup_mark": "*",
     "rollup_marked": "*",
-    "rollup_part": "*",
-    "rollup_part_total": "*",
+    "rollup_component": "*",
+    "rollup_component_total": "*",
     "rollup_reliability": "*",
-    "rollup_facet": "*",
+    "rollup_slice": "*",
     "rollup_spending": "*",
     "rollup_calls": "*",
     "rollup_paid": "*",
     "decision": "metric, prompt, model, verdict, sentence, estimate, low, high, n, p, p_holm",
     "booked": "scope, microusd, tokens",
     "run_case": "case_id, tags, difficulty, kind, words",
-    "attempt": "address, model, phase, state, est_microusd, cost_microusd, est_tokens",
-    "answer": "address, take, finish_reason, tokens_in, tokens_out, cost_microusd",
-    "answer_text": "address, take, text, tool_calls, sha256",
+    "attempt": "request_hash, model, phase, state, est_microusd, cost_microusd, est_tokens",
+    "answer": "request_hash, answer_no, finish_reason, tokens_in, tokens_out, cost_microusd",
+    "answer_text": "request_hash, answer_no, text, tool_calls, sha256",
 }
 
 
@@ -158,18 +158,18 @@ def stored(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         plain = [tuple(nameless(v, run) for v in row) for row in picked]
         found[table] = sorted(plain, key=repr)
     pairs = (
-        "select a.side, a.model, a.case_id, a.draw, b.side, b.model, x.ab_winner, x.ba_winner, "
+        "select a.side, a.model, a.case_id, a.repeat, b.side, b.model, x.ab_winner, x.ba_winner, "
         "x.ab_reason, x.chars_a, x.chars_b, x.asked from comparison x "
         "join cell a on a.id = x.a_cell join cell b on b.id = x.b_cell"
     )
     of_cells = (
-        "select c.side, c.model, c.case_id, c.draw, {} from {} x join cell c on c.id = x.cell_id"
+        "select c.side, c.model, c.case_id, c.repeat, {} from {} x join cell c on c.id = x.cell_id"
     )
     found["comparison"] = sorted(rows(path, pairs), key=repr)
     for table, columns in {
-        "part": "x.name, x.kind, x.score, x.passed, x.weight, x.status, x.reason",
-        "opinion": "x.judge, x.criterion, x.raw, x.score, x.missing, x.reason",
-        "judgment": "x.model, x.address, x.take",
+        "component": "x.name, x.kind, x.score, x.passed, x.weight, x.status, x.reason",
+        "judge_score": "x.judge, x.criterion, x.raw, x.score, x.missing, x.reason",
+        "judgment": "x.model, x.request_hash, x.answer_no",
     }.items():
         found[table] = sorted(rows(path, of_cells.format(columns, table)), key=repr)
     return found
@@ -203,7 +203,7 @@ def test_changed_material_makes_two_merged_runs_and_the_worse_verdict_counts(
     shards = sharded(edison, project, "--against", "main", count=2)
     merged = told(edison, project, "merge", *shards, "--into", "merged.db")
     whole = told(edison, project, "run", "--against", "main")
-    assert [run["against"]["material"] for run in merged] == ["base", "head"]
+    assert [run["against"]["eval_suite"] for run in merged] == ["base", "head"]
     assert lasting(merged) == lasting(whole)
 
 
@@ -251,7 +251,7 @@ def script(folder: Folder, lines: Sequence[dict[str, str]]) -> None:
     folder.write("script.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     scripted = "{provider: sim, model: script, options: {file: script.jsonl}}"
     folder.write("models.yaml", f"small: {scripted}\nbig: {scripted}\njudge: {scripted}\n")
-    folder.edit(HELLO, "models: [small, big]\ndraws: 2", "models: [small]\nmax_errors: 20%")
+    folder.edit(HELLO, "models: [small, big]\nrepeats: 2", "models: [small]\nmax_errors: 20%")
     folder.edit(HELLO, "rubric: rubrics/tone.yaml\n", "")
     folder.edit(HELLO, "judges: {pointwise: [judge], pairwise: {by: judge}}\n", "")
 
@@ -297,13 +297,13 @@ def test_a_shard_asks_at_its_part_of_the_rate(
     edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int | None, int | None]] = []
-    real = clients.build_lane  # type: ignore[attr-defined]  # what the module uses itself
+    real = clients.build_client  # type: ignore[attr-defined]  # what the module uses itself
 
     def noted(budgeted: Any, limits: Any, *more: Any) -> Any:
         seen.append((limits.rpm, limits.tpm))
         return real(budgeted, limits, *more)
 
-    monkeypatch.setattr(clients, "build_lane", noted)
+    monkeypatch.setattr(clients, "build_client", noted)
     rates = "{provider: sim, model: small, limits: {rpm: 90, tpm: 3}}"
     mini.write("models.yaml", f"small: {rates}\njudge: {{provider: sim, model: judge}}\n")
     assert edison(mini, "run", "-q", "--shard", f"{shard_of('ada', 4)}/4").code == 0
@@ -345,7 +345,7 @@ def pair(
 
 
 def make_pair(edison: Edison, project: Folder) -> Folder:
-    project.edit(HELLO, "models: [small, big]\ndraws: 2", "models: [small]")
+    project.edit(HELLO, "models: [small, big]\nrepeats: 2", "models: [small]")
     project.edit(HELLO, "rubric: rubrics/tone.yaml\n", "")
     project.edit(HELLO, "judges: {pointwise: [judge], pairwise: {by: judge}}\n", "")
     sharded(edison, project, count=2)
@@ -381,7 +381,7 @@ def test_a_shard_that_stopped_is_an_error(edison: Edison, pair: Folder) -> None:
 
 def test_a_shard_that_lacks_a_cell_is_an_error(edison: Edison, pair: Folder) -> None:
     connection = sqlite3.connect(pair.path / "shards/2.db")
-    connection.execute("delete from part where cell_id = (select min(id) from cell)")
+    connection.execute("delete from component where cell_id = (select min(id) from cell)")
     connection.execute("delete from cell where id = (select min(id) from cell)")
     connection.execute("update run set cells_planned = cells_planned - 1")
     connection.commit()
@@ -395,7 +395,7 @@ def test_two_runs_of_one_shard_are_refused(edison: Edison, pair: Folder) -> None
     assert edison(pair, "run", "-q", "--shard", "2/2").code == 0
     keep(pair, "shards/again.db")
     said = refused(edison, pair, "shards/1.db", "shards/2.db", "shards/again.db")
-    assert "shard 2/2 is there twice" in said
+    assert "shard 2/2 is given twice" in said
 
 
 def test_a_shard_of_another_plan_is_refused(edison: Edison, pair: Folder) -> None:
@@ -499,7 +499,7 @@ def test_a_file_that_is_not_what_a_run_wrote_is_refused(
 def test_results_in_which_a_shard_was_run_are_not_merged_into(edison: Edison, pair: Folder) -> None:
     shutil.copy(pair.path / "shards/1.db", pair.path / ".edison/results.db")
     done = edison(pair, "merge", "shards/1.db", "shards/2.db")
-    assert (done.code, "booked already" in done.err) == (2, True)
+    assert (done.code, "already counts its calls" in done.err) == (2, True)
     done = edison(pair, "merge", ".edison/results.db", "shards/2.db")
     assert (done.code, "cannot be merged into itself" in done.err) == (2, True)
     files = [".edison/results.db", "shards/2.db"]
@@ -557,9 +557,11 @@ def test_a_shard_that_was_run_again_adds_only_what_it_bought(edison: Edison, pai
     after = rows(path, "select sum(cost_microusd), count(*) from attempt")[0]
     assert after == tuple(a + b for a, b in zip(before, bought, strict=True))
     assert merged["cost_microusd"] == bought[0]
-    assert rows(path, "select max(take) from answer") == [(1,)]
-    (take,) = rows(path, f"select max(take) from cell where run_id = '{merged['run_id']}'")[0]
-    assert take == 1, "cells of the new shard point to its own answers"
+    assert rows(path, "select max(answer_no) from answer") == [(1,)]
+    (answer_no,) = rows(
+        path, f"select max(answer_no) from cell where run_id = '{merged['run_id']}'"
+    )[0]
+    assert answer_no == 1, "cells of the new shard point to its own answers"
 
 
 def test_grades_by_people_come_along(edison: Edison, pair: Folder) -> None:
@@ -642,11 +644,11 @@ run(["merge", "shards/1.db", "shards/2.db"])
 @pytest.mark.parametrize(
     ("place", "there"),
     [
-        ("edison_ci.execute.shard_merge:absorb:2", False),
+        ("edison_ci.execute.shard_merge:merge_shard:2", False),
         ("edison_ci.execute.shard_merge:cell_statuses:1", False),
-        ("edison_ci.store.extracts:take_over:1", False),
-        ("edison_ci.store.extracts:add_audit:1", False),
-        ("edison_ci.cli.merge:finish:1", True),
+        ("edison_ci.store.merge:import_run:1", False),
+        ("edison_ci.store.merge:add_audit:1", False),
+        ("edison_ci.cli.run:finish:1", True),
     ],
 )
 def test_killed_in_the_middle_nothing_is_half(

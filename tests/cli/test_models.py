@@ -37,7 +37,7 @@ def test_the_list_shows_price_key_and_limit(
     assert done.code == 0
     lines = [line.split("  ") for line in done.out.splitlines()]
     rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert rows[0] == ["name", "provider", "model", "in/out per M", "key", "at once", "retires"]
+    assert rows[0] == ["name", "provider", "model", "in/out per M", "key", "concurrency", "retires"]
     assert rows[1] == [
         *("mini", "openai", "gpt-4o-mini", "$0.15/0.6", "OPENAI_API_KEY (not set)", "3"),
     ]
@@ -61,4 +61,4 @@ def test_without_a_project_it_says_how_to_make_one(edison: Edison, folder: Folde
     done = edison(folder, "models", "list")
     assert done.code == 2
     assert "there is no edison.yaml" in done.err
-    assert "make a project with: edison init" in done.err
+    assert "create a project with: edison init" in done.err

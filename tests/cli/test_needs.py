@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.needs import THROUGH_LITELLM
+from edison_ci.config.requirements import THROUGH_LITELLM
 from edison_ci.extras import install_command
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.litellm_bridge import LitellmBridge
@@ -443,7 +443,7 @@ def test_doctor_fails_for_what_the_project_needs_and_only_tells_the_rest(
     )
     (browser,) = [one for one in found if one["what"] == "browser"]
     assert (done.code, browser["verdict"]) == (0, "ok")
-    assert browser["detail"].startswith("a PDF is printed by Chromium, and there is none here; ")
+    assert browser["detail"].startswith("PDF output needs Chromium, which was not found; ")
     add_checks(project, "bleu:")
     done = lean(project, "doctor", "--json")
     told = json.loads(done.out)
@@ -463,9 +463,9 @@ def test_a_pdf_without_a_browser_is_refused_before_anything_is_called_or_written
     asked, calls = len(loopback.requests), booked(project)
     monkeypatch.setenv("EDISON_CHROMIUM", "no-such-browser")
     done = edison(project, "report", "--format", "pdf", "--out", "report.pdf")
-    assert (done.code, "EDISON_CHROMIUM names 'no-such-browser'" in done.err) == (2, True)
+    assert (done.code, "EDISON_CHROMIUM is 'no-such-browser'" in done.err) == (2, True)
     done = edison(project, "loop", "hello", "--pdf")
-    assert (done.code, "EDISON_CHROMIUM names 'no-such-browser'" in done.err) == (2, True)
+    assert (done.code, "EDISON_CHROMIUM is 'no-such-browser'" in done.err) == (2, True)
     assert not (project.path / "report.pdf").exists()
     assert not (project.path / ".edison/loops").exists()
     assert (len(loopback.requests), booked(project)) == (asked, calls)
@@ -487,12 +487,11 @@ def test_a_run_that_a_broken_library_keeps_from_grading_is_not_measured(
     (run,) = told["runs"]
     assert (run["status"], run["cells"]["ok"], run["composite"]) == ("FAILED", 2, None)
     why = (
-        "check bleu: sacrebleu is installed but cannot be used, install it again: "
-        "RuntimeError: half installed"
+        "check bleu: sacrebleu is installed but broken, reinstall it: RuntimeError: half installed"
     )
-    assert run["lanes"]["stopped"] == {"the run": f"no answer could be graded; {why}"}
+    assert run["clients"]["stopped"] == {"the run": f"no answer could be graded; {why}"}
     assert len(loopback.requests) == 2
     done = project.edison("resume", "--json")
     (run,) = json.loads(done.out)["runs"]
     assert (done.code, run["status"], run["composite"]["n"]) == (0, "COMPLETED", 2)
-    assert len(loopback.requests) == 2, "the answers are graded, and not bought again"
+    assert len(loopback.requests) == 2, "the answers are graded, and not requested again"

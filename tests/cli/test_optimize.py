@@ -146,7 +146,7 @@ def test_a_search_that_was_stopped_and_killed_ends_as_if_it_was_not(
     assert undisturbed.code == 0, undisturbed.err
     halted = stopped(folder, 50, "SIGINT")
     assert halted.returncode == 130, halted.stderr
-    assert "the same command goes on" in halted.stderr
+    assert "repeat the command" in halted.stderr
     killed = stopped(folder, 40, "SIGKILL")
     assert killed.returncode == -signal.SIGKILL
     assert "generation 1 of 2: asking" in killed.stderr
@@ -158,7 +158,7 @@ def test_a_search_that_was_stopped_and_killed_ends_as_if_it_was_not(
         one["id"] for one in first["suggestions"]
     ]
     assert second["population"] == first["population"]
-    ((twice,),) = ask(folder, "select count(*) - count(distinct address) from answer")
+    ((twice,),) = ask(folder, "select count(*) - count(distinct request_hash) from answer")
     assert twice == 0, "nothing is paid for twice"
     ((lost,),) = ask(folder, "select count(*) from attempt where state = 'unknown'")
     assert lost <= 2, "at most one answer for each open connection"
@@ -184,7 +184,7 @@ def test_it_says_what_it_cannot_do(edison: Edison, support: Folder) -> None:
     support.edit(file, "split: {holdout: 0.4", "split: {holdout: 0")
     bare = edison(support, "optimize", "support-reply")
     assert bare.code == 2
-    assert "no case of support-reply is held out" in bare.err
+    assert "support-reply has no held-out cases" in bare.err
     support.write(file, whole.replace("split: {holdout: 0.4", "split: {holdout: 0.9"))
     few = edison(support, "optimize", "support-reply")
     assert few.code == 2
@@ -193,7 +193,7 @@ def test_it_says_what_it_cannot_do(edison: Edison, support: Folder) -> None:
     support.edit("edison.yaml", "refiner: refiner", "")
     nobody = edison(support, "optimize", "support-reply")
     assert nobody.code == 2
-    assert "no model refines support-reply" in nobody.err
+    assert "support-reply has no refiner model" in nobody.err
 
 
 def test_a_price_that_nobody_knows_is_refused_with_a_budget(edison: Edison, folder: Folder) -> None:
@@ -212,7 +212,7 @@ def test_a_budget_that_is_too_small_ends_with_exit_code_4(edison: Edison, folder
     project(folder)
     done = edison(folder, "optimize", "hello", "--budget", "0.0001", "--json")
     assert done.code == 4, done.err
-    assert "the same command goes on" in json.loads(done.out)["error"]["hint"]
+    assert "repeat the command" in json.loads(done.out)["error"]["hint"]
 
 
 def test_somebody_without_the_role_is_refused(edison: Edison, support: Folder) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.signatures import make_pair, sign, signature_beside
-from edison_ci.store.copies import copy_whole
+from edison_ci.operate.own_results import generate_keys, sign, signature_path
+from edison_ci.store.backup import copy_whole
 from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import BAD, CASES, PROMPT, TRUST
 from tests.loopback.script import rule
@@ -18,15 +18,15 @@ from tests.opened import opened
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.operate.signatures import Pair
+    from edison_ci.operate.own_results import KeyPair
     from tests.cli.conftest import Edison
 
 __all__ = ["job"]
 
 
 @pytest.fixture
-def pair() -> Pair:
-    return make_pair()
+def pair() -> KeyPair:
+    return generate_keys()
 
 
 def with_key(job: Job, public: str) -> str:
@@ -35,7 +35,7 @@ def with_key(job: Job, public: str) -> str:
 
 @pytest.fixture
 def forged(
-    job: Job, pair: Pair, edison: Edison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, pair: KeyPair, edison: Edison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """Results in which the bad prompt of a proposal answers well; the base lists a public key."""
     bench = job.bench
@@ -66,17 +66,17 @@ def restore(job: Job, copy: Path, place: str, scratch: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "results.db"
     shutil.copy(copy, target)
-    if signature_beside(copy).exists():
-        shutil.copy(signature_beside(copy), signature_beside(target))
+    if signature_path(copy).exists():
+        shutil.copy(signature_path(copy), signature_path(target))
     return target
 
 
 @pytest.mark.parametrize("place", ["temp", "project"])
 @pytest.mark.parametrize("signed", ["not", "by another", "by a key of the change", "before"])
 def test_restored_results_count_for_nothing_unless_a_key_of_the_base_signed_them(
-    job: Job, forged: Path, pair: Pair, tmp_path: Path, place: str, signed: str
+    job: Job, forged: Path, pair: KeyPair, tmp_path: Path, place: str, signed: str
 ) -> None:
-    other = make_pair()
+    other = generate_keys()
     if signed == "by a key of the change":
         changed = {".edison/trust.yaml": with_key(job, other.public)}
         job.bench.propose(**changed, **{"prompts/hello.md": PROMPT.format(text=BAD)})
@@ -94,19 +94,19 @@ def test_restored_results_count_for_nothing_unless_a_key_of_the_base_signed_them
 
 @pytest.mark.parametrize("place", ["temp", "project"])
 def test_results_that_a_key_of_the_base_signed_are_reused(
-    job: Job, forged: Path, pair: Pair, tmp_path: Path, place: str
+    job: Job, forged: Path, pair: KeyPair, tmp_path: Path, place: str
 ) -> None:
     sign(forged, pair.private)
     restore(job, forged, place, tmp_path)
     done = job.pull_request()
     assert (done.code, job.outputs["verdict"]) == (0, "pass"), done.all
     assert asked(job) == 0
-    assert not signature_beside(tmp_path / "temp/edison/results.db").exists(), "it fits no more"
+    assert not signature_path(tmp_path / "temp/edison/results.db").exists(), "it fits no more"
 
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_replay_of_results_decides_only_if_they_are_signed(
-    job: Job, forged: Path, pair: Pair, tmp_path: Path, signed: bool
+    job: Job, forged: Path, pair: KeyPair, tmp_path: Path, signed: bool
 ) -> None:
     if signed:
         sign(forged, pair.private)
@@ -145,18 +145,18 @@ def test_what_the_job_made_counts_in_its_later_steps(
     shutil.rmtree(tmp_path / "temp")  # the runner empties it before the next job
     (tmp_path / "temp").mkdir()
     assert edison(repository, "gate", "latest").code != 0
-    assert "count" in edison(repository, "db", "adopt").out
+    assert "is accepted as made by this workflow run" in edison(repository, "db", "adopt").out
     assert json.loads(edison(repository, "gate", "latest", "--json").out)["verdict"] == "pass"
 
 
 def test_where_keys_are_listed_a_push_starts_from_signed_results_only(
-    job: Job, forged: Path, pair: Pair, tmp_path: Path
+    job: Job, forged: Path, pair: KeyPair, tmp_path: Path
 ) -> None:
     """Else a job of the default branch would sign what somebody put into its cache."""
     restore(job, forged, "temp", tmp_path)
     pushed = {"before": "0" * 40, "after": job.bench.head, "ref": "refs/heads/main"}
     done = job("push", pushed)
-    assert "are not signed, so they are left" in done.err
+    assert "are not signed: not used" in done.err
     assert asked(job) == CASES
 
 
@@ -174,8 +174,8 @@ def test_a_pair_is_made_and_a_copy_signed(
     done = edison(job.bench.repository, "db", "sign", str(forged))
     assert done.code == 0, done.all
     assert private not in done.all
-    assert signature_beside(forged).exists()
+    assert signature_path(forged).exists()
     job.describe("pull_request", job.bench.pull_request())
     refused = edison(job.bench.repository, "db", "sign", str(forged))
-    assert (refused.code, "signs nothing" in refused.err) == (2, True), refused.all
+    assert (refused.code, "cannot sign results" in refused.err) == (2, True), refused.all
     assert private not in refused.all

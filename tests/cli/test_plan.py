@@ -53,7 +53,7 @@ def test_the_screen(edison: Edison, support: Folder) -> None:
 
 def test_a_loop_says_how_many_iterations(edison: Edison, support: Folder) -> None:
     said = edison(support, "plan", "--loop").out
-    assert "    loop of 3 to 5 iterations; calls are those of all 5\n" in said
+    assert "    loop of 3 to 5 iterations; the calls are those of 5\n" in said
     assert "\n  refine    refiner      5 " in said
 
 
@@ -70,7 +70,7 @@ def test_whoever_refines_is_told_what_is_held_out_without_a_split(
 
 def test_few_cases_are_said_to_show_nothing(edison: Edison, mini: Folder) -> None:
     said = edison(mini, "plan").out
-    assert "  2 cases can show no change, however large: add cases.\n" in said
+    assert "  2 cases cannot show any change: add cases.\n" in said
     assert "margin needs about 63 cases: not yet enough.\n" in said
 
 
@@ -100,7 +100,7 @@ def test_what_stands_in_the_way_of_a_run_is_said(
     assert "before a run: the price of small is unknown: add price to models.yaml" in done.out
     assert "before a run: OPENAI_API_KEY is not set (small needs it)" in done.out
     assert " unknown " in done.out
-    assert "models.yaml:1:1: warning: the price of model 'small' is not known" in done.err
+    assert "models.yaml:1:1: warning: the price of model 'small' is unknown" in done.err
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     assert "OPENAI_API_KEY" not in edison(mini, "plan").out
 
@@ -194,7 +194,7 @@ def test_nothing_affected_makes_an_empty_matrix(edison: Edison, two: Folder) -> 
 
 @pytest.mark.parametrize(
     ("ref", "said"),
-    [("mian", "did you mean 'main'?"), ("--upload-pack=x", "names no commit")],
+    [("mian", "did you mean 'main'?"), ("--upload-pack=x", "unknown commit")],
 )
 def test_a_ref_that_is_none_is_refused(edison: Edison, two: Folder, ref: str, said: str) -> None:
     done = edison(two, "plan", f"--changed-since={ref}")
@@ -223,7 +223,7 @@ def test_shards_are_a_matrix_for_a_workflow(edison: Edison, support: Folder) -> 
 def test_shards_split_one_experiment(edison: Edison, two: Folder) -> None:
     done = edison(two, "plan", "--shards", "2")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: --shards splits one experiment\n  name one: hello, other\n"
+    assert done.err == "error: --shards needs one experiment\n  name one: hello, other\n"
 
 
 def test_a_plan_knows_what_is_stored_and_why(edison: Edison, mini: Folder) -> None:
@@ -235,7 +235,7 @@ def test_a_plan_knows_what_is_stored_and_why(edison: Edison, mini: Folder) -> No
     edison(mini, "run", "-q")
     found, reasons = calls()
     assert found == {"to_make": 0, "reused": 4}
-    assert reasons == ["4 calls are answered by what is stored and not older than 30 days"]
+    assert reasons == ["4 calls are answered by stored answers of the last 30 days"]
     assert "0 calls to make, 4 reused" in edison(mini, "plan").out
 
     mini.edit("rubrics/tone.yaml", "Sounds friendly", "Is friendly")
@@ -243,7 +243,7 @@ def test_a_plan_knows_what_is_stored_and_why(edison: Edison, mini: Folder) -> No
     mini.edit("prompts/hello.md", "friendly", "warm")
     found, reasons = calls()
     assert found == {"to_make": 4, "reused": 0}
-    assert reasons[-1].startswith("what is stored is of other prompts")
+    assert reasons[-1].startswith("no stored answer of the last 30 days fits")
 
 
 def test_after_a_run_nothing_is_left_to_do_and_nothing_untrue_is_said(

@@ -50,7 +50,7 @@ def test_a_part_of_a_name_is_enough(edison: Edison, folder: Folder) -> None:
 def test_many_rows_are_cut_and_counted(edison: Edison, folder: Folder) -> None:
     done = edison(folder, "prices", "show", "openai/")
     assert len(done.out.splitlines()) == 41
-    assert "more; all of them with --json" in done.err
+    assert "more; list all with --json" in done.err
 
 
 @pytest.mark.parametrize(

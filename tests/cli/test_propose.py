@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.branches import Whereabouts, find_in_git, find_on_github
+from edison_ci.forge.branches import BranchState, find_branch_in_git, find_branch_on_github
 from edison_ci.forge.github import GitHub
-from edison_ci.store.suggestions import Status
+from edison_ci.store.suggestions import SuggestionStatus
 from tests.conftest import Folder
 from tests.forge.emulator import emulator
 from tests.forge.fake_github import TOKEN, FakeGitHub
@@ -24,7 +24,7 @@ from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.address import Address
+    from edison_ci.forge.host import RepositoryAddress
     from tests.cli.conftest import Edison
 
 BRANCH = "edison/refine/hello-1"
@@ -62,7 +62,7 @@ def test_without_a_remote_there_is_a_branch_and_a_patch(edison: Edison, repo: Fo
         f"  branch        {BRANCH}, for main\n"
         "  patch         .edison/suggestions/hello-1.patch\n",
     )
-    assert done.err == f"take it with: edison review approve {one.id}\n"
+    assert done.err == f"accept it with: edison review approve {one.id}\n"
     assert untouched(repo) == before
     assert repo.git("rev-list", "--count", f"main..{BRANCH}") == "1"
     assert (
@@ -73,13 +73,17 @@ def test_without_a_remote_there_is_a_branch_and_a_patch(edison: Edison, repo: Fo
     assert message == (
         "Refine hello: Warmth\n\n"
         "Suggested by edison for the experiment hello.\n"
-        "On 22 unseen cases: +4.8 points (+0.9 to +8.7).\n"
+        "On 22 held-out cases: +4.8 points (+0.9 to +8.7).\n"
         "On 40 training cases: +9.0 points (+4.0 to +14.0).\n"
         "Measured with simulated models.\n\n"
         f"Edison-Suggestion: {one.hash}"
     )
     kept = stored(repo, one)
-    assert (kept.status, kept.branch, kept.pull_request) == (Status.PROPOSED, BRANCH, None)
+    assert (kept.status, kept.branch, kept.pull_request) == (
+        SuggestionStatus.PROPOSED,
+        BRANCH,
+        None,
+    )
     assert kept.commit_id == repo.git("rev-parse", BRANCH)
     assert [row["action"] for row in audit(edison, repo)] == ["propose"]
 
@@ -198,7 +202,7 @@ def test_commits_that_were_not_pushed_are_not_pushed_along(
     keep(repo, suggestion_for(repo))
     done = edison(repo, "propose")
     assert done.code == 2
-    assert "and on origin/main it is" in done.err
+    assert "but on origin/main it is" in done.err
     assert "git push first" in done.err
     assert bare.git("branch", "--list") == "* main"
 
@@ -217,7 +221,7 @@ def test_a_remote_that_cannot_be_reached_is_an_error_in_words(
     one = keep(repo, suggestion_for(repo))
     done = edison(repo, "propose")
     assert done.code == 3
-    assert "cannot be pushed to 'origin'" in done.err
+    assert "cannot push the branch 'edison/refine/hello-1' to 'origin'" in done.err
     assert stored(repo, one).branch is None
 
 
@@ -226,27 +230,27 @@ def test_a_remote_that_cannot_be_reached_is_an_error_in_words(
 
 def test_what_was_not_shown_to_help_needs_force_and_is_marked(edison: Edison, repo: Folder) -> None:
     unproven = {**EVIDENCE, "proven": False, "sentence": "Not enough data."}
-    one = keep(repo, suggestion_for(repo, status=Status.TRIED, evidence=unproven))
+    one = keep(repo, suggestion_for(repo, status=SuggestionStatus.TRIED, evidence=unproven))
     nothing = edison(repo, "propose")
     assert (nothing.code, "nothing to propose" in nothing.out) == (0, True)
     assert proposed(edison, repo)["outcome"] == "none"
     done = edison(repo, "propose", one.id)
     assert done.code == 2
-    assert "was not shown to help: Not enough data." in done.err
+    assert "is not shown to help: Not enough data." in done.err
     assert "--force" in done.err
     assert repo.git("branch", "--list", "edison/*") == ""
     assert proposed(edison, repo, "--force")["suggestion"]["forced"] is True
-    assert stored(repo, one).status is Status.PROPOSED
+    assert stored(repo, one).status is SuggestionStatus.PROPOSED
     assert "\nNot shown to help.\n" in repo.git("log", "-1", "--format=%B", BRANCH)
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"status": Status.REFUSED, "reason": "length"}, "broke a guardrail: length"),
-        ({"status": Status.REJECTED, "reason": "no"}, "was rejected: no"),
-        ({"status": Status.APPLIED}, "is in the repository already"),
-        ({"status": Status.SUPERSEDED}, "was superseded"),
+        ({"status": SuggestionStatus.REFUSED, "reason": "length"}, "broke a guardrail: length"),
+        ({"status": SuggestionStatus.REJECTED, "reason": "no"}, "was rejected: no"),
+        ({"status": SuggestionStatus.APPLIED}, "is already"),
+        ({"status": SuggestionStatus.SUPERSEDED}, "was superseded"),
     ],
 )
 def test_what_is_over_is_not_offered(
@@ -265,7 +269,7 @@ def test_a_suggestion_for_another_version_is_refused(edison: Edison, repo: Folde
     repo.git("commit", "--quiet", "--all", "--message", "Kind")
     done = edison(repo, "propose")
     assert done.code == 2
-    assert "and on main it is" in done.err
+    assert "but on main it is" in done.err
     assert repo.git("branch", "--list", "edison/*") == ""
 
 
@@ -300,11 +304,11 @@ def test_a_diff_of_another_file_is_refused(edison: Edison, repo: Folder) -> None
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"branch": "main"}, "which is none of ours"),
-        ({"branch": "release"}, "which is none of ours"),
+        ({"branch": "main"}, "which edison did not create"),
+        ({"branch": "release"}, "which edison did not create"),
         ({"experiment": "x\n+refs/heads/main:refs/heads/release"}, "there is no experiment"),
-        ({"path": "../secrets.md"}, "which is no prompt of hello"),
-        ({"path": "edison.yaml"}, "which is no prompt of hello"),
+        ({"path": "../secrets.md"}, "which is not a prompt of hello"),
+        ({"path": "edison.yaml"}, "which is not a prompt of hello"),
     ],
 )
 def test_names_that_we_never_give_are_refused(
@@ -318,9 +322,9 @@ def test_names_that_we_never_give_are_refused(
 
 
 def test_without_git_or_a_suggestion_it_says_what_to_do(edison: Edison, mini: Folder) -> None:
-    keep(mini, suggestion_for(mini, status=Status.REJECTED))
+    keep(mini, suggestion_for(mini, status=SuggestionStatus.REJECTED))
     nothing = edison(mini, "propose", "--force")
-    assert (nothing.code, "ask for another: edison refine" in nothing.err) == (0, True)
+    assert (nothing.code, "edison refine" in nothing.err) == (0, True)
     one = keep(mini, suggestion_for(mini, "Smile while you write it.\n"))
     done = edison(mini, "propose", one.id)
     assert done.code == 2
@@ -385,7 +389,7 @@ def test_without_open_pr_no_pull_request_is_opened(
 ) -> None:
     keep(repo, suggestion_for(repo))
     found = proposed(edison, repo)
-    assert found["why"] == "no pull request was asked for: --open-pr"
+    assert found["why"] == "to open a pull request, use --open-pr"
     assert github.state.pulls == {}
     assert proposed(edison, repo, "--open-pr")["pull_request"] == 1
 
@@ -479,7 +483,7 @@ def test_lines_are_suggested_in_a_pull_request_that_changes_the_prompt(
     )
     (review,) = own.state.reviews[1]
     assert review["state"] == "COMMENTED"
-    assert "Commit the suggested lines to take it" in review["body"]
+    assert "Commit the suggested lines to accept it" in review["body"]
     assert len(own.state.pulls) == 1
     assert bare.git("branch", "--list", "edison/*") == ""
     kept = stored(repo, one)
@@ -564,11 +568,11 @@ def test_a_server_that_somebody_else_wrote_understands_it_all(
         assert proposed(edison, repo, two.id, "--open-pr")["branch"] == "edison/refine/hello-2"
         assert edison(repo, "review", "reject", two.id, "--reason", "no smiles").code == 0
         assert edison(repo, "review", "approve", one.id, "--merge").code == 0
-        assert stored(repo, one).status is Status.APPLIED
-        assert stored(repo, two).status is Status.REJECTED
+        assert stored(repo, one).status is SuggestionStatus.APPLIED
+        assert stored(repo, two).status is SuggestionStatus.REJECTED
 
 
-async def put_on_main(address: Address, path: str, data: bytes) -> None:
+async def put_on_main(address: RepositoryAddress, path: str, data: bytes) -> None:
     async with GitHub(address) as github:
         tip = await github.git.tip("main")
         assert tip is not None
@@ -591,16 +595,16 @@ def test_a_name_that_somebody_takes_meanwhile_is_left_to_them(
     ours = keep(repo, suggestion_for(repo))
     asked = []
 
-    def slow(*args: Any) -> Whereabouts:
+    def slow(*args: Any) -> BranchState:
         """Let the other machine be faster, the first time."""
-        found = find_in_git(*args)
+        found = find_branch_in_git(*args)
         asked.append(found)
         if len(asked) == 1:
             assert proposed(edison, other)["branch"] == BRANCH
             monkeypatch.chdir(repo.path)
         return found
 
-    monkeypatch.setattr("edison_ci.review.ways.find_in_git", slow)
+    monkeypatch.setattr("edison_ci.review.proposal.find_branch_in_git", slow)
     assert proposed(edison, repo)["branch"] == "edison/refine/hello-2"
     tips = {
         name: bare.git("log", "-1", "--format=%B", name) for name in (BRANCH, f"{BRANCH[:-1]}2")
@@ -617,13 +621,13 @@ def test_github_gives_a_taken_name_to_nobody_else(
     two = keep(repo, suggestion_for(repo, "Smile while you write it.\n"))
     asked = []
 
-    async def slow(*args: Any) -> Whereabouts:
+    async def slow(*args: Any) -> BranchState:
         """Tell, the first time, what was there before the other one came."""
-        found = await find_on_github(*args)
+        found = await find_branch_on_github(*args)
         asked.append(found)
-        return Whereabouts() if len(asked) == 2 else found
+        return BranchState() if len(asked) == 2 else found
 
-    monkeypatch.setattr("edison_ci.review.ways.find_on_github", slow)
+    monkeypatch.setattr("edison_ci.review.proposal.find_branch_on_github", slow)
     proposed(edison, repo, one.id, "--open-pr")
     found = proposed(edison, repo, two.id, "--open-pr")
     assert (found["branch"], len(asked)) == ("edison/refine/hello-2", 3)

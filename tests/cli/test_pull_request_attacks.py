@@ -76,7 +76,7 @@ def test_a_worse_prompt_fails_whatever_is_done_to_what_measures_it(
     done = edison(shop, "run", "--against", "main", "--json")
     found = json.loads(done.out)
     assert (done.code, found["verdict"]) == (1, "fail"), done.all
-    assert "the material changed: " in done.err or attack is drop_the_gates
+    assert "the eval suite changed: " in done.err or attack is drop_the_gates
 
 
 # --- dodging the gate -----------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_worse_prompt_fails_under_whatever_name(
     found = json.loads(done.out)
     assert (done.code, found["verdict"], found["dropped"]) == (1, "fail", []), done.all
     assert " is now " in done.err
-    assert "Compared with its former self: " in shop.read("report.md")
+    assert "Compared with its predecessor: " in shop.read("report.md")
 
 
 def archive(folder: Folder) -> None:
@@ -153,7 +153,7 @@ def test_what_is_no_longer_measured_does_not_pass(
     assert (done.code, found["verdict"]) == (5 if insists else 0, "inconclusive"), done.all
     assert "in doubt: The base gates " in done.err
     said = shop.read("report.md")
-    assert said.index("It cannot pass") < said.index("The base gates ") < 300
+    assert said.index("This cannot pass") < said.index("The base gates ") < 300
     assert "The base gates " in shop.read("junit.xml")
     if attack is leave_the_worse_prompt_out:
         again = edison(shop, "gate", "latest", "--json")
@@ -220,7 +220,7 @@ def test_results_that_come_with_a_commit_are_not_believed(
         proposal.write("edison.yaml", proposal.read("edison.yaml") + f"results: {PLACES[place]}\n")
     commit(proposal, "some answers")
     done = edison(proposal, "run", "--yes")
-    assert (done.code, "is part of the commit" in done.err) == (2, True), done.all
+    assert (done.code, "is committed" in done.err) == (2, True), done.all
     assert loopback.chats == calls
 
 
@@ -234,7 +234,7 @@ def test_a_lock_that_is_a_link_is_not_written_through(
     (locks / "experiment-hello.lock").symlink_to(victim)
     commit(proposal, "a lock")
     done = edison(proposal, "run", "--yes")
-    assert (done.code, "is part of the commit" in done.err) == (2, True), done.all
+    assert (done.code, "is committed" in done.err) == (2, True), done.all
     assert victim.read_text(encoding="utf-8") == "precious"
 
 

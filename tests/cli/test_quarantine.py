@@ -128,7 +128,7 @@ def test_past_its_last_day_the_file_is_invalid_and_can_still_be_mended(
     assert invalid.code == 2 and f"ended on {day(-1)}" in invalid.out + invalid.err
     assert edison(project, "run").code == 2
     listed = edison(project, "quarantine", "list")
-    assert "ran out" in listed.out and "1 entry ran out" in listed.err
+    assert "expired" in listed.out and "1 entry expired" in listed.err
     assert edison(project, "quarantine", "remove", "hello", "bad").code == 0
     assert edison(project, "validate").code == 0
 
@@ -142,7 +142,7 @@ def test_past_its_last_day_the_file_is_invalid_and_can_still_be_mended(
         (["add", "hello", "bad", "--reason", "r", "--until", "2020-01-01"], "is in the past"),
         (["add", "hello", "bad", "--reason", "r", "--until", "soon"], "does not match the format"),
         (["add", "hello", "bad"], "Missing option '--reason'"),
-        (["add", "hello", "c1", "--reason", "r"], "'c1' of hello is set aside until"),
+        (["add", "hello", "c1", "--reason", "r"], "'c1' of hello is in quarantine already, until"),
         (["remove", "hello", "bad"], "'bad' of hello is not in quarantine"),
     ],
 )
@@ -211,10 +211,10 @@ def test_answers_that_disagree_over_takes_are_flaky(edison: Edison, project: Fol
     )
 
 
-def test_draws_of_one_run_disagree_too(edison: Edison, project: Folder) -> None:
-    edison(project, "run", "-q", "--draws", "3")
+def test_repeats_of_one_run_disagree_too(edison: Edison, project: Folder) -> None:
+    edison(project, "run", "-q", "--repeats", "3")
     with opened(project.path / ".edison/results.db") as connection:
-        connection.execute("update cell set passed = 0 where case_id = 'c5' and draw = 2")
+        connection.execute("update cell set passed = 0 where case_id = 'c5' and repeat = 2")
     (flaky,) = suggested(edison, project)["flaky"]
     assert (flaky["case"], flaky["passed"], flaky["answers"]) == ("c5", 2, 3)
 
@@ -249,11 +249,11 @@ def test_answers_to_another_prompt_version_or_case_are_another_question(
 def test_so_many_flaky_cases_are_not_the_fault_of_the_cases(
     edison: Edison, project: Folder
 ) -> None:
-    edison(project, "run", "-q", "--draws", "3")
+    edison(project, "run", "-q", "--repeats", "3")
     with opened(project.path / ".edison/results.db") as connection:
-        connection.execute("update cell set passed = 0 where draw = 2")
+        connection.execute("update cell set passed = 0 where repeat = 2")
     done = edison(project, "quarantine", "suggest")
-    assert "the prompt or the grading is unsteady" in done.err
+    assert "point to the prompt or the grading" in done.err
 
 
 def test_without_a_run_there_is_nothing_to_suggest(edison: Edison, project: Folder) -> None:

@@ -60,7 +60,7 @@ def test_it_is_shown_with_reasons_and_intervals(edison: Edison, many: Folder) ->
     assert lines[1].startswith("most accurate  large  85.0 (84.")
     assert lines[2].startswith("fastest        small  204 ms, p95 204 ms")
     assert lines[3].startswith("best value     small  $0.000088")
-    assert lines[5] == "It scores 1.0 points less and saves $0.3520 in 1,000 answers."
+    assert lines[5] == "It scores 1.0 points less and saves $0.35 in 1,000 answers."
     assert "on the front, as good" in done.out
 
 
@@ -108,7 +108,7 @@ def test_wishes_that_nothing_meets(edison: Edison, many: Folder) -> None:
     advice = told(edison, many, "--min-score", "99%")
     assert (advice["best_value"], advice["models"], len(advice["left_out"])) == (None, [], 2)
     said = edison(many, "recommend", "--min-score", "99%").out
-    assert "No model is left that does what was asked for." in said
+    assert "No model meets the requirements." in said
     assert edison(many, "recommend", "--min-score", "good").code == 2
 
 
@@ -137,5 +137,5 @@ def test_few_cases_and_simulated_models_are_marked(edison: Edison, mini: Folder)
     assert edison(mini, "run", "-q").code == 0
     done = edison(mini, "recommend")
     assert done.out.startswith("hello  1 model on 2 cases  simulated\n")
-    assert "Very few cases (2): do not rely on it." in done.out
-    assert "No answer cost anything, so the cost decides nothing here." in done.out
+    assert "Very few cases (2): do not rely on this." in done.out
+    assert "No answer cost anything, so cost was not considered." in done.out

@@ -95,7 +95,7 @@ def test_it_says_what_it_cannot_do(support: Folder) -> None:
     support.edit("edison.yaml", "refiner: refiner", "")
     nobody = support.edison("refine", "support-reply")
     assert nobody.code == 2
-    assert "no model refines support-reply" in nobody.err
+    assert "support-reply has no refiner model" in nobody.err
     assert "refine: {by: NAME}" in nobody.err
 
 
@@ -119,7 +119,7 @@ def test_a_budget_ends_it_with_exit_code_4(folder: Folder) -> None:
     assert done.code == 4, done.err
     told = json.loads(done.out)
     assert told["exit_code"] == 4
-    assert "the same command goes on" in told["error"]["hint"]
+    assert "repeat the command" in told["error"]["hint"]
 
 
 def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
@@ -129,21 +129,21 @@ def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
         "small: {provider: sim, model: small, limits: {concurrency: 2}}\n"
         "refiner: {provider: sim, model: refiner}\n",
     )
-    with holding.start(folder, "refine", "hello", calls=5, after="trying the candidate") as process:
-        holding.heard(process, "trying the candidate")
+    with holding.start(folder, "refine", "hello", calls=5, after="measuring the candidate") as process:
+        holding.heard(process, "measuring the candidate")
         held = "select count(*) from attempt where state = 'reserved'"
         poll("calls of the trial are in flight", lambda: ask(folder, held) == [(2,)])
         process.send_signal(signal.SIGINT)
         holding.let_go(folder)
         _, said = process.communicate()
     assert process.returncode == 130, said
-    assert "the same command goes on" in said
+    assert "repeat the command" in said
     assert ask(folder, "select count(*) from suggestion") == [(0,)]
     rows = ask(folder, "select status from run where trigger = 'refine' order by rowid")
     assert rows == [("COMPLETED",), ("CANCELLED",)]
     done = folder.edison("refine", "hello")
     assert done.code == 0, done.err
-    ((twice,),) = ask(folder, "select count(*) - count(distinct address) from answer")
+    ((twice,),) = ask(folder, "select count(*) - count(distinct request_hash) from answer")
     assert twice == 0, "nothing is asked twice"
     assert ask(folder, "select count(*) from suggestion") == [(1,)]
 
@@ -164,7 +164,7 @@ def test_ctrl_c_while_the_refiner_is_asked_says_that_it_goes_on(folder: Folder) 
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
     assert process.returncode == 130, said
-    assert "the same command goes on" in said
+    assert "repeat the command" in said
 
 
 def test_a_trial_that_was_cut_off_is_told_from_a_run_that_waits(
@@ -180,8 +180,8 @@ def test_a_trial_that_was_cut_off_is_told_from_a_run_that_waits(
     done = edison(mini, "status")
     lines = {line.split()[0]: line for line in done.out.splitlines()}
     assert "hello (trial)" in lines["r1"] and "(trial)" not in lines["r2"]
-    assert done.err.count("a trial of hello was cut off") == 1
-    assert "edison refine hello tries anew" in done.err
+    assert done.err.count("a trial of hello was interrupted") == 1
+    assert "edison refine hello tests again" in done.err
 
 
 def test_hostile_notes_and_diffs_do_nothing_to_a_terminal(folder: Folder) -> None:

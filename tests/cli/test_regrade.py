@@ -54,7 +54,9 @@ def regraded(edison: Edison, folder: Folder, *args: str, code: int = 0) -> dict[
 
 def test_changed_checks_make_a_new_run_of_the_same_answers(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
-    cells = "select case_id, address, take, composite, passed from cell where run_id = '{}'"
+    cells = (
+        "select case_id, request_hash, answer_no, composite, passed from cell where run_id = '{}'"
+    )
     ((first,),) = ask(project, "select id from run")
     before = ask(project, cells.format(first))
     project.edit("experiments/hello.yaml", "checks:\n", "checks:\n  - words: {max: 1}\n")
@@ -89,7 +91,7 @@ def test_the_answers_are_those_of_the_run_and_not_newer_ones(
     edison(project, "run", "-q")
     edison(project, "rerun", "latest", "--cell", "c3@small#0", "-q")
     (run,) = regraded(edison, project)["runs"]
-    takes = ask(project, f"select distinct take from cell where run_id = '{run['run_id']}'")
+    takes = ask(project, f"select distinct answer_no from cell where run_id = '{run['run_id']}'")
     assert takes == [(0,)]
 
 
@@ -114,7 +116,7 @@ def test_an_expected_output_may_change(edison: Edison, project: Folder) -> None:
     text = project.read("datasets/names.jsonl").replace('"expected": "P7"', '"expected": "Nobody"')
     project.write("datasets/names.jsonl", text)
     (run,) = regraded(edison, project)["runs"]
-    (part,) = (part for part in run["parts"] if part["name"] == "contains")
+    (part,) = (part for part in run["components"] if part["name"] == "contains")
     assert part["graded"] - part["passed"] == 1
 
 
@@ -122,7 +124,7 @@ def test_nothing_is_graded_when_every_cell_changed(edison: Edison, project: Fold
     edison(project, "run", "-q")
     project.edit("prompts/hello.md", "friendly", "warm")
     done = edison(project, "regrade", "latest")
-    assert (done.code, "nothing of run" in done.err) == (2, True)
+    assert (done.code, "no cell of run" in done.err) == (2, True)
     assert len(ask(project, "select id from run")) == 1
 
 
@@ -145,13 +147,13 @@ def test_answers_are_kept_while_the_judge_is_down_and_graded_later(
     project.write("models.yaml", DOWN)
     done = edison(project, "run", "--json")
     assert (done.code, json.loads(done.out)["verdict"]) == (3, "error"), done.all
-    (lanes,) = (run["lanes"] for run in json.loads(done.out)["runs"])
-    assert lanes["stopped"]["judges"].startswith("none answered; ")
+    (clients,) = (run["clients"] for run in json.loads(done.out)["runs"])
+    assert clients["stopped"]["judges"].startswith("none answered; ")
     assert ask(project, "select count(*) from answer") == [(3,)]
     done = edison(project, "run")
     assert "judges stopped: none answered; " in done.out
     assert "0 of 0 fail" not in done.out
-    assert done.err.splitlines()[-1].startswith("Go on with: edison resume ")
+    assert done.err.splitlines()[-1].startswith("Continue with: edison resume ")
     assert "; with another judge: edison regrade " in done.err
     project.write("models.yaml", working)
     (run,) = regraded(edison, project)["runs"]
@@ -164,8 +166,8 @@ def test_an_answer_that_is_gone_is_an_error_that_names_its_cell(
 ) -> None:
     edison(project, "run", "-q")
     with opened(project.path / ".edison/results.db") as connection:
-        gone = "select address from cell where case_id = 'c4'"
-        connection.execute(f"delete from answer_text where address in ({gone})")
+        gone = "select request_hash from cell where case_id = 'c4'"
+        connection.execute(f"delete from answer_text where request_hash in ({gone})")
     (run,) = regraded(edison, project)["runs"]
     assert (run["cells"]["ok"], run["cells"]["error"]) == (CASES - 1, 1)
     ((reason,),) = ask(project, "select reason from cell where status = 'error'")

@@ -81,7 +81,7 @@ def test_material_that_changed_is_told_first(edison: Edison, shop: Folder) -> No
     _, markdown, _ = checked(shop)
     assert "| `datasets/golden.jsonl` | `as it was` | `edited` |" in markdown
     assert "`experiments/support-reply.yaml: gates[0].margin` | `10pp` | `90pp` |" in markdown
-    assert markdown.index("Evaluation material changed") < markdown.index("| gate |")
+    assert markdown.index("Eval suite changed") < markdown.index("| gate |")
 
 
 def test_an_invalid_file_has_its_reports_too(edison: Edison, mini: Folder) -> None:
@@ -107,7 +107,7 @@ def test_nothing_affected_is_a_report_too(edison: Edison, shop: Folder) -> None:
     done = edison(shop, "run", "--changed-since", "HEAD", *FLAGS)
     assert done.code == 0
     _, markdown, _ = checked(shop)
-    assert "Nothing was affected" in markdown
+    assert "No experiment is affected" in markdown
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_anything_is_paid(
@@ -115,7 +115,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_paid(
 ) -> None:
     done = edison(mini, "run", "--junit", "nowhere/junit.xml")
     assert done.code == 2
-    assert "no report can be written to nowhere/junit.xml" in done.err
+    assert "the report nowhere/junit.xml cannot be written" in done.err
     assert not (mini.path / ".edison/results.db").exists()
     both = edison(mini, "run", "--junit", "a.txt", "--markdown", "a.txt")
     assert (both.code, "two reports" in both.err) == (2, True)
@@ -193,7 +193,7 @@ def test_what_was_there_stays_when_a_report_cannot_be_written(
     edison: Edison, measured: Folder
 ) -> None:
     done = edison(measured, "report", "--out", "nowhere/a.md")
-    assert (done.code, "is there such a folder?" in done.err) == (2, True)
+    assert (done.code, "its folder must exist" in done.err) == (2, True)
     long = edison(measured, "report", "--out", TOO_LONG)
     assert (long.code, "File name too long" in long.err) == (2, True)
 
@@ -228,7 +228,7 @@ def test_reasons_stay_in_a_private_project(edison: Edison, measured: Folder) -> 
 def answers_of(folder: Folder) -> list[str]:
     with opened(folder.path / ".edison/results.db") as connection:
         rows = connection.execute(
-            "select t.text from cell c join answer_text t using (address, take)"
+            "select t.text from cell c join answer_text t using (request_hash, answer_no)"
         )
         return [text for (text,) in rows]
 
@@ -241,7 +241,7 @@ def test_a_page_has_everything_in_one_file(edison: Edison, measured: Folder) -> 
     assert "support-reply: pass" in page
     assert "Simulated." in page
     assert "<script" not in page
-    assert "Asked" in page, "what was asked is still known"
+    assert ">Input<" in page, "what was asked is still known"
     assert edison(measured, "report", "--format", "html").out.startswith("<!doctype html>")
 
 
@@ -268,7 +268,7 @@ def test_a_formula_in_an_answer_is_text_unless_somebody_wants_it_raw(
         out = edison(mini, "report", "--format", "csv", *flags).out
         assert {row["text"][: len(start)] for row in csv.DictReader(io.StringIO(out))} == {start}
     refused = edison(mini, "report", "--raw")
-    assert (refused.code, "--raw is for CSV" in refused.err) == (2, True)
+    assert (refused.code, "--raw needs --format csv" in refused.err) == (2, True)
 
 
 def test_texts_stay_in_a_private_project(edison: Edison, measured: Folder) -> None:

@@ -70,16 +70,16 @@ def test_a_folder_of_ours_is_replaced_and_no_other(edison: Edison, written: Fold
     (written.path / "mine").mkdir()
     (written.path / "mine" / "thesis.txt").write_text("x", encoding="utf-8")
     refused = edison(written, "report", "--out", "mine/")
-    assert (refused.code, "files that are not of a report" in refused.err) == (2, True)
+    assert (refused.code, "files that are not a report" in refused.err) == (2, True)
     assert (written.path / "mine" / "thesis.txt").exists()
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--out", "nowhere/public/"), "no folder can be made"),
-        (("--format", "csv", "--out", "public/"), "only HTML is a folder"),
-        (("--out", "edison.yaml/"), "no folder can be made"),
+        (("--out", "nowhere/public/"), "cannot be created"),
+        (("--format", "csv", "--out", "public/"), "only HTML can be written to a folder"),
+        (("--out", "edison.yaml/"), "cannot be created"),
     ],
 )
 def test_a_place_that_cannot_be_is_refused(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.records import RunStatus
 from edison_ci.store.database import open_database
-from edison_ci.store.owners import Owner
+from edison_ci.store.liveness import ProcessLock
 from edison_ci.store.runs import NewRun, move_run, start_run
-from edison_ci.store.suggestions import Status, rejections
+from edison_ci.store.suggestions import SuggestionStatus, rejections
 from tests.forge.fake_github import TOKEN, Fault
 from tests.forge.fake_state import Grant
 from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for, version_of
@@ -56,9 +57,9 @@ def pull(
 def test_open_suggestions_are_listed_and_decided_ones_on_request(
     edison: Edison, repo: Folder
 ) -> None:
-    assert "no suggestion waits" in edison(repo, "review", "list").err
+    assert "there are no open suggestions" in edison(repo, "review", "list").err
     one = keep(repo, suggestion_for(repo))
-    two = keep(repo, suggestion_for(repo, OTHER, status=Status.REJECTED, reason="no"))
+    two = keep(repo, suggestion_for(repo, OTHER, status=SuggestionStatus.REJECTED, reason="no"))
     lines = edison(repo, "review", "list").out.splitlines()
     assert len(lines) == 2
     assert lines[1].split() == [
@@ -88,7 +89,7 @@ def test_a_suggestion_is_shown_with_its_diff_in_colour(
     monkeypatch.setenv("NO_COLOR", "1")
     plain = edison(repo, "review", "show", one.id[:6]).out
     assert "\x1b" not in plain
-    for words in ("PROPOSED", "simulated", "Warmth is weak", "On 22 unseen cases", "+4.8"):
+    for words in ("PROPOSED", "simulated", "Warmth is weak", "On 22 held-out cases", "+4.8"):
         assert words in plain
     done = edison(repo, "review", "show", "0000ffff")
     assert (done.code, "there is no suggestion '0000ffff'" in done.err) == (2, True)
@@ -126,13 +127,13 @@ def test_approving_without_a_forge_is_one_commit_and_nothing_else(
     assert repo.git("log", "-1", "--format=%(trailers:key=Edison-Suggestion,valueonly)") == one.hash
     assert repo.git("status", "--porcelain").splitlines() == ["M edison.yaml", "A  notes.txt"]
     kept = stored(repo, one)
-    assert (kept.status, kept.decided_by) == (Status.APPLIED, "ada@example.org")
+    assert (kept.status, kept.decided_by) == (SuggestionStatus.APPLIED, "ada@example.org")
     assert kept.commit_id == repo.git("rev-parse", "HEAD")
     assert done.out == f"{one.id}  applied as {kept.commit_id[:8]}: {PATH}  simulated\n"
     assert version_of(repo.read(PATH)) == one.new_hash
     overtaken = stored(repo, other)
     assert (overtaken.status, overtaken.reason) == (
-        Status.SUPERSEDED,
+        SuggestionStatus.SUPERSEDED,
         f"suggestion {one.id} was applied",
     )
     assert actions(edison, repo) == [
@@ -155,9 +156,9 @@ def test_a_prompt_that_somebody_is_editing_is_left_alone(
     before = repo.git("status", "--porcelain")
     done = edison(repo, "review", "approve", one.id)
     assert done.code == 2
-    assert "is not as it is in the last commit" in done.err
+    assert "has uncommitted changes" in done.err
     assert repo.git("status", "--porcelain") == before
-    assert stored(repo, one).status is Status.PROPOSED
+    assert stored(repo, one).status is SuggestionStatus.PROPOSED
 
 
 @pytest.mark.parametrize("stopped", ["before the file", "after the file"])
@@ -187,7 +188,7 @@ def test_a_workflow_makes_no_commit_that_is_lost(
     for name, value in (("ACTIONS", "true"), ("TOKEN", TOKEN), ("REPOSITORY", "acme/prompts")):
         monkeypatch.setenv(f"GITHUB_{name}", value)
     done = edison(repo, "review", "approve", one.id)
-    assert (done.code, "is gone with its checkout" in done.err) == (2, True)
+    assert (done.code, "would be lost with its checkout" in done.err) == (2, True)
 
 
 def test_a_detached_head_gets_no_commit(edison: Edison, repo: Folder) -> None:
@@ -203,12 +204,12 @@ def test_without_git_the_file_itself_is_changed(edison: Edison, mini: Folder) ->
     assert done.code == 0
     assert "there is no Git repository" in done.err
     assert mini.read(PATH).endswith(ADDED)
-    assert stored(mini, one).status is Status.APPLIED
+    assert stored(mini, one).status is SuggestionStatus.APPLIED
 
 
 def test_what_was_only_tried_has_to_be_insisted_on_first(edison: Edison, repo: Folder) -> None:
     evidence = {**EVIDENCE, "proven": False}
-    one = keep(repo, suggestion_for(repo, status=Status.TRIED, evidence=evidence))
+    one = keep(repo, suggestion_for(repo, status=SuggestionStatus.TRIED, evidence=evidence))
     done = edison(repo, "review", "approve", one.id)
     assert (done.code, f"edison propose {one.id} --force" in done.err) == (2, True)
     assert edison(repo, "propose", one.id, "--force").code == 0
@@ -293,18 +294,18 @@ def test_decisions_wait_for_a_run_that_is_at_work(
 ) -> None:
     one = keep(repo, suggestion_for(repo))
     results = repo.path / ".edison/results.db"
-    owner = Owner(repo.path / ".edison/locks")
+    owner = ProcessLock(repo.path / ".edison/locks")
     moment = "2026-11-15T12:00:00Z"
     new = NewRun("r1", "hello", "loop", "41a9f4ee", "{}", {}, 2, True, False, owner.id, moment)
     with closing(open_database(results)) as connection:
         start_run(new)(connection)
         steps = ["EXECUTING", "JUDGING", "AGGREGATING", "REFINING", "REVIEWING"]
         for step in steps[: steps.index(status) + 1]:
-            move_run("r1", step, moment)(connection)
+            move_run("r1", RunStatus(step), moment)(connection)
     busy = status != "REVIEWING"  # a loop in REVIEWING waits for just this
     try:
         done = edison(repo, "review", "approve", one.id)
-        assert (done.code, "hello is being run, as r1" in done.err) == (
+        assert (done.code, "run r1 of hello is active" in done.err) == (
             (2, True) if busy else (0, False)
         )
         if busy:
@@ -312,7 +313,7 @@ def test_decisions_wait_for_a_run_that_is_at_work(
             better = repo.write("better.md", repo.read(PATH) + OTHER)
             assert edison(repo, "review", "edit", one.id, "--from", str(better)).code == 2
             assert edison(repo, "review", "comment", one.id, "later").code == 0
-            assert stored(repo, one).status is Status.PROPOSED
+            assert stored(repo, one).status is SuggestionStatus.PROPOSED
     finally:
         owner.close()
     if busy:
@@ -341,7 +342,7 @@ def test_an_edited_suggestion_is_one_of_its_own_and_not_measured(
     assert all(rail["ok"] for rail in new["guardrails"])
     old = stored(repo, one)
     assert (old.status, old.reason) == (
-        Status.SUPERSEDED,
+        SuggestionStatus.SUPERSEDED,
         f"edited into suggestion {new['id']}",
     )
     assert actions(edison, repo) == [f"review edit suggestion {one.id}"]
@@ -358,7 +359,7 @@ def test_an_edit_that_breaks_a_guardrail_is_refused_and_kept(edison: Edison, rep
     assert "variables are locked" in done.err
     assert "--from better.md" in done.err
     assert better.exists()
-    assert stored(repo, one).status is Status.PROPOSED
+    assert stored(repo, one).status is SuggestionStatus.PROPOSED
 
 
 def test_an_editor_that_breaks_a_guardrail_loses_nothing(
@@ -377,7 +378,10 @@ def test_an_editor_that_breaks_a_guardrail_loses_nothing(
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{base}" + ADDED, "nothing was changed"), ("{base}", "nothing of the suggestion is left")],
+    [
+        ("{base}" + ADDED, "nothing was changed"),
+        ("{base}", "the edited prompt equals the original"),
+    ],
 )
 def test_an_edit_without_an_effect_is_told(
     edison: Edison, repo: Folder, text: str, said: str
@@ -401,7 +405,7 @@ def test_approving_adds_a_review_as_the_person_and_merges_nothing(
     assert (review["state"], review["user"]["login"]) == ("APPROVED", "bo")
     assert review["commit_id"] == pull.commit_id
     assert github.state.pulls[1].state == "open"
-    assert stored(repo, pull).status is Status.APPROVED
+    assert stored(repo, pull).status is SuggestionStatus.APPROVED
     assert repo.git("rev-parse", "HEAD") == head
     assert not repo.read(PATH).endswith(ADDED)
 
@@ -412,8 +416,8 @@ def test_merging_is_asked_for_and_protection_decides(
     github.state.approvals_needed = 2
     done = edison(repo, "review", "approve", pull.id, "--merge")
     assert done.code == 0
-    assert "it is not merged: GitHub refused to merge the pull request: At least 1" in done.err
-    assert stored(repo, pull).status is Status.APPROVED
+    assert "not merged: GitHub refused to merge the pull request: At least 1" in done.err
+    assert stored(repo, pull).status is SuggestionStatus.APPROVED
     github.state.approvals_needed = 1
     (found,) = told(edison(repo, "review", "approve", pull.id, "--merge", "--json"))["suggestions"]
     assert found["status"] == "applied"
@@ -431,9 +435,9 @@ def test_nobody_approves_their_own_pull_request(
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)  # of the bot that opened it
     done = edison(repo, "review", "approve", pull.id)
     assert done.code == 0
-    assert "there is no approving review on the pull request" in done.err
+    assert "GitHub refused the approving review" in done.err
     assert "Can not approve your own pull request" in done.err
-    assert stored(repo, pull).status is Status.APPROVED
+    assert stored(repo, pull).status is SuggestionStatus.APPROVED
 
 
 def test_a_pull_request_that_somebody_changed_is_not_approved_unseen(
@@ -446,9 +450,9 @@ def test_a_pull_request_that_somebody_changed_is_not_approved_unseen(
     github.state.pulls[1].head_sha = bare.git("rev-parse", BRANCH)
     done = edison(repo, "review", "approve", pull.id, "--merge")
     assert done.code == 2
-    assert "is no longer what was suggested" in done.err
+    assert "has newer commits than the suggestion" in done.err
     assert github.state.reviews == {}
-    assert stored(repo, pull).status is Status.PROPOSED
+    assert stored(repo, pull).status is SuggestionStatus.PROPOSED
 
 
 def test_no_other_pull_request_is_touched(
@@ -484,9 +488,9 @@ def test_without_a_token_a_pull_request_is_decided_where_it_is(
     monkeypatch.delenv("GITHUB_TOKEN")
     done = edison(repo, "review", *command, pull.id)
     assert done.code == 2
-    assert "there is no token for GitHub" in done.err
+    assert "there is no GitHub token" in done.err
     assert str(pull.pull_request_url) in done.err
-    assert stored(repo, pull).status is Status.PROPOSED
+    assert stored(repo, pull).status is SuggestionStatus.PROPOSED
 
 
 def test_when_github_is_down_nothing_is_decided(
@@ -496,7 +500,7 @@ def test_when_github_is_down_nothing_is_decided(
     for command in (["approve"], ["reject", "--reason", "no"]):
         done = edison(repo, "review", *command, pull.id)
         assert (done.code, "token is wrong" in done.err) == (3, True)
-    assert stored(repo, pull).status is Status.PROPOSED
+    assert stored(repo, pull).status is SuggestionStatus.PROPOSED
 
 
 def test_a_comment_is_shown_on_the_pull_request(
@@ -524,7 +528,7 @@ def test_an_edited_suggestion_goes_on_the_same_branch(
     github.state.merge(github.state.pulls[1], None, Grant("bo", is_bot=False))
     (changed,) = told(edison(repo, "review", "sync", "--json"))["suggestions"]
     assert (changed["id"], changed["status"]) == (new["id"], "applied")
-    assert stored(repo, pull).status is Status.SUPERSEDED
+    assert stored(repo, pull).status is SuggestionStatus.SUPERSEDED
 
 
 # --- what people did elsewhere --------------------------------------------------------------------
@@ -533,15 +537,15 @@ def test_an_edited_suggestion_goes_on_the_same_branch(
 def test_a_merge_is_taken_note_of(
     edison: Edison, repo: Folder, bare: Folder, github: FakeGitHub, pull: Suggestion
 ) -> None:
-    assert "nothing has changed; 1 suggestion looked at" in edison(repo, "review", "sync").err
+    assert "nothing has changed; 1 suggestion checked" in edison(repo, "review", "sync").err
     other = keep(repo, suggestion_for(repo, OTHER))
     github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
     done = edison(repo, "review", "sync")
     assert done.code == 0
     kept = stored(repo, pull)
-    assert (kept.status, kept.decided_by) == (Status.APPLIED, "cleo")
+    assert (kept.status, kept.decided_by) == (SuggestionStatus.APPLIED, "cleo")
     assert kept.commit_id == bare.git("rev-parse", "main")
-    assert stored(repo, other).status is Status.SUPERSEDED
+    assert stored(repo, other).status is SuggestionStatus.SUPERSEDED
 
 
 def test_a_closed_one_is_rejected_with_the_last_word_of_somebody_who_belongs_there(
@@ -556,11 +560,11 @@ def test_a_closed_one_is_rejected_with_the_last_word_of_somebody_who_belongs_the
     done = edison(repo, "review", "sync")
     assert "  because: Too pushy, sorry." in done.out
     kept = stored(repo, pull)
-    assert (kept.status, kept.decided_by) == (Status.REJECTED, "dan")
+    assert (kept.status, kept.decided_by) == (SuggestionStatus.REJECTED, "dan")
     assert edison(repo, "review", "sync").out == ""
     state.pulls[1].state = "open"
     edison(repo, "review", "sync")
-    assert stored(repo, pull).status is Status.PROPOSED
+    assert stored(repo, pull).status is SuggestionStatus.PROPOSED
 
 
 def test_a_pull_request_that_is_gone_does_not_stop_the_others(
@@ -571,7 +575,7 @@ def test_a_pull_request_that_is_gone_does_not_stop_the_others(
     done = edison(repo, "review", "sync")
     assert done.code == 0
     assert "warning: suggestion" in done.err
-    assert stored(repo, pull).status is Status.REJECTED
+    assert stored(repo, pull).status is SuggestionStatus.REJECTED
     assert stored(repo, pull).reason == "closed without a comment"
 
 
@@ -583,8 +587,8 @@ def test_one_merge_among_several_closed_ones_is_taken_note_of(
     github.state.pulls[2].state = "closed"
     github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
     assert edison(repo, "review", "sync").code == 0
-    assert stored(repo, pull).status is Status.APPLIED
-    assert stored(repo, other).status in {Status.REJECTED, Status.SUPERSEDED}
+    assert stored(repo, pull).status is SuggestionStatus.APPLIED
+    assert stored(repo, other).status in {SuggestionStatus.REJECTED, SuggestionStatus.SUPERSEDED}
 
 
 def test_without_a_forge_git_tells_what_was_merged(edison: Edison, repo: Folder) -> None:
@@ -593,15 +597,15 @@ def test_without_a_forge_git_tells_what_was_merged(edison: Edison, repo: Folder)
     repo.git("merge", "--quiet", "--no-edit", "--no-ff", BRANCH)
     done = edison(repo, "review", "sync")
     assert (done.code, "applied" in done.out) == (0, True)
-    assert stored(repo, one).status is Status.APPLIED
+    assert stored(repo, one).status is SuggestionStatus.APPLIED
 
 
 def test_the_same_text_by_another_way_counts_as_applied(edison: Edison, repo: Folder) -> None:
-    one = keep(repo, suggestion_for(repo, status=Status.TRIED))
+    one = keep(repo, suggestion_for(repo, status=SuggestionStatus.TRIED))
     repo.write(PATH, repo.read(PATH) + ADDED)
     repo.git("commit", "--quiet", "--all", "--message", "By hand")
     assert edison(repo, "review", "sync").code == 0
-    assert stored(repo, one).status is Status.APPLIED
+    assert stored(repo, one).status is SuggestionStatus.APPLIED
 
 
 # --- lines in somebody's own pull request ---------------------------------------------------------
@@ -630,13 +634,19 @@ def test_lines_that_were_accepted_are_approved_and_applied_with_the_merge(
     edison: Edison, repo: Folder, bare: Folder, github: FakeGitHub, lines: Suggestion
 ) -> None:
     edison(repo, "review", "sync")
-    assert stored(repo, lines).status is Status.PROPOSED
+    assert stored(repo, lines).status is SuggestionStatus.PROPOSED
     accept(repo, bare, github)
     edison(repo, "review", "sync")
-    assert (stored(repo, lines).status, stored(repo, lines).decided_by) == (Status.APPROVED, "ada")
+    assert (stored(repo, lines).status, stored(repo, lines).decided_by) == (
+        SuggestionStatus.APPROVED,
+        "ada",
+    )
     github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
     edison(repo, "review", "sync")
-    assert (stored(repo, lines).status, stored(repo, lines).decided_by) == (Status.APPLIED, "cleo")
+    assert (stored(repo, lines).status, stored(repo, lines).decided_by) == (
+        SuggestionStatus.APPLIED,
+        "cleo",
+    )
 
 
 def test_a_merge_without_the_lines_is_a_rejection(
@@ -645,14 +655,17 @@ def test_a_merge_without_the_lines_is_a_rejection(
     github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
     edison(repo, "review", "sync")
     kept = stored(repo, lines)
-    assert (kept.status, kept.reason) == (Status.REJECTED, "pull request 1 was merged without it")
+    assert (kept.status, kept.reason) == (
+        SuggestionStatus.REJECTED,
+        "pull request 1 was merged without it",
+    )
 
 
 def test_deciding_about_lines_leaves_the_pull_request_to_its_author(
     edison: Edison, repo: Folder, github: FakeGitHub, lines: Suggestion
 ) -> None:
     done = edison(repo, "review", "approve", lines.id)
-    assert (done.code, "accept them there" in done.err) == (0, True)
+    assert (done.code, "accept the suggested lines" in done.err) == (0, True)
     done = edison(repo, "review", "reject", lines.id, "--reason", "no")
     assert (done.code, "stays open" in done.err) == (0, True)
     assert (github.state.pulls[1].state, github.state.reviews) == ("open", {})
@@ -665,10 +678,10 @@ def test_lines_that_were_rejected_and_accepted_all_the_same_count_when_merged(
     assert edison(repo, "review", "reject", lines.id, "--reason", "no").code == 0
     accept(repo, bare, github)
     assert edison(repo, "review", "sync").code == 0
-    assert stored(repo, lines).status is Status.REJECTED
+    assert stored(repo, lines).status is SuggestionStatus.REJECTED
     github.state.merge(github.state.pulls[1], None, Grant("cleo", is_bot=False))
     assert edison(repo, "review", "sync").code == 0
-    assert stored(repo, lines).status is Status.APPLIED
+    assert stored(repo, lines).status is SuggestionStatus.APPLIED
 
 
 def test_whatever_was_decided_where_syncing_ends_well(
@@ -682,7 +695,7 @@ def test_whatever_was_decided_where_syncing_ends_well(
     github.state.merge(github.state.pulls[3], None, Grant("cleo", is_bot=False))
     kept = []
     for number, pull in github.state.pulls.items():
-        for status in Status:
+        for status in SuggestionStatus:
             for branch in (None, pull.head):
                 added = f"Be {status} {number} {branch is None}.\n"
                 told = {"status": status, "branch": branch, "pull_request": number}
@@ -691,8 +704,8 @@ def test_whatever_was_decided_where_syncing_ends_well(
     assert len(github.sent("GET", "/pulls/1")) == 1
     for one in kept:
         now = stored(repo, one).status
-        over = one.status in {Status.REFUSED, Status.APPLIED}
+        over = one.status in {SuggestionStatus.REFUSED, SuggestionStatus.APPLIED}
         if one.pull_request == 3 and one.branch is not None and not over:
-            assert now in {Status.APPLIED, Status.SUPERSEDED}, (one.status, now)
-        if over or (one.pull_request == 1 and one.status is not Status.REJECTED):
-            assert now in {one.status, Status.SUPERSEDED}, (one.status, now)
+            assert now in {SuggestionStatus.APPLIED, SuggestionStatus.SUPERSEDED}, (one.status, now)
+        if over or (one.pull_request == 1 and one.status is not SuggestionStatus.REJECTED):
+            assert now in {one.status, SuggestionStatus.SUPERSEDED}, (one.status, now)

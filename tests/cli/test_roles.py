@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.site import site_at
+from edison_ci.operate.site import open_site
 from edison_ci.store.database import open_database
 from tests.timing import PATIENCE_S
 
@@ -39,7 +39,7 @@ def said(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 def accounts(folder: Folder) -> Accounts:
-    return Accounts(site_at(folder.path))
+    return Accounts(open_site(folder.path))
 
 
 def test_a_password_is_read_from_standard_input(
@@ -54,7 +54,7 @@ def test_a_password_is_read_from_standard_input(
     said(monkeypatch, f"{PASSWORD}!\n")
     done = edison(people, "roles", "passwd", "bob", "--stdin")
     assert done.out == "bob (viewer) can sign in with the new password\n"
-    assert "1 session ended; tokens stay" in done.err
+    assert "1 session ended; tokens stay valid" in done.err
     assert PASSWORD not in done.all
 
 
@@ -118,7 +118,7 @@ def test_a_token_is_shown_once_and_revoked(edison: Edison, people: Folder) -> No
     assert secret not in listed.out
     tokens = json.loads(edison(people, "roles", "tokens", "--json").out)["tokens"]
     token_id = next(each["id"] for each in tokens if each["name"] == "ci job")
-    assert edison(people, "roles", "revoke", token_id).out == f"token {token_id} of bob is gone\n"
+    assert edison(people, "roles", "revoke", token_id).out == f"token {token_id} of bob is revoked\n"
     assert accounts(people).by_token(secret) is None
     gone = edison(people, "roles", "revoke", "bob")
     assert "bob can no longer sign in" in gone.out
@@ -136,7 +136,7 @@ def test_members_are_listed_with_how_they_sign_in(edison: Edison, people: Folder
     document = json.loads(edison(people, "roles", "list", "--json").out)
     assert [each["role"] for each in document["members"]] == ["owner", "viewer"]
     people.write("edison.yaml", "version: 1\nproject: mini\n")
-    assert "whoever can write the repository" in edison(people, "roles", "list").err
+    assert "everyone with write access to the repository" in edison(people, "roles", "list").err
 
 
 def test_others_are_refused_and_it_is_audited(

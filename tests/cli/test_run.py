@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.cli.run import most_important
-from edison_ci.store.owners import only_one
+from edison_ci.store.liveness import experiment_lock
 from tests import holding
 from tests.opened import opened
 from tests.timing import PATIENCE_S, poll
@@ -105,7 +105,7 @@ def test_a_second_run_costs_nothing_and_says_the_same(edison: Edison, project: F
     assert again["composite"] == first["composite"]
     fresh = document(edison(project, "run", "--no-cache", "--json").out)["runs"][0]
     assert fresh["calls"]["made"] == CASES
-    assert rows(project, "select max(take) from answer") == [(1,)]
+    assert rows(project, "select max(answer_no) from answer") == [(1,)]
 
 
 def test_only_cells_that_changed_are_bought(edison: Edison, project: Folder) -> None:
@@ -122,7 +122,7 @@ def test_only_cells_that_changed_are_bought(edison: Edison, project: Folder) -> 
         (["--case", "c3", "--case", "c5"], 2, True),
         (["--tag", "t1"], CASES // 2, True),
         (["--limit", "7"], 7, True),
-        (["--draws", "2"], 2 * CASES, False),
+        (["--repeats", "2"], 2 * CASES, False),
         (["--model", "small"], CASES, False),
     ],
 )
@@ -147,7 +147,7 @@ def test_shards_together_are_the_whole(edison: Edison, project: Folder) -> None:
         (["--case", "c0", "--tag", "t1"], "no case of hello is chosen"),
         (["--shard", "5/3"], "'5/3' is not a shard"),
         (["nothere"], "there is no experiment 'nothere'"),
-        (["--draws", "0"], "0 is not in the range"),
+        (["--repeats", "0"], "0 is not in the range"),
     ],
 )
 def test_a_wrong_choice_is_told_before_anything_is_made(
@@ -248,7 +248,7 @@ def test_an_alert_comes_once_when_a_budget_is_nearly_used_up(
     project.edit("experiments/hello.yaml", "gates:", "stop: {alert_at: 0.5}\ngates:")
     done = edison(project, "run", "--budget", "0.001")
     assert done.code == 4
-    assert "of --budget is booked" in done.err
+    assert "of --budget is used" in done.err
     edison(project, "resume", "--budget", "0.0011")
     alerts = rows(project, "select data from event where type = 'cost:alert'")
     assert len(alerts) == 1
@@ -341,11 +341,11 @@ def test_ctrl_c_drains_and_tells_how_to_go_on(
     assert running.returncode == 130
     assert "PAUSED (SIGINT)" in out
     assert re.search(r"stopping: finishing \d calls? in flight; press Ctrl-C again", err)
-    assert "Go on with: edison resume" in err
+    assert "Continue with: edison resume" in err
 
 
 def test_waiting_for_another_run_is_said(project: Folder) -> None:
-    with only_one(project.path / ".edison/locks", "hello", "the-first"):
+    with experiment_lock(project.path / ".edison/locks", "hello", "the-first"):
         second = subprocess.Popen(
             [sys.executable, "-m", "edison_ci", "run", "--wait", "--limit", "1"],
             cwd=project.path,
@@ -363,16 +363,21 @@ def test_waiting_for_another_run_is_said(project: Folder) -> None:
 @pytest.mark.parametrize(
     ("stop", "flags", "said"),
     [
-        ("", ["--budget", "0.001"], "Go on with a larger budget: edison resume {id} --budget 0.02"),
+        (
+            "",
+            ["--budget", "0.001"],
+            "Continue with a larger budget: edison resume {id} --budget 0.02",
+        ),
         (
             "budget_usd: 0.01",
             [],
-            "Raise stop.budget_usd, then: edison run hello (what was answered",
+            "Raise stop.budget_usd, then: edison run hello (stored answers",
         ),
         (
             "daily_budget_usd: 0.01",
             [],
-            "Go on tomorrow (UTC) with: edison resume {id}; or raise stop.daily_budget_usd, then: ",
+            "Continue tomorrow (UTC) with: edison resume {id}; "
+            "or raise stop.daily_budget_usd, then: ",
         ),
         ("max_total_tokens: 600", [], "Raise stop.max_total_tokens, then: edison run hello"),
     ],
@@ -390,7 +395,7 @@ def test_what_a_budget_stopped_says_what_to_change(
     assert done.code == 4, done.all
     (run_id,) = rows(project, "select id from run")[0]
     assert said.format(id=run_id) in done.err
-    assert f"Go on with: edison resume {run_id}" not in done.err
+    assert f"Continue with: edison resume {run_id}" not in done.err
 
 
 def test_a_larger_budget_as_told_goes_on(edison: Edison, project: Folder) -> None:
@@ -398,7 +403,7 @@ def test_a_larger_budget_as_told_goes_on(edison: Edison, project: Folder) -> Non
     project.write("models.yaml", f"small: {{provider: sim, model: small, {most}}}\n")
     done = edison(project, "run", "--budget", "0.001")
     assert done.code == 4
-    told = done.err.rpartition("Go on with a larger budget: edison ")[2].split()
+    told = done.err.rpartition("Continue with a larger budget: edison ")[2].split()
     assert edison(project, *told).code == 0
 
 
@@ -493,11 +498,12 @@ def test_a_replay_costs_nothing_names_what_it_lacks_and_leaves_the_books_in_orde
     done = edison(project, "run", "--replay", "answers.jsonl")
     assert "COMPLETED  simulated  replayed" in done.out
     assert "1 skipped" in done.out
-    assert "@small: the recording has no answer to call" in done.out
+    assert "@small: the recording has no answer to request" in done.out
     assert edison(project, "db", "check").code == 0
     (live,) = document(edison(project, "run", "--json").out)["runs"]
     assert live["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0, "estimated": 0}
-    assert rows(project, "select count(*) from cell c join answer a using (address, take) where "
+    assert rows(project, "select count(*) from cell c join answer a using "
+                "(request_hash, answer_no) where "
                 f"run_id = '{live['run_id']}' and cost_kind = 'replayed'") == [(0,)]  # fmt: skip
 
 

@@ -135,4 +135,4 @@ def test_render_says_that_it_cut_something_short(edison: Edison, mini: Folder) -
     secret = CANARIES["openai"]
     done = edison(mini, "render", "hello", "--var", f"name={secret}")
     assert "Say hello to sk-p... in one" in done.out
-    assert "looks like a key is cut short" in done.err
+    assert "look like keys are redacted" in done.err

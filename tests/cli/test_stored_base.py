@@ -99,14 +99,14 @@ def test_the_base_side_of_a_comparison_serves_too(edison: Edison, project: Folde
     assert compared["detail"]["base"]["side"] == "base"
 
 
-def test_more_draws_are_not_taken_of_a_stored_base(edison: Edison, project: Folder) -> None:
-    project.edit("experiments/hello.yaml", "base}", "base, margin: 1pp, if_unclear: more_draws}")
+def test_more_repeats_are_not_taken_of_a_stored_base(edison: Edison, project: Folder) -> None:
+    project.edit("experiments/hello.yaml", "base}", "base, margin: 1pp, if_unclear: more_repeats}")
     commit(project)
     edison(project, "run")
     change(project)
     compared, _ = gates(edison, project)
     assert compared["verdict"] == "inconclusive"
-    assert "More draws need both sides in one run" in compared["sentence"]
+    assert "More repeats need both sides in one run" in compared["sentence"]
 
 
 def skipped(edison: Edison, project: Folder) -> str:

@@ -44,7 +44,7 @@ def test_one_of_anything_is_said_in_the_singular(edison: Edison, one: Folder) ->
     assert "  1 call made, 0 reused" in done.out
     assert "1 of 1 cell" in done.err
     assert "hello: 1 case, 1 cell" in done.err
-    assert "1 call is answered by what is stored" in edison(one, "plan").out
+    assert "1 call is answered by stored answers" in edison(one, "plan").out
 
 
 def test_errors_are_counted_in_cells(edison: Edison, one: Folder) -> None:
@@ -70,7 +70,7 @@ def test_what_a_screen_kept_back_is_called_blocked(edison: Edison, one: Folder) 
     }
     assert lines["safety secrets"].endswith("2 blocked")
     assert lines["safety pii"].endswith("2 flagged")
-    parts = told(edison(one, "status", "latest", "--json").out)["parts"]
+    parts = told(edison(one, "status", "latest", "--json").out)["components"]
     assert {p["name"]: p["blocked"] for p in parts if p["kind"] == "safety"} == {
         "pii": 0,
         "secrets": 2,
@@ -82,7 +82,7 @@ def test_what_a_run_bought_itself_is_not_reused_when_it_goes_on(
 ) -> None:
     assert told(edison(mini, "run", "--json").out)["calls"]["made"] == 4
     # As a process leaves it that was killed between an answer and its grade.
-    for table, column in (("part", "cell_id"), ("judgment", "cell_id"), ("cell", "id")):
+    for table, column in (("component", "cell_id"), ("judgment", "cell_id"), ("cell", "id")):
         change(
             mini,
             f"delete from {table} where {column} in (select id from cell where case_id = 'ada')",
@@ -90,8 +90,8 @@ def test_what_a_run_bought_itself_is_not_reused_when_it_goes_on(
     change(mini, "update run set status = 'PAUSED', complete = 0")
     change(
         mini,
-        "insert into attempt (address, run_id, model, phase, state, est_microusd, est_tokens, "
-        "owner, sent_at) select address, run_id, model, phase, 'unknown', est_microusd, "
+        "insert into attempt (request_hash, run_id, model, phase, state, est_microusd, est_tokens, "
+        "owner, sent_at) select request_hash, run_id, model, phase, 'unknown', est_microusd, "
         "est_tokens, 'another process', sent_at from attempt where id = 1",
     )
     calls = told(edison(mini, "resume", "--json").out)["calls"]
@@ -175,4 +175,4 @@ def test_a_budget_of_nothing_is_not_said_to_be_booked(edison: Edison, one: Folde
     one.edit("models.yaml", "model: echo}", "model: echo, price: {in: 1, out: 1}}")
     done = edison(one, "run", "--budget", "0")
     assert done.code == 4
-    assert "is booked\n" not in done.err
+    assert "is used\n" not in done.err

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.cli.options import State
-from edison_ci.cli.terminal import Ink, Terminal, aligned, counted, write
+from edison_ci.cli.options import CliState
+from edison_ci.cli.terminal import StyledText, Terminal, aligned, write
+from edison_ci.numeric import counted
 from edison_ci.sanitize import clean, json_text, line, without_commands
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def test_a_terminal_sees_results_before_what_comes_next(folder: Folder) -> None:
         "Next:",
         "  edison validate     check every file",
         "  edison plan         show what a run would do and cost",
-        "  edison run          evaluate, offline as it is",
+        "  edison run          evaluate, offline for now",
     ]
 
 
@@ -207,7 +208,7 @@ def test_parts_are_joined_and_only_ink_is_coloured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    Terminal(State()).result("\x1b[31ma ", Ink("b\x1b[0m", "green"), " c")
+    Terminal(CliState()).result("\x1b[31ma ", StyledText("b\x1b[0m", "green"), " c")
     assert capsys.readouterr().out == "\\u{1b}[31ma \x1b[32mb\\u{1b}[0m\x1b[0m c\n"
 
 

@@ -7,11 +7,12 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import formatting
+from edison_ci import utc
+from edison_ci.records import Verdict
 from edison_ci.results.decisions import GateRow, write_decisions
 from edison_ci.results.trends import points_of
 from edison_ci.store.database import open_database
-from edison_ci.web.page_context import Args, Links, Look
+from edison_ci.web.page_context import Args, Links, PageContext
 from edison_ci.web.pages.experiment import experiment, score_trend
 from tests.planted import Planted, plant
 
@@ -27,7 +28,7 @@ def scores(mean: float) -> list[float]:
 
 
 def days_ago(days: float) -> str:
-    return formatting.stamp(formatting.now() - dt.timedelta(days=days))
+    return utc.timestamp(utc.now() - dt.timedelta(days=days))
 
 
 def series(*means: float, **more: str) -> list[Planted]:
@@ -75,20 +76,21 @@ def test_the_document_has_the_numbers_of_each_run(edison: Edison, mini: Folder) 
 
 def test_a_run_that_a_look_stopped_early_is_marked_everywhere(edison: Edison, mini: Folder) -> None:
     path = plant(mini, *series(0.6, 0.7, 0.8))
-    looks = {"r0": ("cases", 40), "r1": ("cases", 20), "r2": ("draws", 1)}
-    most = {"cases": 40, "draws": 3}
+    interims = {"r0": ("cases", 40), "r1": ("cases", 20), "r2": ("repeats", 1)}
+    most = {"cases": 40, "repeats": 3}
     with closing(open_database(path)) as connection:
-        for run, (kind, at) in looks.items():
+        for run, (kind, at) in interims.items():
             for number in (1, 2):
-                look = {"kind": kind, "number": number, "of": 3, "alpha": 0.01}
-                look |= {"at": at * number // 2, "most": most[kind]}
-                row = GateRow("composite", None, None, "pass", "fine", detail={"look": look})
+                interim = {"kind": kind, "number": number, "of": 3, "alpha": 0.01}
+                interim |= {"at": at * number // 2, "most": most[kind]}
+                detail = {"interim": interim}
+                row = GateRow("composite", None, None, Verdict.PASS, "fine", detail=detail)
                 write_decisions(run, [row], now=days_ago(0))(connection)
     found = told(edison, mini)["runs"]
     assert [run["stopped_early"] for run in found] == [
         None,
         {"kind": "cases", "at": 20, "most": 40},
-        {"kind": "draws", "at": 1, "most": 3},
+        {"kind": "repeats", "at": 1, "most": 3},
     ]
     rows = edison(mini, "trends").out.splitlines()[2:5]
     assert ["stopped early" in row for row in rows] == [False, True, True]
@@ -100,7 +102,7 @@ def test_a_run_that_a_look_stopped_early_is_marked_everywhere(edison: Edison, mi
     assert [row[-1] for row in drawn.table.rows] == [
         "",
         "stopped early: 20 of 40 cases",
-        "stopped early: 1 of 3 draws",
+        "stopped early: 1 of 3 repeats",
     ]
 
 
@@ -208,15 +210,15 @@ def test_real_runs_make_a_series(edison: Edison, mini: Folder) -> None:
     edison(mini, "run", "-q")
     assert "prompts/hello.md" in told(edison, mini)["runs"][2]["changed"]
     with closing(open_database(mini.path / ".edison/results.db")) as connection:
-        look = Look(
+        interim = PageContext(
             connection=connection,
             path={"experiment": "hello"},
             args=Args({}),
             links=Links(str, "results", several=False),
             root=mini.path,
-            now=formatting.now(),
+            now=utc.now(),
         )
-        page = experiment(look).shown
+        page = experiment(interim).values
         drawn = score_trend(points_of(connection, "hello"))
     assert [point.changed for point in page["versions"]] == [("prompts/hello.md",)]
     assert page["changes"] == [], "a new version of a prompt is what the line is there to show"

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.load import load_project
-from edison_ci.config.model_entry import Price
+from edison_ci.config.model_entry import PROVIDERS, Price
+from edison_ci.contracts import ProviderPlugin
 from edison_ci.execute.budgets import caps_of, job_cap, run_limit
-from edison_ci.operate.proposal_terms import on_terms_of_base
+from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.records import Completion, Request
 from tests.loopback.fixture import loopback
+from tests.offered import offer
 from tests.opened import opened
 
 if TYPE_CHECKING:
@@ -112,7 +115,7 @@ def test_a_key_goes_only_where_the_base_lets_it_go(
     commit(proposal, "send the key here")
     done = edison(proposal, "run", "--yes")
     assert done.code == 2, done.all
-    assert "would send VENDOR_KEY to" in done.all
+    assert "would send the key VENDOR_KEY to" in done.all
     assert loopback.requests == []
     monkeypatch.delenv("GITHUB_EVENT_NAME")  # at home it is the owner who wrote it
     assert edison(proposal, "run", "--yes").code == 0
@@ -152,7 +155,7 @@ def test_only_the_default_branch_decides_whatever_starts_the_job(
     head = proposal.git("rev-parse", "HEAD")
     started(monkeypatch, tmp_path, name, payload, ref=ref, sha=head)
     done = edison(proposal, "run", "--yes")
-    assert (done.code, "would send VENDOR_KEY to" in done.all) == (2, True), done.all
+    assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all
     assert loopback.requests == []
 
 
@@ -179,7 +182,7 @@ def test_the_default_branch_decides_for_itself_as_long_as_it_is_what_is_checked_
     head = proposal.git("rev-parse", "HEAD")
     started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=ours)
     done = edison(proposal, "run", "--yes")
-    assert (done.code, "would send VENDOR_KEY to" in done.all) == (2, True), done.all
+    assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all
     assert loopback.requests == []
     started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=head)
     assert edison(proposal, "run", "--yes").code == 0
@@ -214,7 +217,7 @@ def test_a_pull_request_cannot_choose_what_it_is_held_to(
     (tmp_path / "event.json").write_text(json.dumps(event))
     monkeypatch.setenv("GITHUB_RUN_ID", "99")
     done = edison(proposal, "run", "--yes")
-    assert (done.code, "would send VENDOR_KEY to" in done.all) == (2, True), done.all
+    assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all
     assert loopback.requests == []
 
 
@@ -231,7 +234,7 @@ def test_code_that_the_base_does_not_allow_does_not_run(
     assert done.code == 3, done.all  # no answer could be graded
     assert not marker.exists()
     with opened(proposal.path / ".edison/results.db") as connection:
-        (said,) = connection.execute("select distinct reason from part").fetchall()
+        (said,) = connection.execute("select distinct reason from component").fetchall()
     assert "code of the repository is not allowed" in said[0]
 
 
@@ -315,7 +318,7 @@ def test_prices_of_the_programs_own_table_are_no_matter_of_opinion(
     project = load_project(proposal.path)
     model = project.models["small"]
     assert project.prices.price_of(model) == Price.model_validate({"in": 0, "out": 0})
-    least = on_terms_of_base(project).prices.price_of(model)
+    least = apply_base_terms(project).prices.price_of(model)
     assert least is not None
     assert (least.tokens_in, least.tokens_out) >= (2.5, 10)
 
@@ -350,7 +353,7 @@ def test_a_price_is_that_of_the_host_however_it_is_written(
     project = load_project(proposal.path)
     (model,) = project.models.values()
     assert project.prices.price_of(model) == Price.model_validate({"in": 0, "out": 0})
-    least = on_terms_of_base(project).prices.price_of(model)
+    least = apply_base_terms(project).prices.price_of(model)
     assert least is not None
     assert (least.tokens_in, least.tokens_out) == (1, 2)
 
@@ -370,9 +373,33 @@ def test_a_vendor_is_never_free(proposal: Folder, entry: str, at_least: float) -
     proposal.write("models.yaml", f"small: {{{entry}{key}, price: free}}\n")
     commit(proposal, "cheap")
     project = load_project(proposal.path)
-    least = on_terms_of_base(project).prices.price_of(project.models["small"])
+    least = apply_base_terms(project).prices.price_of(project.models["small"])
     assert least is not None
     assert least.tokens_out >= at_least
+
+
+class Acme(ProviderPlugin):
+    async def complete(self, request: Request) -> Completion:
+        return Completion("fine")
+
+
+def test_a_plugin_is_free_only_where_the_base_says_so(
+    proposal: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, PROVIDERS, acme=Acme, other=Acme)
+    entry = "small: {{provider: {}, model: m, price: free}}\n"
+    proposal.write("models.yaml", entry.format("acme"))
+    rebased(proposal, tmp_path)
+    project = load_project(proposal.path)
+    free = apply_base_terms(project).prices.price_of(project.models["small"])
+    assert free is not None
+    assert (free.tokens_in, free.tokens_out) == (0, 0)
+    proposal.write("models.yaml", entry.format("other"))
+    commit(proposal, "another plugin, which may have a key of its own")
+    project = load_project(proposal.path)
+    dear = apply_base_terms(project).prices.price_of(project.models["small"])
+    assert dear is not None
+    assert dear.tokens_out >= 600
 
 
 def test_a_model_without_a_key_may_be_free(proposal: Folder) -> None:
@@ -380,7 +407,7 @@ def test_a_model_without_a_key_may_be_free(proposal: Folder) -> None:
     proposal.write("models.yaml", f"small: {{{entry}}}\n")
     commit(proposal, "our own machine")
     project = load_project(proposal.path)
-    free = on_terms_of_base(project).prices.price_of(project.models["small"])
+    free = apply_base_terms(project).prices.price_of(project.models["small"])
     assert free == Price.model_validate({"in": 0, "out": 0})
 
 
@@ -394,7 +421,7 @@ def test_no_limit_of_the_base_can_be_dropped(proposal: Folder, tmp_path: Path) -
     proposal.write("experiments/hello.yaml", f"{bare}stop: {{daily_budget_usd: 9}}\n")
     proposal.write("edison.yaml", header)
     commit(proposal, "without limits")
-    project = on_terms_of_base(load_project(proposal.path))
+    project = apply_base_terms(load_project(proposal.path))
     caps = caps_of(project, project.experiments["hello"], "1", None)
     least = {(cap.scope, cap.days): cap.microusd for cap in caps if cap.name.endswith("the base")}
     assert least == {
@@ -418,7 +445,7 @@ def test_no_limit_of_the_base_is_left_behind_with_a_name(proposal: Folder, tmp_p
     (proposal.path / "experiments/hello.yaml").unlink()
     proposal.write("experiments/other.yaml", bare.replace("hello\n", "other\n", 1))
     commit(proposal, "another name")
-    project = on_terms_of_base(load_project(proposal.path))
+    project = apply_base_terms(load_project(proposal.path))
     caps = caps_of(project, project.experiments["other"], "1", None)
     assert [cap.tokens for cap in caps if cap.tokens is not None] == [700]
     job = job_cap(project, {"GITHUB_RUN_ID": "5"})
@@ -437,7 +464,7 @@ def test_the_base_limits_a_job_and_not_only_each_of_its_runs(
     rebased(proposal, tmp_path)
     for number in range(3):
         text = proposal.read("experiments/hello.yaml").replace("hello\n", f"again-{number}\n", 1)
-        proposal.write(f"experiments/again-{number}.yaml", f"{text}draws: {number + 2}\n")
+        proposal.write(f"experiments/again-{number}.yaml", f"{text}repeats: {number + 2}\n")
     commit(proposal, "the same again")
     done = edison(proposal, "run", "--yes", "--no-cache")
     assert (done.code, "the budget of the base for a job" in done.all) == (4, True), done.all
@@ -455,7 +482,7 @@ def test_a_pull_request_may_not_spend_more_than_its_base_would(
     proposal.write("experiments/hello.yaml", proposal.read("experiments/hello.yaml") + stop)
     proposal.edit("edison.yaml", "project: mini\n", "project: mini\ndefaults: {budget_usd: 0.01}\n")
     rebased(proposal, tmp_path)
-    proposal.edit("experiments/hello.yaml", stop, "stop: {budget_usd: 9000}\ndraws: 50\n")
+    proposal.edit("experiments/hello.yaml", stop, "stop: {budget_usd: 9000}\nrepeats: 50\n")
     proposal.edit("edison.yaml", "budget_usd: 0.01", "budget_usd: 9000")
     commit(proposal, "spend more")
     done = edison(proposal, "run", "--yes", "--budget", "500")

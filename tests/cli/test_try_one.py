@@ -1,4 +1,4 @@
-"""edison try and rerun: one answer, looked at closely."""
+"""edison try and rerun: one request, with its answer and grade."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def test_one_case_is_sent_once_and_graded(edison: Edison, mini: Folder) -> None:
     done = edison(mini, "try", "hello", "--case", "bo")
     assert done.code == 0
-    assert done.out.startswith("--- small, case bo, take 0  simulated\n")
+    assert done.out.startswith("--- small, case bo, answer 0  simulated\n")
     assert re.search(r"check contains +[0-9]+\.[0-9] ", done.out), "with one digit, as everywhere"
-    assert "; bought" in done.err
+    assert "; new" in done.err
     again = edison(mini, "try", "hello", "--case", "bo")
-    assert "not bought again" in again.err
+    assert "stored within the last hour" in again.err
     fresh = edison(mini, "try", "hello", "--case", "bo", "--no-cache", "--json")
     told = json.loads(fresh.out)
-    assert (told["take"], told["reused"], told["simulated"]) == (1, False, True)
+    assert (told["answer_no"], told["reused"], told["simulated"]) == (1, False, True)
 
 
 def test_what_is_tried_counts_against_the_project(edison: Edison, mini: Folder) -> None:
@@ -38,7 +38,7 @@ def test_what_is_tried_counts_against_the_project(edison: Edison, mini: Folder) 
 def test_a_prompt_that_nobody_generates_with_cannot_be_tried(edison: Edison, mini: Folder) -> None:
     mini.write("prompts/lost.md", "Say something nice about the weather, in one sentence.\n")
     done = edison(mini, "try", "lost")
-    assert (done.code, "no experiment generates with" in done.err) == (2, True)
+    assert (done.code, "no experiment uses" in done.err) == (2, True)
 
 
 def test_a_further_answer_is_a_new_take_and_the_run_stays_as_it_was(
@@ -46,12 +46,12 @@ def test_a_further_answer_is_a_new_take_and_the_run_stays_as_it_was(
 ) -> None:
     before = edison(mini, "run", "--json").out
     told = json.loads(edison(mini, "rerun", "latest", "--cell", "ada@small#0", "--json").out)
-    assert (told["before"]["take"], told["take"]) == (0, 1)
+    assert (told["before"]["answer_no"], told["answer_no"]) == (0, 1)
     after = json.loads(edison(mini, "status", "latest", "--json").out)["runs"][0]
     assert after["composite"] == json.loads(before)["runs"][0]["composite"]
     shown = edison(mini, "rerun", "hello", "--cell", told["cell"]).out
-    assert "--- take 0\n" in shown
-    assert "take 2  simulated\n" in shown
+    assert "--- answer 0\n" in shown
+    assert "answer 2  simulated\n" in shown
 
 
 def test_a_cell_that_is_not_there_or_has_changed_cannot_be_rerun(
@@ -61,7 +61,7 @@ def test_a_cell_that_is_not_there_or_has_changed_cannot_be_rerun(
     assert edison(mini, "rerun", "latest", "--cell", "eve@small").code == 2
     mini.edit("prompts/hello.md", "friendly", "warm")
     done = edison(mini, "rerun", "latest", "--cell", "ada@small")
-    assert (done.code, "no longer what it was" in done.err) == (2, True)
+    assert (done.code, "changed since; start a new run" in done.err) == (2, True)
 
 
 def test_the_simulated_refiner_and_assistant_can_be_tried(edison: Edison, mini: Folder) -> None:

@@ -159,7 +159,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "Gate": {"metric": "composite", "at_least": 0.5},
     "Grader": {"prompt": "prompts/tone.md"},
     "Input": {"type": "string"},
-    "Licence": {
+    "ApprovalEntry": {
         "rubric": "tone",
         "judges": ["judge"],
         **dict.fromkeys(
@@ -275,6 +275,6 @@ _ROOTS = {
     "rubric": "RubricFile",
     "quarantine": "QuarantineFile",
     "labels": "Label",
-    "licences": "LicencesFile",
+    "judge_approvals": "JudgeApprovalsFile",
     "trust": "TrustFile",
 }

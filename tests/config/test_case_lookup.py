@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.cases import CaseFeed, can_be_looked_up, looked_up
-from edison_ci.config.dataset_entry import DatasetEntry
+from edison_ci.config.cases import CaseFeed, look_up_cases, supports_lookup
+from edison_ci.config.experiment import DatasetEntry
 from edison_ci.documents.files import WorkingTree
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def test_it_is_the_same_case(
     tmp_path: Path, entries: tuple[DatasetEntry, ...], wanted: str
 ) -> None:
     tree = WorkingTree(tmp_path)
-    assert can_be_looked_up([wanted], entries)
+    assert supports_lookup([wanted], entries)
     every = [case for case in CaseFeed(tree, entries) if case.id == wanted]
-    found = [case for case in looked_up(tree, entries, {}, [wanted]) if case.id == wanted]
+    found = [case for case in look_up_cases(tree, entries, {}, [wanted]) if case.id == wanted]
     for case in (*every, *found):
         case.line = 0
     assert found == every
@@ -49,13 +49,13 @@ def test_it_is_the_same_case(
 
 
 def test_only_lines_with_the_id_are_read(tmp_path: Path, entries: tuple[DatasetEntry, ...]) -> None:
-    feed = looked_up(WorkingTree(tmp_path), entries, {}, ["third"])
+    feed = look_up_cases(WorkingTree(tmp_path), entries, {}, ["third"])
     assert [case.id for case in feed] == ["second", "third"]
     assert not feed.problems
 
 
 def test_what_has_several_spellings_is_not_looked_up(entries: tuple[DatasetEntry, ...]) -> None:
     for odd in ("caf\u00e9", 'a"b', "a\\b", "a/b", "0123456789abcdef"):
-        assert not can_be_looked_up([odd], entries), odd
-    assert not can_be_looked_up(["plain"], [DatasetEntry(path="cases.csv")])
-    assert not can_be_looked_up(["plain"], [DatasetEntry(path="a.jsonl", map={"x": "id"})])
+        assert not supports_lookup([odd], entries), odd
+    assert not supports_lookup(["plain"], [DatasetEntry(path="cases.csv")])
+    assert not supports_lookup(["plain"], [DatasetEntry(path="a.jsonl", map={"x": "id"})])

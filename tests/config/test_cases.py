@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edison_ci.config.cases import STATIC, CaseFeed, fraction, is_holdout, sample
-from edison_ci.config.dataset_entry import DatasetEntry, Split
+from edison_ci.config.experiment import DatasetEntry, Split
 from edison_ci.documents.files import WorkingTree
 from edison_ci.records import Case, CaseId
 from tests.conftest import ROOT
@@ -217,7 +217,7 @@ def test_a_repeated_case_without_id_names_both_rows(data: Data) -> None:
     data.write("d.jsonl", {"q": 1}, {"q": 2}, {"input": {"q": 1}, "tags": ["t"]})
     assert len(data.ids()) == 2
     assert data.said == [
-        "d.jsonl:3:1: row 3: it repeats a case, first in d.jsonl:1 "
+        "d.jsonl:3:1: row 3: the case is a duplicate, first in d.jsonl:1 "
         "(remove one of them, or give them ids)"
     ]
 
@@ -235,7 +235,7 @@ def test_many_repeated_ids_are_found_in_one_more_reading(data: Data) -> None:
     limits = {"max_rows": 1_000_000, "max_bytes": 100_000_000}
     assert len(data.ids({"path": "d.jsonl", "limits": limits})) == 20_000
     assert len(data.said) == 21
-    assert data.said[-1] == "d.jsonl: 19,980 further problems in this file (mend the first ones)"
+    assert data.said[-1] == "d.jsonl: 19,980 further problems in this file (fix the first ones)"
     assert "first in d.jsonl:20000" in data.said[0]
 
 
@@ -245,7 +245,7 @@ def test_two_ids_of_the_same_hash_are_never_dropped_in_silence(
     monkeypatch.setattr("edison_ci.config.cases.hash", lambda _: 7, raising=False)
     data.write("d.jsonl", {"id": "a", "q": 1}, {"id": "b", "q": 1})
     assert data.ids() == ["a"]
-    assert "row 2: id 'b' cannot be told from another" in data.said[0]
+    assert "row 2: id 'b' cannot be distinguished from another" in data.said[0]
 
 
 # --- what is wrong with a row ---------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_two_ids_of_the_same_hash_are_never_dropped_in_silence(
         ('{"q": 1, "cluster": 3}', 21, "cluster is not a text"),
         ('{"q": 1, "cluster": ""}', 21, "cluster is not a text"),
         ('{"q": 1, "metadata": [1]}', 22, "metadata is not an object"),
-        ('{"q": 1, "typed": "7"}', 19, 'typed is "7", not a number (the prompt\'s inputs declare'),
+        ('{"q": 1, "typed": "7"}', 19, 'typed is "7", not a number (its type is declared'),
         ('{"input": {"typed": null}}', 21, "typed is null, not a number"),
         ('{"input": {"typed": true}}', 21, "typed is true, not a number"),
     ],
@@ -302,7 +302,7 @@ def test_after_twenty_problems_only_their_number_is_told(data: Data) -> None:
     data.write("d.jsonl", *[{"id": 5, "q": 1}] * 30, *["x"] * 5, *[{"id": "a", "q": 1}] * 3)
     assert data.ids() == ["a"]
     assert len(data.said) == 21
-    assert data.said[-1] == "d.jsonl: 17 further problems in this file (mend the first ones)"
+    assert data.said[-1] == "d.jsonl: 17 further problems in this file (fix the first ones)"
 
 
 def test_a_huge_key_does_not_make_a_huge_message(data: Data) -> None:
@@ -479,7 +479,7 @@ STREAM = """
 import json, resource, sys, time
 from pathlib import Path
 from edison_ci.config.cases import CaseFeed
-from edison_ci.config.dataset_entry import DatasetEntry
+from edison_ci.config.experiment import DatasetEntry
 from edison_ci.documents.files import WorkingTree
 
 limits = {"max_rows": 1_000_000, "max_bytes": 1_000_000_000}

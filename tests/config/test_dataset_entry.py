@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edison_ci.config.dataset_entry import DatasetEntry, parse_where
+from edison_ci.config.experiment import DatasetEntry, parse_where
 from tests.config.said import said
 
 
@@ -85,10 +85,10 @@ def test_another_kind_of_file_is_no_dataset(path: str) -> None:
 def test_every_column_has_a_name_of_its_own_that_a_prompt_can_use() -> None:
     assert said(DatasetEntry, "path: a.csv\nmap: {Question: question, Id: id}\n") == []
     assert said(DatasetEntry, "path: a.csv\nmap: {A: x, B: y, C: x, D: y}\n") == [
-        "2:22: 'A' and 'C' both become 'x' (give each column a name of its own)",
-        "2:28: 'B' and 'D' both become 'y' (give each column a name of its own)",
+        "2:22: 'A' and 'C' are both renamed to 'x' (give each column a distinct name)",
+        "2:28: 'B' and 'D' are both renamed to 'y' (give each column a distinct name)",
     ]
     assert said(DatasetEntry, "path: a.csv\nmap: {A: my question}\n") == [
-        "2:10: 'my question' is not a variable's name "
-        "(use letters, digits and '_', so that a prompt can say {{ name }})"
+        "2:10: 'my question' is not a name of a variable "
+        "(use letters, digits and '_', so that a prompt can use {{ name }})"
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.decisions import Gate, Grader, Judges, Safety, Schedule
+from edison_ci.config.experiment import Gate, Grader, Judges, Safety, Schedule
 from edison_ci.shape import Margin
 from tests.config.said import said
 
@@ -69,17 +69,17 @@ def test_a_level_is_a_share_however_it_is_written(written: str, level: float) ->
         ("at_least: -0.1", "2:11: at_least is -0.1; at least 0"),
         (
             "at_least: 0.5\nfail_rule: beyond_margin",
-            "3:12: fail_rule has no meaning beside at_least or at_most "
+            "3:12: fail_rule has no effect with at_least or at_most "
             "(remove it, or compare with no_worse_than: base)",
         ),
         (
             "at_least: 0.5\nguarantee: strict",
-            "3:12: guarantee has no meaning beside at_least or at_most "
+            "3:12: guarantee has no effect with at_least or at_most "
             "(remove it, or compare with no_worse_than: base)",
         ),
         (
             "at_least: 0.5\nworst_case_drop: 0.5",
-            "3:18: worst_case_drop has no meaning beside at_least or at_most "
+            "3:18: worst_case_drop has no effect with at_least or at_most "
             "(remove it, or compare with no_worse_than: base)",
         ),
         ("no_worse_than: base\nconfidence: 40%", "3:13: confidence is 0.4; at least 0.5"),
@@ -91,7 +91,7 @@ def test_what_makes_no_sense_in_a_gate_is_refused(lines: str, message: str) -> N
 
 
 def test_everything_wrong_with_a_gate_is_said_at_once() -> None:
-    text = "metric: pass_rate\nat_least: 80\nmargin: 5pp\nif_unclear: more_draws\n"
+    text = "metric: pass_rate\nat_least: 80\nmargin: 5pp\nif_unclear: more_repeats\n"
     assert [message.partition(" ")[0] for message in said(Gate, text)] == ["2:11:", "3:9:", "4:13:"]
 
 
@@ -133,7 +133,7 @@ def test_a_grader_is_known_by_its_name_or_its_prompt() -> None:
     judges = Judges.model_validate(
         {"graders": ["prompts/tone.md", {"prompt": "prompts/tone.md", "name": "mood"}]}
     )
-    assert [grader.known_as for grader in judges.graders] == ["tone", "mood"]
+    assert [grader.report_name for grader in judges.graders] == ["tone", "mood"]
     assert judges.graders[0] == Grader(prompt="prompts/tone.md")
 
 

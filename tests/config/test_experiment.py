@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.dataset_entry import DatasetEntry
-from edison_ci.config.experiment import ExperimentFile, ModelUse, RubricUse
+from edison_ci.config.experiment import DatasetEntry, ExperimentFile, ModelUse, RubricUse
 from edison_ci.documents.yaml_text import read_yaml
 from tests.config.said import said
 
@@ -22,7 +21,7 @@ def test_the_example_of_the_contract_is_an_experiment() -> None:
     file = experiment(
         "models: [small, {use: big, params: {temperature: [0.2, 1.0]}}]\n"
         "dataset: datasets/support.jsonl\n"
-        "draws: 1\n"
+        "repeats: 1\n"
         "checks:\n"
         '  - contains: "{{ expected }}"\n'
         "  - not: {regex: '(?i)as an ai'}\n"
@@ -71,15 +70,15 @@ def test_data_is_a_list_of_entries_whichever_way_it_is_written() -> None:
         ),
         (
             "schedule:\n  - {name: a, cron: 0 9 * * *}\n  - {name: a, cron: 0 8 * * *}\n",
-            ["6:12: two schedules are named 'a' (give each a name of its own)"],
+            ["6:12: two schedules are named 'a' (give each a distinct name)"],
         ),
         (
             "checks:\n  - contains: {value: x, name: a}\n  - not: {value: {regex: y}, name: a}\n",
-            ["6:36: two checks are named 'a' (give each a name of its own)"],
+            ["6:36: two checks are named 'a' (give each a distinct name)"],
         ),
         (
             "judges: {graders: [prompts/t.md, prompts/t.md]}\n",
-            ["4:34: two graders are named 't' (give each a name of its own)"],
+            ["4:34: two graders are named 't' (give each a distinct name)"],
         ),
         (
             "gates:\n  - {metric: errors, at_most: 0.5}\n  - {metric: errors, at_most: 50%}\n",
@@ -88,14 +87,14 @@ def test_data_is_a_list_of_entries_whichever_way_it_is_written() -> None:
         (
             "checks:\n  - contains: {value: x, weight: 0}\n",
             [
-                "5:3: every part of the grade has weight 0, so there is no composite "
+                "5:3: every component of the grade has weight 0, so there is no composite "
                 "(give the rubric, a grader or a check a weight above 0)"
             ],
         ),
         (
             "judges: {graders: [{prompt: prompts/t.md, weight: 0}]}\n",
             [
-                "4:19: every part of the grade has weight 0, so there is no composite "
+                "4:19: every component of the grade has weight 0, so there is no composite "
                 "(give the rubric, a grader or a check a weight above 0)"
             ],
         ),
@@ -139,7 +138,7 @@ def test_everything_that_does_not_go_together_is_said_at_once() -> None:
         ("tests", "write dataset: datasets/NAME.jsonl"),
         ("graders", "put it under judges"),
         ("budget_usd", "put it under stop"),
-        ("name", "write experiment: NAME; it is the file's stem"),
+        ("name", "write experiment: NAME; it is the name of the file"),
     ],
 )
 def test_a_key_from_elsewhere_is_answered_with_the_key_from_here(key: str, advice: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_a_rubric_needs_a_judge(mini: Folder) -> None:
     mini.edit(EXPERIMENT, "judges: {pointwise: [judge]}\n", "")
     assert said(mini) == [
-        f"{EXPERIMENT}:8:9: nobody judges the rubric "
+        f"{EXPERIMENT}:8:9: the rubric has no judge "
         "(add judges: {pointwise: [NAME]} here, or defaults: {judge: NAME} to edison.yaml)"
     ]
     mini.write("edison.yaml", "version: 1\nproject: mini\ndefaults: {judge: judge}\n")
@@ -52,7 +52,7 @@ def test_something_has_to_grade(mini: Folder) -> None:
         ("grader.tone", "there is no grader 'tone' (add judges: {graders: [...]})"),
         (
             "safety.pii",
-            "safety does not look for pii (switch it on under safety: {pii: ...})",
+            "the safety screen pii is off (switch it on under safety: {pii: ...})",
         ),
         ("win_rate", "win_rate needs a pairwise judge (add judges: {pairwise: {by: NAME}})"),
     ],
@@ -167,12 +167,12 @@ def test_a_schema_inside_a_check_is_wrong_where_it_is_wrong(mini: Folder) -> Non
         ),
         (
             "def check(:\n",
-            "checks/tone.py is not valid Python in line 1: invalid syntax (mend it)",
+            "checks/tone.py is not valid Python in line 1: invalid syntax (fix it)",
         ),
         (
             "def check(): return 1\n\0",
             "checks/tone.py is not valid Python: source code string cannot contain null bytes "
-            "(mend it)",
+            "(fix it)",
         ),
     ],
 )

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from edison_ci.config.model_entry import (
     OPTIONS,
+    PROVIDERS,
     GridParams,
     ModelEntry,
     Params,
     Price,
-    ProviderName,
 )
 from tests.config.said import said
 
 
 def test_the_providers_are_those_of_the_contract() -> None:
-    assert get_args(ProviderName) == (
+    assert tuple(PROVIDERS.built_in) == (
         "openai",
         "anthropic",
         "azure",
@@ -31,6 +29,7 @@ def test_the_providers_are_those_of_the_contract() -> None:
         "local",
         "replay",
     )
+    assert all(callable(PROVIDERS.load(name)) for name in PROVIDERS.built_in)
 
 
 def test_the_options_are_those_of_the_contract() -> None:
@@ -119,17 +118,14 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
         (
             "azure",
             "deployment: d\napi_version: v1\n",
-            [
-                "2:14: 'v1' is not a version of the interface "
-                '(write a date in quotes: "2024-10-21")'
-            ],
+            ["2:14: 'v1' is not an API version (write a date in quotes: \"2024-10-21\")"],
         ),
         ("azure", "deployment: d\n", ["1:1: key 'api_version' is missing (add api_version: ...)"]),
         ("bedrock", "region: eu-central-1\n", []),
         (
             "bedrock",
             "region: Frankfurt\n",
-            ["1:9: 'Frankfurt' is not a region (write eu-central-1 or the like)"],
+            ["1:9: 'Frankfurt' is not a region (write a region such as eu-central-1)"],
         ),
         ("vertex", "project: p\nlocation: us-central1\n", []),
         (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.config.experiment import ModelUse
 from edison_ci.config.load import inspect_project
-from edison_ci.config.model_entry import SIM_MODELS, ProviderName
+from edison_ci.config.model_entry import PROVIDERS, SIM_MODELS
 from edison_ci.config.models import (
     DEFAULT_PARAMS,
     OFFLINE,
@@ -159,14 +159,14 @@ def test_an_inherited_fallback_to_oneself_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: {use: a}\n", "1:10: models use each other in a circle: a -> a"),
+        ("a: {use: a}\n", "1:10: models use each other in a cycle: a -> a"),
         (
             "c: {use: a}\na: {use: b}\nb: {use: a}\nd: {use: c}\n",
-            "2:10: models use each other in a circle: a -> b -> a",
+            "2:10: models use each other in a cycle: a -> b -> a",
         ),
         (
             f"x: {{{SIM}}}\na: {{use: b}}\nb: {{use: c}}\nc: {{use: a}}\n",
-            "2:10: models use each other in a circle: a -> b -> c -> a",
+            "2:10: models use each other in a cycle: a -> b -> c -> a",
         ),
         (f"big: {{{SIM}}}\na: {{use: bog}}\n", "2:10: unknown model 'bog' (did you mean 'big'?)"),
         (
@@ -191,7 +191,7 @@ def test_a_chain_may_be_twenty_models_long() -> None:
     ("parent", "problem"),
     [
         ("provider: opnai, model: m", "provider is 'opnai'"),
-        ("provider: openai", "model 'a' does not say which model"),
+        ("provider: openai", "model 'a' has no model name"),
         ("model: m", "model 'a' has no provider"),
         (f"{BEDROCK}, params: {{seed: 1}}", "bedrock takes no seed"),
         ("provider: azure, base_url: 'https://x.example'", "key 'options' is missing"),
@@ -287,7 +287,7 @@ WHOLE = {
 
 
 def test_every_provider_has_a_smallest_whole_entry() -> None:
-    assert set(WHOLE) == set(get_args(ProviderName))
+    assert set(WHOLE) == set(PROVIDERS.built_in)
     for provider, entry in WHOLE.items():
         assert good(f"m: {{{entry}}}\n")["m"].provider == provider
 
@@ -332,13 +332,13 @@ def test_azure_is_called_by_its_deployment_unless_it_names_a_model() -> None:
     ("entry", "at", "problem"),
     [
         ("{}", "", "model 'm' has no provider"),
-        ("{provider: openai}", "", "model 'm' does not say which model"),
+        ("{provider: openai}", "", "model 'm' has no model name"),
         ("{provider: openai_compatible, model: m}", "", "openai_compatible needs an address"),
         (f"{{{AZURE.replace('base_url', 'key_env').replace('https://x.example', 'K')}}}", "",
          "azure needs an address"),
         ("{provider: azure, base_url: 'https://x'}", "{", "key 'options' is missing"),
         (f"{{{AZURE.replace('deployment: d, ', '')}}}", "{api", "key 'deployment' is missing"),
-        (f"{{{AZURE.replace('2024-10-21', 'new')}}}", '"new', "'new' is not a version"),
+        (f"{{{AZURE.replace('2024-10-21', 'new')}}}", '"new', "'new' is not an API version"),
         (f"{{{VERTEX.replace('project: p, ', '')}}}", "{loc", "key 'project' is missing"),
         (f"{{{BEDROCK.replace('eu-central-1', 'EU west')}}}", "EU", "'EU west' is not a region"),
         (f"{{{OPENAI}, options: {{organisation: o}}}}", "organisation", "unknown key 'organisati"),
@@ -359,7 +359,7 @@ def test_azure_is_called_by_its_deployment_unless_it_names_a_model() -> None:
         (f"{{{BEDROCK}, key_env: {{access_key_id: K}}}}", "{acc", "bedrock needs two keys"),
         (f"{{{OPENAI}, key_env: {{Bad-Field: K}}}}", "K", "'Bad-Field' is not a field of a key"),
         (f"{{{OPENAI}, key_env: 'sk-123'}}", "'sk", "'sk-1"),
-        (f"{{{OPENAI}, api_key: x}}", "api_key", "unknown key 'api_key' (keys are never written"),
+        (f"{{{OPENAI}, api_key: x}}", "api_key", "unknown key 'api_key' (never write a key"),
         (f"{{{OPENAI}, fallback: [m]}}", "m]", "no other model 'm'"),
         (f"{{{OPENAI}, fallback: [gone]}}", "gone", "no other model 'gone'"),
         ("[openai]", "[", ""),
@@ -585,10 +585,10 @@ def test_eleven_configurations_are_too_many(mini: Folder) -> None:
         "[{use: small, params: {temperature: [0.5]}}, {use: small, params: {temperature: 0.5}}]",
     ],
 )
-def test_two_equal_calls_are_an_error_with_the_hint_draws(mini: Folder, models: str) -> None:
+def test_two_equal_calls_are_an_error_with_the_hint_repeats(mini: Folder, models: str) -> None:
     _, problems = experiment(mini, models)
     assert len(problems) == 1
-    assert "are the same call" in problems[0] and "set draws" in problems[0]
+    assert "are the same call" in problems[0] and "set repeats" in problems[0]
 
 
 def test_two_models_of_the_registry_may_not_be_the_same_call(mini: Folder) -> None:
@@ -626,7 +626,8 @@ def test_a_model_is_warned_about_from_sixty_days_before_it_retires(
     else:
         assert problem is not None and problem.severity is Severity.WARNING
         assert str(problem) == (
-            f"models.yaml:3:1: warning: model 'm' {said}, by the price table (choose a newer one)"
+            f"models.yaml:3:1: warning: model 'm' {said}, according to the price table "
+            "(choose a newer one)"
         )
 
 

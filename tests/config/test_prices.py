@@ -318,9 +318,9 @@ def test_a_file_that_is_no_price_file_is_refused(data: bytes) -> None:
         ('{"in": -1, "out": 1}', "has no prices in and out"),
         ('{"in": 1, "out": 100001}', "has no prices in and out"),
         ('{"in": 1, "out": 1, "cached_in": "x"}', "has no price cached_in"),
-        ('{"in": 1, "out": 1, "retires": "soon"}', "retires 'soon', which is not a day"),
-        ('{"in": 1, "out": 1, "retires": "2026-02-30"}', "which is not a day"),
-        ('{"in": 1, "out": 1, "retires": 5}', "which is not a day"),
+        ('{"in": 1, "out": 1, "retires": "soon"}', "retires 'soon', which is not a date"),
+        ('{"in": 1, "out": 1, "retires": "2026-02-30"}', "which is not a date"),
+        ('{"in": 1, "out": 1, "retires": 5}', "which is not a date"),
         ('{"in": 1, "out": 1, "context": "big"}', "has context 'big', not a number of tokens"),
         ('{"in": 1, "out": 1, "context": 0}', "has context 0, not a number of tokens"),
         ('{"in": 1, "out": 1, "max_out": 1.5}', "has max_out 1.5, not a number of tokens"),
@@ -374,7 +374,7 @@ def test_a_broken_table_of_the_project_is_a_problem_and_not_a_crash(
 
 def test_an_unknown_price_is_a_warning(mini: Folder) -> None:
     (found,) = problems(mini, "odd: {provider: openai, model: never-heard-of}\n")
-    assert found.startswith("models.yaml:3:1: warning: the price of model 'odd' is not known")
+    assert found.startswith("models.yaml:3:1: warning: the price of model 'odd' is unknown")
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_a_model_about_to_retire_is_a_warning(mini: Folder, retires: str, said: 
     found = problems(mini, "old: {provider: openai, model: old}\n")
     assert len(found) == (1 if said else 0)
     if said:
-        assert f"warning: model 'old' {said}, by the price table" in found[0]
+        assert f"warning: model 'old' {said}, according to the price table" in found[0]
 
 
 def test_a_written_price_or_free_needs_no_table(mini: Folder) -> None:

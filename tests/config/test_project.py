@@ -64,8 +64,8 @@ def test_a_project_s_name_is_readable(name: str, message: str) -> None:
         (
             "github: -ada\nrole: owner\n",
             [
-                "1:9: '-ada' is not a login on GitHub "
-                "(write it without the @, as in the address of the profile)"
+                "1:9: '-ada' is not a GitHub login "
+                "(write it without the @, as in the URL of the profile)"
             ],
         ),
     ],
@@ -80,7 +80,7 @@ def test_somebody_is_a_member_once_whatever_the_case_of_the_name() -> None:
         "  - {github: ADA, email: a@B.example, role: viewer}\n"
     )
     assert said(ProjectFile, HEAD + members) == [
-        "6:14: 'ADA' is a member twice, first in entry 1 (keep the one with the right role)"
+        "6:14: 'ADA' is listed twice, first in entry 1 (keep the one with the correct role)"
     ]
 
 

@@ -104,7 +104,7 @@ def test_line_ends_byte_order_mark_and_blanks_do_not_matter(change: object) -> N
     ("text", "problems"),
     [
         ("---\nid: hello\n" + BODY, ["1:1: the front matter is not closed"]),
-        ("---\nid: other\n---\n" + BODY, ["2:5: id is 'other', the file's stem is 'hello'"]),
+        ("---\nid: other\n---\n" + BODY, ["2:5: id is 'other', but the file is named 'hello'"]),
         ("---\nid: hello\ntyp: grader\n---\n" + BODY, ["3:1: unknown key 'typ'"]),
         ("---\n\n\ntype: graders\n---\n" + BODY, ["4:7: type is 'graders'"]),
         ("---\nparams:\n  temperature: 3\n---\n" + BODY, ["3:16: temperature is 3"]),
@@ -155,8 +155,8 @@ def test_front_matter_that_starts_late_is_text_and_a_warning() -> None:
     text = "\n---\nid: hello\n---\n" + BODY
     assert good(text).sections[0].template.source.startswith("---\nid: hello")
     assert warnings(text) == [
-        "prompts/hello.md:2:1: warning: this is not front matter, because it does not start on "
-        "line 1 (remove the lines before it)"
+        "prompts/hello.md:2:1: warning: front matter must start on line 1 "
+        "(remove the lines before it)"
     ]
     assert warnings(BODY + "---\nmore\n---\n") == []
 
@@ -174,7 +174,7 @@ def test_the_syntax_counts_even_when_the_header_is_wrong() -> None:
 @pytest.mark.parametrize("stem", ["a b", "héllo", "zero\u200bwidth", "p\u0430ypal", "-x", "a\n"])
 def test_a_prompt_takes_its_id_from_a_readable_file_name(stem: str) -> None:
     (found,) = bad(BODY, f"prompts/{stem}.md")
-    assert "the file's stem" in found and "use letters, digits, '-', '_' and '.'" in found
+    assert "the file name" in found and "use letters, digits, '-', '_' and '.'" in found
     assert good(BODY, "prompts/deep/v2.support-reply_1.md").id == "v2.support-reply_1"
 
 
@@ -202,10 +202,10 @@ def test_sections_in_order_are_read(body: str, expected: str) -> None:
     ("body", "line", "message"),
     [
         (S, 1, "the last section is not # user"),
-        (A + U, 1, "# assistant where # user is due"),
-        (U + S, 3, "# system where # assistant is due"),
-        (S + S + U, 3, "# system where # user is due"),
-        (U + U, 3, "# user where # assistant is due"),
+        (A + U, 1, "# assistant where # user is expected"),
+        (U + S, 3, "# system where # assistant is expected"),
+        (S + S + U, 3, "# system where # user is expected"),
+        (U + U, 3, "# user where # assistant is expected"),
         (U + A, 3, "the last section is not # user"),
         (S + U + A, 5, "the last section is not # user"),
         ((U + A) * 11 + U, 41, "11 few-shot pairs; at most 10"),
@@ -274,8 +274,8 @@ def test_a_fence_that_swallows_headings_is_a_warning() -> None:
         "# user\n\n```json\n{}\n\n# assistant\nthis text is long enough to be a prompt of sorts\n"
     )
     assert warnings(text) == [
-        "prompts/hello.md:3:1: warning: this code fence is never closed, and there are section "
-        "headings after it (close it with ```)"
+        "prompts/hello.md:3:1: warning: this code fence is not closed, and section headings "
+        "follow (close it with ```)"
     ]
     assert warnings(text.replace("# assistant\n", "")) == []
 
@@ -408,9 +408,9 @@ def test_the_filter_default_makes_a_variable_optional() -> None:
 @pytest.mark.parametrize("name", ["expected", "output"])
 def test_a_generator_may_not_see_the_answer(name: str) -> None:
     (found,) = bad(f"Answer the question {{{{ q }}}}; psst, it is {{{{ {name} }}}}, of course.")
-    assert f"1:45: a generator may not see {name!r} (only graders and checks know" in found
+    assert f"1:45: a generator prompt cannot use {name!r} (only graders and checks get it" in found
     declared = bad(f"---\ninputs: {{{name}: string}}\n---\n{BODY[:60]}: {{{{ {name} }}}}")
-    assert len(declared) == 1 and f"4:66: a generator may not see {name!r}" in declared[0]
+    assert len(declared) == 1 and f"4:66: a generator prompt cannot use {name!r}" in declared[0]
 
 
 def test_a_grader_is_given_output_and_expected() -> None:

@@ -73,7 +73,7 @@ def test_a_default_is_of_the_declared_type(text: str, message: str) -> None:
         ),
         (
             "output: /etc/out.json\n",
-            ["1:9: '/etc/out.json' is absolute (give it relative to edison.yaml)"],
+            ["1:9: '/etc/out.json' is absolute (write it relative to edison.yaml)"],
         ),
         (
             "output:\n  properties:\n    a: {type: text}\n    b: {minimum: low}\n",
@@ -81,7 +81,7 @@ def test_a_default_is_of_the_declared_type(text: str, message: str) -> None:
                 "3:15: output is not a JSON Schema: 'text' is not a type "
                 "(types are array, boolean, integer, null, number, object and string)",
                 "4:18: output is not a JSON Schema: 'low' is not of type 'number' "
-                "(look at properties/b/minimum)",
+                "(check properties/b/minimum)",
             ],
         ),
         (
@@ -98,7 +98,7 @@ def test_a_default_is_of_the_declared_type(text: str, message: str) -> None:
                 "(allowed: description, name, parameters)",
                 "1:31: tool 2 has no name "
                 "(write [{name: ..., description: ..., parameters: {...}}])",
-                "1:42: two tools are called 'a' (give each a name of its own)",
+                "1:42: two tools are named 'a' (give each a distinct name)",
             ],
         ),
         ("scale: 0-5\n", ["1:8: only a grader has a scale (add type: grader, or remove it)"]),
@@ -114,7 +114,7 @@ def test_schemas_tools_and_scales_are_checked_where_they_stand(
     ("key", "advice"),
     [
         ("model", "models belong in the experiment"),
-        ("name", "write id; it is the file's stem"),
+        ("name", "write id; it is the name of the file"),
         ("variables", "write inputs"),
         ("temperature", "put it under params"),
     ],

@@ -50,6 +50,6 @@ def test_a_date_need_not_be_quoted() -> None:
 def test_a_case_is_set_aside_once() -> None:
     rows = "".join(f"  - {entry(case=case)}\n" for case in ("ada", "bo", "ada", "bo"))
     assert said(QuarantineFile, f"cases:\n{rows}") == [
-        "4:31: 'ada' of hello is set aside twice, first in entry 1 (remove one of them)",
-        "5:31: 'bo' of hello is set aside twice, first in entry 2 (remove one of them)",
+        "4:31: 'ada' of hello is listed twice, first in entry 1 (remove one of them)",
+        "5:31: 'bo' of hello is listed twice, first in entry 2 (remove one of them)",
     ]

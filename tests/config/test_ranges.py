@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from edison_ci.checks.options import Check
-from edison_ci.checks.registry import REGISTRY
-from edison_ci.config.data_check import MIN_HOLDOUT
-from edison_ci.config.dataset_entry import DataLimits, DatasetEntry, Split
-from edison_ci.config.decisions import (
+from edison_ci.checks.options import REGISTRY, Check
+from edison_ci.config.experiment import (
     Alerts,
+    DataLimits,
+    DatasetEntry,
+    ExperimentFile,
     Gate,
     Grader,
     Judges,
     Moderation,
     Refine,
+    RubricUse,
     Safety,
     Schedule,
+    Split,
     Stop,
 )
-from edison_ci.config.experiment import ExperimentFile, RubricUse
 from edison_ci.config.model_entry import GridParams, Limits, Params
 from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
 from edison_ci.config.project import Defaults, Notification, ProjectFile, Settings, slug
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.rubric import SCALES, WEIGHT_TOLERANCE, Calibration, Criterion, RubricFile
 from edison_ci.config.trust import TrustedCode, TrustFile
+from edison_ci.config.validation import MIN_HOLDOUT
 from edison_ci.shape import Margin
 from tests.config.shapes import (
     Bound,
@@ -260,7 +262,7 @@ CONTRACT = [
     # section 3, experiments
     Promise(ExperimentFile, "objective", long(20, 2_000)),
     Promise(ExperimentFile, "models", long(1, 10)),
-    Promise(ExperimentFile, "draws", between(1, 100), 1),
+    Promise(ExperimentFile, "repeats", between(1, 100), 1),
     Promise(ExperimentFile, "max_errors", between(0, 1), 0.2),
     Promise(Judges, "pointwise", long(1, 5)),
     Promise(Judges, "combine", {}, "mean"),

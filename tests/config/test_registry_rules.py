@@ -53,8 +53,8 @@ def test_a_price_that_is_not_known_is_a_warning(mini: Folder) -> None:
     add(mini, "models.yaml", model)
     (message,) = said(mini)
     assert message.startswith(
-        "models.yaml:3:1: warning: the price of model 'big' is not known; "
-        "a run with a budget will refuse it (add price: {in: ..., out: ...} or price: free; table "
+        "models.yaml:3:1: warning: the price of model 'big' is unknown; "
+        "runs with a budget will refuse it (add price: {in: ..., out: ...} or price: free; table "
     )
 
 
@@ -71,7 +71,7 @@ def test_a_model_near_its_retirement_is_a_warning(mini: Folder) -> None:
     )
     assert said(mini, dt.date(2026, 4, 30)) == []
     assert said(mini, dt.date(2026, 5, 1)) == [
-        "models.yaml:3:1: warning: model 'old' retires on 2026-06-30, by the price table "
+        "models.yaml:3:1: warning: model 'old' retires on 2026-06-30, according to the price table "
         "(choose a newer one)"
     ]
 
@@ -81,7 +81,7 @@ def test_a_model_near_its_retirement_is_a_warning(mini: Folder) -> None:
     [
         (
             "old: {provider: replay, store: recordings/a.jsonl}\n",
-            "3:32: recordings/a.jsonl does not exist (make one with: edison run --record PATH)",
+            "3:32: recordings/a.jsonl does not exist (create one with: edison run --record PATH)",
         ),
         (
             "old: {provider: sim, model: script, options: {file: answers.jsonl}}\n",
@@ -107,7 +107,7 @@ def test_a_quarantine_lasts_through_its_last_day(mini: Folder) -> None:
     assert said(mini, dt.date(2026, 6, 1)) == []
     assert said(mini, dt.date(2026, 6, 2)) == [
         "quarantine.yaml:6:12: the quarantine of 'ada' ended on 2026-06-01 "
-        "(mend the case and remove the entry, or set a new date)"
+        "(fix the case and remove the entry, or set a new date)"
     ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edison_ci.config.cases import MAX_ROW_BYTES, Columns, RowReader
-from edison_ci.config.dataset_entry import DatasetEntry
+from edison_ci.config.experiment import DatasetEntry
 from edison_ci.documents.files import WorkingTree
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def test_line_ends_byte_order_mark_and_blank_lines_do_not_matter(rows: Rows, dat
         ('{"i": {"a": 1, "a": 2}}', 16, "key 'a' is given twice"),
         ('{"a": "\\ud800"}', 8, "a lone surrogate"),
         ('{"a": ' + "[" * 60 + "]" * 60 + "}", None, "nested deeper than 50"),
-        ("[1, 2]", 1, "it is not an object"),
-        ('"text"', 1, "it is not an object"),
-        ("null", 1, "it is not an object"),
+        ("[1, 2]", 1, "the row is not an object"),
+        ('"text"', 1, "the row is not an object"),
+        ("null", 1, "the row is not an object"),
     ],
 )
 def test_a_bad_jsonl_row_has_its_number_line_and_column(
@@ -255,9 +255,9 @@ def test_yaml_rows_are_maps_in_a_list(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("row", "where", "message"),
     [
-        ("- text", "d.yaml:2:3", "row 2: it is not a map"),
-        ("- [1]", "d.yaml:2:3", "row 2: it is not a map"),
-        ("-", "d.yaml:2:", "row 2: it is not a map"),
+        ("- text", "d.yaml:2:3", "row 2: the row is not a map"),
+        ("- [1]", "d.yaml:2:3", "row 2: the row is not a map"),
+        ("-", "d.yaml:2:", "row 2: the row is not a map"),
         ("- {a: 1, a: 2}", "d.yaml:2:10", "row 2: key 'a' is given twice"),
     ],
 )
@@ -387,7 +387,7 @@ def test_a_dataset_that_is_not_there_is_one_problem(rows: Rows) -> None:
     problems: list[Problem] = []
     assert list(RowReader(WorkingTree(rows.folder), dataset, {}, problems)) == []
     assert [str(problem) for problem in problems] == [
-        "gone.jsonl: gone.jsonl does not exist (write it, or mend the path)"
+        "gone.jsonl: gone.jsonl does not exist (create it, or fix the path)"
     ]
 
 

@@ -99,7 +99,7 @@ def test_criteria_are_told_apart_by_their_slugs() -> None:
     text = rubric(0.5, 0.5).replace("C0", "Tone of Voice").replace("C1", "tone  of voice")
     assert said(RubricFile, text) == [
         "4:12: criterion 'tone  of voice' is named twice "
-        "(give each criterion a name of its own; case and blanks do not count)"
+        "(give each criterion a distinct name; case and blanks are ignored)"
     ]
     criterion = Criterion(name="Tone of Voice", description="Something to look for.", weight=1)
     assert criterion.slug == "tone-of-voice"

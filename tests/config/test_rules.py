@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.schemas_of_users import schema_faults
+from edison_ci.config.user_schemas import schema_faults
 from tests.config.broken import EXPERIMENT, add, said
 from tests.conftest import MINIMAL
 from tests.timing import within
@@ -23,7 +23,7 @@ def test_the_project_is_right_before_it_is_broken(mini: Folder) -> None:
 def test_an_experiment_is_one_file(mini: Folder) -> None:
     mini.write("experiments/hello.yml", mini.read(EXPERIMENT))
     assert said(mini) == [
-        "experiments/hello.yml:1:13: experiments/hello.yaml is the experiment 'hello' too "
+        "experiments/hello.yml:1:13: experiments/hello.yaml is also the experiment 'hello' "
         "(remove or rename one of the two files)"
     ]
 
@@ -42,8 +42,8 @@ def test_two_prompts_of_one_name_cannot_be_told_apart(mini: Folder) -> None:
     mini.write("other/hello.md", mini.read("prompts/hello.md"))
     mini.edit(EXPERIMENT, "[prompts/hello.md]", "[prompts/hello.md, other/hello.md]")
     assert said(mini) == [
-        f"{EXPERIMENT}:3:29: prompts/hello.md and other/hello.md are both called 'hello' "
-        "(results go by the id of a prompt: rename one of the files)"
+        f"{EXPERIMENT}:3:29: prompts/hello.md and other/hello.md both have the id 'hello' "
+        "(results are stored by prompt id: rename one of the files)"
     ]
 
 
@@ -104,7 +104,7 @@ def test_two_graders_of_one_name_cannot_be_told_apart(mini: Folder) -> None:
         "    - {prompt: prompts/tone.md, by: small}\n",
     )
     assert said(mini) == [
-        f"{EXPERIMENT}:13:7: two graders are named 'tone' (give each a name of its own)"
+        f"{EXPERIMENT}:13:7: two graders are named 'tone' (give each a distinct name)"
     ]
     mini.edit(EXPERIMENT, "by: small}", "by: small, name: tone-small}")
     assert said(mini) == []
@@ -132,8 +132,8 @@ def with_front_matter(folder: Folder, line: str) -> None:
         ),
         (
             '{"a": {"not": {"$id": "file:///etc/", "$ref": "#/b"}},\n "$ref": "#/a"}',
-            "schemas/out.json:1:23: schemas/out.json has $id inside, which would lead its "
-            "references elsewhere (leave it out)",
+            "schemas/out.json:1:23: schemas/out.json has $id inside, which would redirect its "
+            "references (leave it out)",
         ),
         (
             '{"$schema": "http://evil.example/"}',
@@ -153,13 +153,13 @@ def with_front_matter(folder: Folder, line: str) -> None:
         ),
         (
             '{"anyOf": [{"type": "string"}, {"$ref": "#"}]}',
-            "schemas/out.json:1:41: schemas/out.json refers to '#', which leads back without an "
-            "end (refer to it from properties or items)",
+            "schemas/out.json:1:41: schemas/out.json refers to '#', which is a cycle without "
+            "an end (refer to it from properties or items)",
         ),
         (
             '{"pattern": "("}',
             "schemas/out.json:1:13: schemas/out.json has a pattern that is not valid: missing ), "
-            "unterminated subpattern at position 0 (it is read as Python's re reads it)",
+            "unterminated subpattern at position 0 (patterns use the syntax of Python's re)",
         ),
         (
             "[1]",
@@ -180,7 +180,7 @@ def test_a_schema_in_a_file_is_wrong_where_it_is_wrong(
     [
         (
             "output: {type: object, required: a}",
-            "3:34: output is not a JSON Schema: 'a' is not of type 'array' (look at required)",
+            "3:34: output is not a JSON Schema: 'a' is not of type 'array' (check required)",
         ),
         (
             "output: {$ref: other.json}",
@@ -189,7 +189,7 @@ def test_a_schema_in_a_file_is_wrong_where_it_is_wrong(
         ),
         (
             "tools: [{name: a}, {name: a}]",
-            "3:27: two tools are called 'a' (give each a name of its own)",
+            "3:27: two tools are named 'a' (give each a distinct name)",
         ),
         (
             "tools: [{name: a, parameters: {type: 3}}]",
@@ -268,8 +268,8 @@ def test_labels_that_are_not_there_yet_are_no_error(mini: Folder) -> None:
     text = mini.read("rubrics/tone.yaml")
     mini.write("rubrics/tone.yaml", text + "calibration: {labels: labels/tone.jsonl}\n")
     assert said(mini) == [
-        "rubrics/tone.yaml:5:23: warning: labels/tone.jsonl does not exist, so no judge may "
-        "decide a gate yet (grade some answers with: edison grade)"
+        "rubrics/tone.yaml:5:23: warning: labels/tone.jsonl does not exist, so judges cannot "
+        "decide gates yet (grade some answers with: edison grade)"
     ]
 
 
@@ -315,7 +315,7 @@ def test_a_model_with_problems_of_its_own_is_not_missed_as_well(mini: Folder) ->
 def test_some_model_has_to_generate(mini: Folder) -> None:
     mini.edit(EXPERIMENT, "models: [small]\n", "")
     assert said(mini) == [
-        f"{EXPERIMENT}:1:1: no model generates "
+        f"{EXPERIMENT}:1:1: the experiment has no model "
         "(add models: [NAME] here, or defaults: {model: NAME} to edison.yaml)"
     ]
 
@@ -343,13 +343,14 @@ def test_a_grid_has_at_most_ten_points(mini: Folder) -> None:
         ("[small, twin]", "4:17", "small and twin"),
     ],
 )
-def test_two_configurations_that_send_the_same_are_refused_with_the_hint_draws(
+def test_two_configurations_that_send_the_same_are_refused_with_the_hint_repeats(
     mini: Folder, models: str, place: str, names: str
 ) -> None:
     mini.write("models.yaml", mini.read("models.yaml") + "twin: {use: small}\n")
     mini.edit(EXPERIMENT, "[small]", models)
     assert said(mini) == [
-        f"{EXPERIMENT}:{place}: {names} are the same call (for several answers per case, set draws)"
+        f"{EXPERIMENT}:{place}: {names} are the same call (for several answers per case, set "
+        f"repeats)"
     ]
 
 

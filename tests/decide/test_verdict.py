@@ -10,8 +10,9 @@ import pytest
 from docs.gates import Answer, Graded
 from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import ExitCode
+from edison_ci.records import CellStatus, Verdict
 from edison_ci.results.decisions import SHOWN, GateRow
-from edison_ci.store.runs import Part
+from edison_ci.store.cells import Component
 
 if TYPE_CHECKING:
     from docs.gates import Results
@@ -165,7 +166,7 @@ def test_overall_is_one_row_with_cases_as_the_unit(results: Results) -> None:
     assert row.estimate == about(0.0)
 
 
-def test_overall_counts_only_draws_that_both_sides_have(results: Results) -> None:
+def test_overall_counts_only_repeats_that_both_sides_have(results: Results) -> None:
     fill(results, 10, 0.9, 0.9, model="small")
     for index in range(10):
         results.both(f"case-{index:03}", 0.1, None, model="large")
@@ -206,16 +207,16 @@ def test_unclear_may_pass_be_neutral_or_end_with_5(results: Results) -> None:
     fill(results, 10, 0.8, 0.8)
     found = {
         word: results.decide({**COMPOSITE, "if_unclear": word})
-        for word in ("pass", "neutral", "fail", "more_draws")
+        for word in ("pass", "neutral", "fail", "more_repeats")
     }
     assert {word: (d.verdict, int(d.exit_code)) for word, d in found.items()} == {
         "pass": ("pass", 0),
         "neutral": ("inconclusive", 0),
         "fail": ("inconclusive", 5),
-        "more_draws": ("inconclusive", 0),
+        "more_repeats": ("inconclusive", 0),
     }
     assert {only(d).verdict for d in found.values()} == {"inconclusive"}
-    assert "need both sides in one run" in only(found["more_draws"]).sentence
+    assert "need both sides in one run" in only(found["more_repeats"]).sentence
 
 
 def test_a_failure_goes_before_what_is_unclear(results: Results) -> None:
@@ -228,7 +229,7 @@ def test_a_failure_goes_before_what_is_unclear(results: Results) -> None:
 
 def test_no_gates_decide_nothing(results: Results) -> None:
     fill(results, 3, 0.9, 0.5)
-    assert results.decide() == RunDecision((), "skipped", ExitCode.DONE)
+    assert results.decide() == RunDecision((), Verdict.SKIPPED, ExitCode.DONE)
 
 
 def test_rows_are_json_with_the_promised_keys(results: Results) -> None:
@@ -329,11 +330,11 @@ def test_a_blocked_answer_is_missing_on_both_sides_of_its_pair(results: Results)
     assert (floor.n, floor.estimate) == (61, about(60 / 61))
 
 
-def test_a_blocked_draw_takes_only_its_own_pair_away(results: Results) -> None:
-    for draw, head in enumerate(("ok", "blocked")):
+def test_a_blocked_repeat_takes_only_its_own_pair_away(results: Results) -> None:
+    for repeat, head in enumerate(("ok", "blocked")):
         results.add(
-            Graded("case", 0.4 if draw else 0.8, "base", draw=draw),
-            Graded("case", 0.8, draw=draw, status=head),
+            Graded("case", 0.4 if repeat else 0.8, "base", repeat=repeat),
+            Graded("case", 0.8, repeat=repeat, status=head),
         )
     assert only(results.decide(COMPOSITE)).estimate == about(0.0)
 
@@ -355,11 +356,11 @@ def test_skipped_cells_are_missing(results: Results) -> None:
     assert only(results.decide(COMPOSITE)).detail["missing"] == 1
 
 
-def test_a_lost_draw_leaves_the_case_its_other_draws(results: Results) -> None:
+def test_a_lost_repeat_leaves_the_case_its_other_repeats(results: Results) -> None:
     for index in range(60):
-        for draw in range(2):
-            lost = draw == 1 and index < 5
-            results.both(f"case-{index:02}", 0.8, None if lost else 0.8, draw=draw)
+        for repeat in range(2):
+            lost = repeat == 1 and index < 5
+            results.both(f"case-{index:02}", 0.8, None if lost else 0.8, repeat=repeat)
     row = only(results.decide(COMPOSITE))
     assert (row.verdict, row.n) == ("pass", 60)
     assert "relabelled repeats" in row.detail["method"]
@@ -402,21 +403,35 @@ def test_errors_change_the_count_and_not_the_estimate(results: Results, errors: 
 # --- fair pairs -----------------------------------------------------------------------------------
 
 
-def judged(easy: float | None, hard: float | None) -> tuple[float, tuple[Part, ...]]:
+def judged(easy: float | None, hard: float | None) -> tuple[float, tuple[Component, ...]]:
     found = [score for score in (easy, hard) if score is not None]
     rubric = sum(found) / len(found)
     return rubric, (
-        Part("support", "rubric", rubric, True, 1.0, "ok"),
-        Part("Easy", "criterion", easy, None, 0.5, "error" if easy is None else "ok"),
-        Part("Very Hard", "criterion", hard, None, 0.5, "error" if hard is None else "ok"),
+        Component("support", "rubric", rubric, True, 1.0, CellStatus.OK),
+        Component(
+            "Easy",
+            "criterion",
+            easy,
+            None,
+            0.5,
+            CellStatus.ERROR if easy is None else CellStatus.OK,
+        ),
+        Component(
+            "Very Hard",
+            "criterion",
+            hard,
+            None,
+            0.5,
+            CellStatus.ERROR if hard is None else CellStatus.OK,
+        ),
     )
 
 
 def test_a_hard_criterion_missing_on_one_side_is_no_improvement(results: Results) -> None:
     for index in range(60):
         for side, hard in (("base", 0.2), ("head", None if index < 30 else 0.2)):
-            composite, parts = judged(0.9, hard)
-            results.add(Graded(f"case-{index:02}", composite, side, parts=parts))
+            composite, components = judged(0.9, hard)
+            results.add(Graded(f"case-{index:02}", composite, side, components=components))
     row = only(results.decide(COMPOSITE))
     assert (row.n, row.estimate) == (60, about(0.0))
 
@@ -425,8 +440,8 @@ def test_a_hard_criterion_missing_on_one_side_is_no_improvement(results: Results
 def test_a_criterion_is_found_by_name_and_by_slug(results: Results, name: str) -> None:
     for index in range(20):
         for side, hard in (("base", 0.8), ("head", 0.4)):
-            composite, parts = judged(0.9, hard)
-            results.add(Graded(f"case-{index:02}", composite, side, parts=parts))
+            composite, components = judged(0.9, hard)
+            results.add(Graded(f"case-{index:02}", composite, side, components=components))
     row = only(results.decide({"metric": f"criterion.{name}", "no_worse_than": "base"}))
     assert (row.verdict, row.estimate) == ("fail", about(-0.4))
     assert row.sentence.startswith("Very Hard dropped by 40 points")

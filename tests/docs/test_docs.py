@@ -15,7 +15,7 @@ import yaml
 
 from docs import reference
 from docs.codes import CODES
-from edison_ci.checks.registry import REGISTRY
+from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands
 from edison_ci.errors import ExitCode
 from edison_ci.resources import KINDS
@@ -86,6 +86,59 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
         found = (page.parent / path).resolve() if path else page
         assert found.exists(), target
         assert not anchor or anchor in anchors(found), target
+
+
+FOR_CONTRIBUTORS = [ROOT / ".github" / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PACKAGE = ROOT / "edison_ci"
+FOLDERS = {"edison_ci", "tests", "docs", "benchmarks", "requirements", "schemas", "examples", ".ci"}
+NOT_HERE = {
+    "edison_ci/_shipped",  # in the wheel
+    *("click.py", "contextlib.py", "sitecustomize.py", "yaml.py"),  # planted by an attacker
+}
+"""Paths that pages name although the repository has not got them."""
+
+
+def quoted(page: Path) -> set[str]:
+    """Return the words between backticks, outside of blocks."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return set(re.findall(r"`([^`\s]+)`", text))
+
+
+def is_path(word: str) -> bool:
+    """Whether a word names a file of this repository, and not one of a user's."""
+    first, slash, _ = word.partition("/")
+    if not first or "NAME" in word or not re.fullmatch(r"[\w./-]+", word):
+        return False
+    own_room = (PACKAGE / first).is_dir() and not word.endswith(".md")  # users have judges/ too
+    return word.endswith(".py") or (bool(slash) and (first in FOLDERS or own_room))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FOR_CONTRIBUTORS], ids=lambda p: p.name)
+def test_every_file_that_is_named_is_there(page: Path) -> None:
+    named = {word for word in quoted(page) if is_path(word)} - NOT_HERE
+    places = {word: (ROOT / word, PACKAGE / word, PACKAGE / f"{word}.py") for word in named}
+    assert {word for word in named if not any(path.exists() for path in places[word])} == set()
+
+
+def test_the_headings_on_statistics_name_modules() -> None:
+    text = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    named = {
+        name for head in re.findall(r"^## .*$", text, re.M) for name in re.findall("`(.+?)`", head)
+    }
+    assert named - {path.stem for path in (PACKAGE / "stats").glob("*.py")} == set()
+
+
+@pytest.mark.parametrize("name", ["architecture", "extending"])
+def test_every_name_of_the_code_is_there(name: str) -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    known = set(re.findall(r"\w+", code))
+    names = {
+        part
+        for word in quoted(ROOT / "docs" / f"{name}.md")
+        if re.fullmatch(r"[A-Za-z_]\w*([.][a-z_]\w*)*", word) and re.search(r"[A-Z_]", word)
+        for part in word.split(".")
+    }
+    assert names - known == set()
 
 
 # --- complete -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.secrets import (
     MASK,
-    HidingStream,
+    RedactingStream,
     hidden,
     hidden_in,
     learn,
@@ -134,7 +134,7 @@ def test_every_way_out_uses_it() -> None:
         f"INVALID_KEY: no such key: {MASK}",
     )
     below = io.StringIO()
-    stream = HidingStream(below)
+    stream = RedactingStream(below)
     stream.write(f"one {SECRET}\n")
     stream.writelines([f"two {SECRET}\n"])
     stream.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.documents.marks import Document, Fault, Mark, shortened, twice
+from edison_ci.documents.marks import Document, Fault, Mark, duplicate_key, shortened
 from edison_ci.errors import Severity
 
 
@@ -88,7 +88,7 @@ def test_however_long_a_value_is_its_message_is_short() -> None:
     assert len(Fault("code", text, text).hint) == 500
     assert len(document().problem((), "code", text, text).message) == 500
     assert len(document().warning((), "code", text, text).hint) == 500
-    assert len(twice(text, (1, 0), (0, 0)).message) < 200
+    assert len(duplicate_key(text, (1, 0), (0, 0)).message) < 200
 
 
 def test_a_shortened_text_says_so() -> None:
@@ -97,7 +97,9 @@ def test_a_shortened_text_says_so() -> None:
 
 
 def test_a_key_given_twice_names_the_line_or_the_column_of_the_first() -> None:
-    assert twice("a", (4, 2), (1, 2)).message == "key 'a' is given twice, first in line 2"
-    assert twice("a", (4, 2), (1, 2), 3).message == "key 'a' is given twice, first in line 4"
-    assert twice("a", (4, 9), (4, 2)).message == "key 'a' is given twice, first in column 3"
-    assert twice("a", (4, 9), (4, 2)).at == (4, 9)
+    assert duplicate_key("a", (4, 2), (1, 2)).message == "key 'a' is given twice, first in line 2"
+    assert (
+        duplicate_key("a", (4, 2), (1, 2), 3).message == "key 'a' is given twice, first in line 4"
+    )
+    assert duplicate_key("a", (4, 9), (4, 2)).message == "key 'a' is given twice, first in column 3"
+    assert duplicate_key("a", (4, 9), (4, 2)).at == (4, 9)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.documents.replace_file import replace_file
+from edison_ci.documents.files import replace_file
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:

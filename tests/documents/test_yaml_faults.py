@@ -39,8 +39,8 @@ def place_of(fault: Fault) -> str:
         ("a: 'x\nb: 'y'\n", "1:4", "this quote is not closed by line 2"),
         ("a: [1,\nb: {c: 2]\n", "2:9", "did not find expected ',' or '}'"),
         ("a: [\nb: 1\n", "1:4", "this [ is not closed by the end of the file"),
-        ("{a: 1}\nb: 1\n", "1:1", "what starts here ends before line 2"),
-        (" a: 1\nb: 2\n", "1:2", "what starts here ends before line 2"),
+        ("{a: 1}\nb: 1\n", "1:1", "the value that starts here ends before line 2"),
+        (" a: 1\nb: 2\n", "1:2", "the value that starts here ends before line 2"),
     ],
 )
 def test_a_syntax_error_is_placed_where_it_is_mended(text: str, place: str, message: str) -> None:

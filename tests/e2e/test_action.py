@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.marker import State, stamp_of
-from edison_ci.operate.signatures import make_pair
+from edison_ci.forge.sticky_comment import ReportState, parse_marker
+from edison_ci.operate.own_results import generate_keys
 from tests.conftest import Folder
 from tests.e2e.acting import (
     BAD,
@@ -36,7 +36,7 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.marker import Stamp
+    from edison_ci.forge.sticky_comment import ReportMarker
 
 ACTION = """\
 name: action
@@ -78,9 +78,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield made
 
 
-def stamp(bench: Bench) -> Stamp:
+def stamp(bench: Bench) -> ReportMarker:
     (comment,) = bench.comments
-    found = stamp_of(comment)
+    found = parse_marker(comment)
     assert found is not None
     return found
 
@@ -110,7 +110,7 @@ def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) ->
     assert kept == ["edison.sarif", "junit.xml", "report.json", "report.md"]
     assert (done.kept / "fail.db").exists()
     told = stamp(bench)
-    assert (told.head_sha, told.state, told.verdict) == (bench.head, State.FINAL, "fail")
+    assert (told.head_sha, told.state, told.verdict) == (bench.head, ReportState.FINAL, "fail")
     bearers = {request.headers["authorization"] for request in bench.model.requests}
     assert bearers == {f"Bearer {KEY}"}
     bench.assert_no_secret(done)
@@ -120,7 +120,7 @@ def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) ->
 
 
 def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: Bench) -> None:
-    pair = make_pair()
+    pair = generate_keys()
     trust = bench.repository.read(".edison/trust.yaml")
     bench.repository.write(
         ".edison/trust.yaml", f"{trust}results: {{public_keys: [{pair.public}]}}\n"
@@ -138,7 +138,7 @@ def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: 
     assert (done.code, done.outputs["verdict"]) == (0, "pass"), done.log
     assert "PWNED" not in done.log, "what is installed is the base's"
     assert "starting from the results of an earlier job" in done.log
-    assert len(bench.model.requests) == 2 * CASES, "the base is not bought again"
+    assert len(bench.model.requests) == 2 * CASES, "the base is not requested again"
     assert stamp(bench).verdict == "pass"
     bench.assert_no_secret(done)
     bench.repository.git("checkout", "--quiet", "--detach", "main")
@@ -194,7 +194,7 @@ def test_a_fork_gets_no_keys_and_a_second_workflow_comments_for_it(bench: Bench)
     assert commented.code == 0, commented.log
     told = stamp(bench)
     assert (told.head_sha, told.verdict) == (bench.head, "inconclusive")
-    assert "nobody has checked it" in bench.comments[0]
+    assert "unverified" in bench.comments[0]
     assert bench.model.requests == []
     bench.assert_no_secret(commented)
 
@@ -237,7 +237,7 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     started["inputs"] = {**read, "commit": bench.head}
     done = bench.act("edison-by-hand.yml", "workflow_dispatch", started)
     assert (done.code, done.outputs["verdict"]) == (1, "error"), done.log
-    assert "would send OPENAI_API_KEY to" in done.log
+    assert "would send the key OPENAI_API_KEY to" in done.log
     bench.assert_no_secret(done)
 
 
@@ -308,7 +308,7 @@ def test_a_cancelled_job_stores_what_was_paid_and_says_so(bench: Bench) -> None:
     assert "exit status 130" in done.log, "failed, so that nobody takes it for a pass"
     assert (done.report["runs"][0]["status"], done.report["verdict"]) == ("PAUSED", None)
     told = stamp(bench)
-    assert (told.head_sha, told.state, told.verdict) == (bench.head, State.CANCELLED, None)
+    assert (told.head_sha, told.state, told.verdict) == (bench.head, ReportState.CANCELLED, None)
     assert "The run was cancelled" in bench.comments[0]
     assert done.outputs["verdict"] == ""
     assert float(done.outputs["cost-usd"]) > 0

@@ -15,25 +15,26 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrade
-from edison_ci.execute.run_options import Ended, RunOptions, Tools, options_of
+from edison_ci.execute.run_options import RunContext, RunOptions, RunOutcome, options_of
 from edison_ci.execute.session import Session
 from edison_ci.providers.adapters import provider_for
+from edison_ci.records import CellStatus
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from edison_ci.checks.output import Output
-    from edison_ci.execute.runner import Progress
-    from edison_ci.providers.budgeting import Paid
+    from edison_ci.execute.progress import Progress
+    from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Case
 
 
 class ByLength:
     """Grades an answer by its length: enough to tell whether two runs say the same."""
 
-    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
+    async def grade(self, case: Case, output: Output, paid: StoredAnswer) -> CellGrade:
         score = min(len(output.text) / 1000, 1.0)
-        return CellGrade("ok", score, score > 0.2)
+        return CellGrade(CellStatus.OK, score, score > 0.2)
 
 
 @dataclass
@@ -50,11 +51,15 @@ class Telling:
             sys.stdin.readline()
 
 
-def start(folder: Path, how: str, budget: int | None = None, hold_at: int | None = None) -> Ended:
+def start(
+    folder: Path, how: str, budget: int | None = None, hold_at: int | None = None
+) -> RunOutcome:
     project = load_project(folder)
     experiment = next(iter(project.experiments.values()))
     tell = Telling(hold_at)
-    tools = Tools(provider_for, lambda _project, _experiment, _lanes: ByLength(), on_progress=tell)
+    tools = RunContext(
+        provider_for, lambda _project, _experiment, _clients: ByLength(), on_progress=tell
+    )
     session = Session(project, experiment, tools)
     if how == "run":
         return session.run(RunOptions(budget_microusd=budget))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import BusyError, ExitCode, UsageError
-from edison_ci.results.run_document import as_json
+from edison_ci.results.report import as_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
-from edison_ci.store.owners import only_one
+from edison_ci.store.liveness import experiment_lock
 from edison_ci.store.runs import find_run
 from tests.conftest import ROOT
 from tests.execute.child import start
@@ -68,8 +68,9 @@ def held_at(folder: Folder, cells: int) -> subprocess.Popen[str]:
 def cells(folder: Folder) -> list[tuple[object, ...]]:
     with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(
-            "select prompt, model, case_id, draw, address, take, status, composite, passed "
-            "from cell order by case_id, draw"
+            "select prompt, model, case_id, repeat, request_hash, answer_no, status, composite, "
+            "passed "
+            "from cell order by case_id, repeat"
         ).fetchall()
 
 
@@ -105,7 +106,7 @@ def test_a_killed_run_is_resumed_to_the_same_result(
     process = held_at(project, after)
     process.kill()
     process.communicate(timeout=PATIENCE_S)
-    kept = len(ask(project, "select address from answer"))
+    kept = len(ask(project, "select request_hash from answer"))
     assert kept >= after
 
     resumed = child(project, "resume")
@@ -153,7 +154,7 @@ def test_a_signal_drains_pauses_and_can_be_resumed(
 
 def test_a_second_run_of_the_same_experiment_is_refused(project: Folder) -> None:
     with (
-        only_one(project.path / ".edison/locks", "hello", "first"),
+        experiment_lock(project.path / ".edison/locks", "hello", "first"),
         pytest.raises(BusyError, match="first"),
     ):
         start(project.path, "run")
@@ -171,7 +172,7 @@ def test_a_budget_is_never_passed_and_pauses_the_run(project: Folder) -> None:
 def test_a_second_run_reuses_what_is_stored(project: Folder) -> None:
     start(project.path, "run")
     again = start(project.path, "run")
-    assert (again.progress.tally.bought, again.progress.tally.reused) == (0, CASES)
+    assert (again.progress.usage.bought, again.progress.usage.reused) == (0, CASES)
 
 
 def test_a_changed_plan_is_not_resumed(project: Folder) -> None:

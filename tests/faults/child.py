@@ -30,20 +30,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import edison_ci.checks.evaluation
-import edison_ci.cli.cache
 import edison_ci.cli.db
 import edison_ci.cli.status
 import edison_ci.execute.session
 import edison_ci.operate.sessions
 import edison_ci.providers.transport
 import edison_ci.store.writer
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci.cli.app import run as run_command
-from edison_ci.execute.session import Stop
-from edison_ci.operate.sessions import tools_for
+from edison_ci.execute.session import StopHandler
+from edison_ci.operate.sessions import run_context
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
-from edison_ci.store.totals import OnTotals
+from edison_ci.store.ledger import OnTotals
 from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -54,13 +53,13 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
-    from edison_ci.execute.clients import Lanes
+    from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.grading import CellGrade
-    from edison_ci.execute.run_options import Tools
+    from edison_ci.execute.run_options import RunContext
     from edison_ci.execute.runner import Grading
-    from edison_ci.providers.budgeting import Paid
+    from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Case, Completion, Request
-    from edison_ci.store.totals import Totals
+    from edison_ci.store.ledger import Totals
     from edison_ci.store.writer import Done, Operation
 
 
@@ -148,7 +147,7 @@ class TrappedGrading:
     def __init__(self, inner: Grading, trap: Trap) -> None:
         self._inner, self._trap = inner, trap
 
-    async def grade(self, case: Case, output: Output, paid: Paid) -> CellGrade:
+    async def grade(self, case: Case, output: Output, paid: StoredAnswer) -> CellGrade:
         self._trap.reach("grading")
         grade = await self._inner.grade(case, output, paid)
         self._trap.reach("graded")
@@ -216,19 +215,19 @@ def jumping_now(jump_s: float) -> Callable[[], dt.datetime]:
     def now() -> dt.datetime:
         nonlocal readings
         readings += 1
-        return formatting.now() + dt.timedelta(seconds=jump_s if readings > 20 else 0)
+        return utc.now() + dt.timedelta(seconds=jump_s if readings > 20 else 0)
 
     return now
 
 
-def trapped_tools(plan: Plan, trap: Trap, project: Project, *, offline: bool = False) -> Tools:
-    real = tools_for(project, offline=offline)
+def trapped_tools(plan: Plan, trap: Trap, project: Project, *, offline: bool = False) -> RunContext:
+    real = run_context(project, offline=offline)
 
     def provider_for(model: Model) -> Provider:
         return TrappedProvider(real.provider_for(model), trap, model.name)
 
-    def grading(project: Project, experiment: Experiment, lanes: Lanes) -> Grading:
-        return TrappedGrading(real.grading(project, experiment, lanes), trap)
+    def grading(project: Project, experiment: Experiment, clients: ClientPool) -> Grading:
+        return TrappedGrading(real.grading(project, experiment, clients), trap)
 
     changes: dict[str, Any] = {"provider_for": provider_for, "grading": grading}
     if plan.faster != 1.0:
@@ -238,19 +237,25 @@ def trapped_tools(plan: Plan, trap: Trap, project: Project, *, offline: bool = F
     return dataclasses.replace(real, **changes)
 
 
+def patch(place: object, name: str, value: object) -> None:
+    """Replace something that is there: a trap on a name that has moved would never spring."""
+    getattr(place, name)
+    setattr(place, name, value)
+
+
 def prepare(plan: Plan) -> None:
     """Wrap everything that the plan concerns."""
     trap = Trap(plan)
     TrappedWriter.trap = trap
-    setattr(edison_ci.operate.sessions, "tools_for", partial(trapped_tools, plan, trap))  # noqa: B010
+    patch(edison_ci.operate.sessions, "run_context", partial(trapped_tools, plan, trap))
     if plan.point or plan.busy_s is not None:
         patience = {} if plan.busy_s is None else {"timeout_s": plan.busy_s}
 
         def trapped_open(path: Path) -> TrappedConnection:
             return TrappedConnection(open_database(path, **patience), trap)
 
-        setattr(edison_ci.store.writer, "open_database", trapped_open)  # noqa: B010
-        setattr(edison_ci.execute.session, "Writer", TrappedWriter)  # noqa: B010
+        patch(edison_ci.store.writer, "open_database", trapped_open)
+        patch(edison_ci.execute.session, "Writer", TrappedWriter)
     if plan.point in ("fsync", "replace:before", "replace:after"):
         _trap_files(trap)
     if "signalled" in plan.says:
@@ -284,13 +289,13 @@ def _trap_files(trap: Trap) -> None:
 
 
 def _tell_signals(trap: Trap) -> None:
-    signalled = Stop._signalled
+    signalled = StopHandler._signalled
 
-    def telling(self: Stop, name: str) -> None:
+    def telling(self: StopHandler, name: str) -> None:
         signalled(self, name)
         trap.reach("signalled")
 
-    setattr(Stop, "_signalled", telling)  # noqa: B010
+    patch(StopHandler, "_signalled", telling)
 
 
 def _limit(plan: Plan) -> None:

@@ -322,13 +322,15 @@ class Stage:
         """Return cells, answers and scores of the newest run: all that must not depend on luck."""
         run = f"(select id from run where experiment = '{experiment}' order by rowid desc limit 1)"
         return self.rows(
-            "select c.prompt, c.version, c.model, c.case_id, c.draw, c.take, c.status, c.composite,"
+            "select c.prompt, c.version, c.model, c.case_id, c.repeat, c.answer_no, c.status, "
+            "c.composite,"
             " c.passed, c.error, t.text, a.cost_microusd, a.tokens_in, a.tokens_out,"
             " (select group_concat(p.kind || p.name || coalesce(p.score, '-') || p.status, '|')"
-            " from part p where p.cell_id = c.id order by p.kind, p.name)"
-            " from cell c left join answer_text t on t.address = c.address and t.take = c.take"
-            " left join answer a on a.address = c.address and a.take = c.take"
-            f" where c.run_id = {run} order by c.case_id, c.draw"
+            " from component p where p.cell_id = c.id order by p.kind, p.name)"
+            " from cell c left join answer_text t on t.request_hash = c.request_hash and "
+            "t.answer_no = c.answer_no"
+            " left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no"
+            f" where c.run_id = {run} order by c.case_id, c.repeat"
         )
 
     # --- what must be so --------------------------------------------------------------------------
@@ -355,8 +357,8 @@ class Stage:
         self.check_file()
         assert self.states().get("reserved", 0) == 0
         twice = self.rows(
-            "select address, count(*) from attempt where state = 'settled' "
-            "group by address having count(*) > 1"
+            "select request_hash, count(*) from attempt where state = 'settled' "
+            "group by request_hash having count(*) > 1"
         )
         assert twice == []
         assert self.count("answer") == self.states()["settled"]

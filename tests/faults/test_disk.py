@@ -1,6 +1,6 @@
 """Faults 8, 15, 17, 18 and 22 as a run meets them: files half written, full, shut, held, foreign.
 
-What the file itself does is in tests/store/test_faults_of_files.py.
+What the file itself does is in tests/store/test_database_faults.py.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def with_answers_on_their_way(stage: Stage, **plan: Any) -> tuple[Running, threa
 
 def test_fault_18_a_file_held_for_a_while_is_waited_for(stage: Stage) -> None:
     expected = stage.undisturbed()
-    said = "another program holds the results file"
+    said = "another program has locked the results file"
     running, go = with_answers_on_their_way(stage, busy_s=3.0)
     with held(stage):
         go.set()

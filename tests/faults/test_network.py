@@ -67,12 +67,12 @@ def test_fault_26_connection_refused_opens_the_breaker_and_books_nothing(
     stage.models(url=f"http://127.0.0.1:{port}/v1")
     done = ran(stage, code=3, faster=faster)
     assert "small stopped: NETWORK" in done.out
-    assert "(no probe got through for a quarter of an hour)" in done.out
-    advice = "  Ctrl-C stops it; every answer is kept, and edison resume goes on from there"
+    assert "(all probes failed for a quarter of an hour)" in done.out
+    advice = "  Ctrl-C stops it; every answer is stored, and edison resume continues from there"
     assert done.err.splitlines().count(advice) == 1
     see, go_on = done.err.splitlines()[-2:]
-    assert see == "See what is wrong with: edison models test"
-    assert go_on.startswith("Go on with: edison resume ")
+    assert see == "Find the cause with: edison models test"
+    assert go_on.startswith("Continue with: edison resume ")
     assert stage.booked() == 0
     assert set(stage.states()) == {"released"}
     assert stage.rows("select status, verdict from run") == [("FAILED", "error")]
@@ -277,7 +277,7 @@ def test_fault_34_a_storm_of_refusals_loses_no_cell(make_stage: MakeStage) -> No
     stage.check_settled(lost=0)
     assert stage.results() == expected
     storm = [seen.at for seen in stage.server.requests if seen.at < stage.server.requests[0].at + 2]
-    assert len(storm) < 30 * 8, "the lane backs off"
+    assert len(storm) < 30 * 8, "the client backs off"
 
 
 EMPTY = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.providers.budgeting import Budgeted, Purse, is_other_model
+from edison_ci.providers.budget import Budgeted, RunBudget, is_other_model
+from edison_ci.providers.client import Concurrency, RateLimitSlot
 from edison_ci.providers.resilience import Breaker, Clock
-from edison_ci.providers.throttling import Concurrency, Turn
 from edison_ci.records import Completion, Message, Request
 from edison_ci.store.writer import Writer
 from tests.conftest import ROOT
@@ -45,9 +45,9 @@ async def test_fault_26_a_probe_that_ends_without_a_word_lets_another_probe() ->
     breaker = Breaker(clock())
     for _ in range(5):
         assert not await breaker.wait()
-        breaker.failed(CallError(ErrorKind.NETWORK, "no"), probe=False)
+        breaker.record_failure(CallError(ErrorKind.NETWORK, "no"), probe=False)
     assert await breaker.wait()
-    breaker.abandoned(probe=True)  # cancelled, or no money
+    breaker.record_abandoned(probe=True)  # cancelled, or no money
     assert await asyncio.wait_for(breaker.wait(), PATIENCE_S)
 
 
@@ -55,8 +55,8 @@ async def test_fault_26_calls_on_their_way_when_the_breaker_opens_are_no_probes(
     time = clock()
     breaker = Breaker(time)
     for _ in range(20):
-        breaker.failed(CallError(ErrorKind.NETWORK, "no"), probe=False)
-    assert breaker.closed_for is None
+        breaker.record_failure(CallError(ErrorKind.NETWORK, "no"), probe=False)
+    assert breaker.closed_reason is None
     assert await breaker.wait()
     assert 60 <= time.monotonic() < 61
 
@@ -86,18 +86,18 @@ class Fine:
 
 
 async def test_fault_39_tools_and_schemas_are_part_of_the_estimate(tmp_path: Path) -> None:
-    tool: Json = {"name": "look", "parameters": {"description": "x" * 5000}}
+    tool: Json = {"name": "interim", "parameters": {"description": "x" * 5000}}
     with Writer(tmp_path / "results.db") as writer:
-        purse = Purse(writer, "r", "me", ("project",), (), lambda: "2026-01-01T00:00:00.000Z",
+        budget = RunBudget(writer, "r", "me", ("project",), (), lambda: "2026-01-01T00:00:00.000Z",
                       lambda _: True)  # fmt: skip
-        lane = Budgeted(Fine(), purse, model="m", phase="generate", price=Price())
+        client = Budgeted(Fine(), budget, model="m", phase="generate", price=Price())
         plain = Request("p", "", "m", (Message("user", "hi"),), {"max_tokens": 1})
         telling = Request(
             "p", "", "m", plain.messages, plain.params, tools=[tool], response_format=tool
         )
-        turn = Turn(Concurrency(1, clock()), None, lambda: None)
-        bare = await lane.buy(plain, newer_than="", turn=turn)
-        full = await lane.buy(telling, newer_than="", turn=turn)
+        turn = RateLimitSlot(Concurrency(1, clock()), None, lambda: None)
+        bare = await client.buy(plain, newer_than="", turn=turn)
+        full = await client.buy(telling, newer_than="", turn=turn)
     assert full.cost_microusd > bare.cost_microusd + 2 * 5000
 
 

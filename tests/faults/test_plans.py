@@ -157,12 +157,14 @@ def test_fault_52_an_answer_that_was_tampered_with_is_bought_again(make_stage: M
     expected = stage.undisturbed()
     assert stage.edison("run").code == 0
     connection = sqlite3.connect(stage.database)
-    address, text = connection.execute(
-        "select t.address, t.text from answer_text t join cell c using (address, take) "
+    request_hash, text = connection.execute(
+        "select t.request_hash, t.text from answer_text t join cell c using (request_hash, "
+        "answer_no) "
         "where c.case_id = 'c2'"
     ).fetchone()
     connection.execute(
-        "update answer_text set text = 'The best answer ever' where address = ?", (address,)
+        "update answer_text set text = 'The best answer ever' where request_hash = ?",
+        (request_hash,),
     )
     connection.commit()
     connection.close()
@@ -171,7 +173,9 @@ def test_fault_52_an_answer_that_was_tampered_with_is_bought_again(make_stage: M
     assert done.code == 0, done.all
     assert "tampered" in done.err
     assert stage.server.chats - calls == 1, "the judge's verdict on the same text is still good"
-    assert stage.rows(f"select take, text from answer_text where address = '{address}'") == [
+    assert stage.rows(
+        f"select answer_no, text from answer_text where request_hash = '{request_hash}'"
+    ) == [
         (0, "The best answer ever"),
         (1, text),
     ]

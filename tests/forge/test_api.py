@@ -10,9 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.address import Address
 from edison_ci.forge.api import PERMISSIONS_HEADER, Api, Timing
 from edison_ci.forge.github import GitHub
+from edison_ci.forge.host import RepositoryAddress
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
@@ -126,7 +126,7 @@ async def test_an_html_page_is_told_by_its_title(fake: FakeGitHub, github: GitHu
     error = await failure(github)
     assert error.fault is ForgeFault.UNAVAILABLE
     assert error.message == (
-        "GitHub failed to list the comments: Unicorn! &middot; GitHub (status 502)"
+        "GitHub failed to list the comments: Unicorn! &middot; GitHub (HTTP 502)"
     )
 
 
@@ -151,7 +151,7 @@ async def test_a_refusal_is_told_at_once(
     fake.faults.append(Fault(status, times=9))
     error = await failure(github)
     assert (error.fault, error.status, clock.slept) == (fault, status, [])
-    assert error.message == f"GitHub refused to list the comments: scripted (status {status})"
+    assert error.message == f"GitHub refused to list the comments: scripted (HTTP {status})"
 
 
 async def test_the_details_of_a_refusal_are_told(fake: FakeGitHub, github: GitHub) -> None:
@@ -173,7 +173,7 @@ async def test_a_bad_token_and_a_missing_permission_are_told_apart(
     error = await failure(GitHub(fake.address(), timing=clock.timing))
     assert (error.fault, error.hint) == (
         ForgeFault.FORBIDDEN,
-        "the token needs: pull_requests=read",
+        "the token needs these permissions: pull_requests=read",
     )
 
 
@@ -205,9 +205,9 @@ async def test_nobody_listening_is_told_after_some_tries(clock: Clock) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        github = GitHub(Address("acme/prompts", TOKEN, url, url), timing=clock.timing)
+        github = GitHub(RepositoryAddress("acme/prompts", TOKEN, url, url), timing=clock.timing)
         async with github:
-            with pytest.raises(ForgeError, match="cannot be reached") as caught:
+            with pytest.raises(ForgeError, match="cannot connect") as caught:
                 await github.create_comment(1, "x")  # nothing was sent, so even a write is retried
     assert caught.value.__context__ is None
     assert clock.waits == [2, 4]
@@ -229,11 +229,13 @@ async def test_a_connection_that_breaks_does_not_repeat_what_makes_things(clock:
 
         thread = threading.Thread(target=hang_up, daemon=True)
         thread.start()
-        async with GitHub(Address("acme/prompts", TOKEN, url, url), timing=clock.timing) as github:
-            with pytest.raises(ForgeError, match="broke") as caught:
+        async with GitHub(
+            RepositoryAddress("acme/prompts", TOKEN, url, url), timing=clock.timing
+        ) as github:
+            with pytest.raises(ForgeError, match="interrupted") as caught:
                 await github.create_comment(1, "x")
             assert len(accepted) == 1
-            with pytest.raises(ForgeError, match="broke"):
+            with pytest.raises(ForgeError, match="interrupted"):
                 await github.comments(1)
             assert len(accepted) == 5
         server.shutdown(socket.SHUT_RDWR)

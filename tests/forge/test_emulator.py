@@ -9,26 +9,25 @@ import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.github import Author, GitHub
-from edison_ci.forge.marker import Stamp, State
-from edison_ci.forge.models import Change, Deed
-from edison_ci.forge.sticky import Outcome, Report, post
+from edison_ci.forge.models import Change, ProposalAction
+from edison_ci.forge.sticky_comment import Outcome, Report, ReportMarker, ReportState, post
 from tests.forge.emulator import emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.address import Address
+    from edison_ci.forge.host import RepositoryAddress
     from tests.forge.conftest import Clock
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryAddress]:
     with emulator(tmp_path_factory.mktemp("emulator")) as found:
         yield found
 
 
 @pytest.fixture
-def github(address: Address, clock: Clock) -> GitHub:
+def github(address: RepositoryAddress, clock: Clock) -> GitHub:
     return GitHub(address, author=Author("octocat"), timing=clock.timing)
 
 
@@ -53,7 +52,7 @@ async def test_a_change_becomes_a_branch_a_commit_and_a_pull_request_once(github
         again = await github.propose(change)
         assert first.pull_request is not None
         assert again.pull_request is not None
-        assert (first.deed, again.deed) == (Deed.CREATED, Deed.UNCHANGED)
+        assert (first.action, again.action) == (ProposalAction.CREATED, ProposalAction.UNCHANGED)
         assert first.pull_request.number == again.pull_request.number
         assert first.commit == again.commit
         made = await github.git.commit(first.commit)
@@ -65,7 +64,7 @@ async def test_a_change_becomes_a_branch_a_commit_and_a_pull_request_once(github
 
         more = replace(change, key="hash-of-two", files={"prompts/reply.md": b"# user\nTwo.\n"})
         second = await github.propose(replace(more, body="Why: shorter."))
-        assert second.deed is Deed.UPDATED
+        assert second.action is ProposalAction.UPDATED
         assert (await github.git.commit(second.commit)).parents == (first.commit,)
         pull = await github.pull_request(first.pull_request.number)
         assert pull.body == "Why: shorter."
@@ -97,9 +96,9 @@ async def test_one_comment_is_made_found_and_updated_among_many(github: GitHub) 
         number = proposed.pull_request.number
         for index in range(105):
             await github.create_comment(number, f"chat {index}")
-        stamp = Stamp(proposed.commit, State.RUNNING, 5)
-        first = await post(github, number, Report("running", stamp).text)
-        final = replace(stamp, state=State.FINAL)
+        marker = ReportMarker(proposed.commit, ReportState.RUNNING, 5)
+        first = await post(github, number, Report("running", marker).text)
+        final = replace(marker, state=ReportState.FINAL)
         second = await post(github, number, Report("done", final).text)
         third = await post(github, number, Report("done", final).text)
         late = await post(github, number, Report("late", replace(final, run_id=4)).text)

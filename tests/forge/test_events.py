@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.forge.events import Event, Situation, parse_event, read_event
-from tests.conftest import ROOT
+from edison_ci.forge.events import Event, Situation, find_base, parse_event, read_event
+from edison_ci.git.repository import Repository
+from tests.conftest import ROOT, Folder
+from tests.forge.git_remote import GitRemote
+from tests.git.test_repository import Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 RUNNER = {
@@ -97,7 +102,7 @@ def test_pull_request_target_is_refused_for_forks_only() -> None:
     payload = example("pull_request")
     assert parse("pull_request_target", payload).mode == "live"
     payload["pull_request"]["head"]["repo"]["id"] = 1
-    with pytest.raises(UsageError, match="gives the code of a fork our keys") as caught:
+    with pytest.raises(UsageError, match="gives the code of a fork the keys") as caught:
         parse("pull_request_target", payload)
     assert "workflow_dispatch" in caught.value.hint
 
@@ -181,7 +186,7 @@ def test_what_is_no_commit_or_number_is_refused(path: str, value: Any) -> None:
     for key in parents:
         place = place[key]
     place[last] = value
-    with pytest.raises(UsageError, match="no usable pull_request"):
+    with pytest.raises(UsageError, match="no valid pull_request"):
         parse("pull_request", payload)
 
 
@@ -205,10 +210,168 @@ def test_a_file_that_is_no_event_is_told(tmp_path: Path, content: bytes | None) 
 
 
 def test_outside_of_actions_there_is_no_event() -> None:
-    with pytest.raises(UsageError, match="no job of GitHub Actions"):
+    with pytest.raises(UsageError, match="not a job of GitHub Actions"):
         read_event({})
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "9" * 30, "²"])
 def test_an_odd_run_id_counts_as_none(text: str) -> None:
     assert parse("schedule", {}, GITHUB_RUN_ID=text).run_id == 0
+
+
+GONE = "c0ffee" * 6 + "c0ff"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """main: 40 commits; topic: leaves it at the 10th, adds 12 and renames a prompt."""
+
+    tree: Tree
+    url: str
+    base: str
+    head: str
+    merge: str
+    fork_point: str
+
+    def checkout(self, path: Path, commit: str, *, depth: int) -> Repository:
+        """Check out as `actions/checkout` does: one commit by its id, no branch, a cut history."""
+        path.mkdir()
+        clone = Folder(path)
+        clone.git("init", "--quiet", "--initial-branch=main")
+        clone.git("remote", "add", "origin", self.url)
+        options = ("--quiet", "--no-tags", *((f"--depth={depth}",) if depth else ()))
+        clone.git("fetch", *options, "origin", commit)
+        clone.git("checkout", "--quiet", "--detach", commit)
+        found = Repository.find(path)
+        assert found is not None
+        return found
+
+    def event(self, name: str = "pull_request", **more: str | None) -> Event:
+        situation = Situation.PUSH if name == "push" else Situation.PULL_REQUEST
+        fields: dict[str, Any] = {
+            "sha": self.merge,
+            "head_sha": self.head,
+            "base_sha": self.base,
+            **more,
+        }
+        return replace(Event(name, situation, "acme/prompts", default_branch="main"), **fields)
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[Origin]:
+    served = tmp_path / "served"
+    tree = Tree.create(served / "prompts.git")
+    tree.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    tree.commit(**{"prompts/old.md": "the same words\n" * 20})
+    tree.grow("main", commits=39, start="refs/heads/main^0")
+    tree.grow("topic", commits=12, start="refs/heads/main~30")
+    fork_point = tree.git("rev-parse", "main~30")
+    tree.git("checkout", "--quiet", "--force", "topic")
+    tree.git("mv", "prompts/old.md", "prompts/süß new.md")
+    tree.git("commit", "--quiet", "--message", "rename")
+    head, base = tree.git("rev-parse", "topic"), tree.git("rev-parse", "main")
+    tree.git("checkout", "--quiet", "--detach", "main")
+    tree.git("merge", "--quiet", "--no-ff", "--message", "merge", "topic")
+    merge = tree.git("rev-parse", "HEAD")
+    tree.git("update-ref", "refs/pull/1/merge", merge)
+    tree.git("update-ref", "refs/pull/1/head", head)
+    tree.git("checkout", "--quiet", "main")
+    with GitRemote(served) as server:
+        yield Origin(tree, f"{server.url}/prompts.git/.git", base, head, merge, fork_point)
+
+
+CHANGED = frozenset({"topic.txt", "prompts/old.md", "prompts/süß new.md"})
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 50])
+def test_of_the_merge_commit_the_first_parent_is_the_base(
+    origin: Origin, tmp_path: Path, depth: int
+) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.merge, depth=depth)
+    base = find_base(origin.event(), repository).commit
+    assert base == origin.base
+    assert repository.changed_paths(base) == CHANGED
+
+
+@pytest.mark.parametrize("named", ["main", "main~5", "main~30"])
+def test_the_base_is_exact_whatever_base_the_event_names(
+    origin: Origin, tmp_path: Path, named: str
+) -> None:
+    """The event names the base of the last push to the branch, the merge commit the one of now."""
+    repository = origin.checkout(tmp_path / "clone", origin.merge, depth=2)
+    event = origin.event(base_sha=origin.tree.git("rev-parse", named))
+    origin.tree.commit(**{"main.txt": "later"})
+    base = find_base(event, repository).commit
+    assert base == origin.base
+    assert repository.changed_paths(base) == CHANGED
+
+
+def test_a_merge_commit_newer_than_the_event_is_still_the_one_of_the_job(
+    origin: Origin, tmp_path: Path
+) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.merge, depth=1)
+    event = origin.event(head_sha=origin.tree.git("rev-parse", "topic~1"))
+    assert find_base(event, repository).commit == origin.base
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 5])
+def test_of_the_head_itself_history_is_deepened_to_what_both_share(
+    origin: Origin, tmp_path: Path, depth: int
+) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.head, depth=depth)
+    if not depth:
+        Folder(repository.root).git("fetch", "--quiet", "origin", "main")
+    base = find_base(origin.event(), repository).commit
+    assert base == origin.fork_point
+    assert repository.changed_paths(base) == CHANGED
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_merge_queue_is_measured_against_what_it_merges_into(
+    origin: Origin, tmp_path: Path, depth: int
+) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.merge, depth=depth)
+    event = replace(
+        origin.event("merge_group", head_sha=origin.merge), situation=Situation.MERGE_GROUP
+    )
+    base = find_base(event, repository).commit
+    assert base == origin.base
+    assert repository.changed_paths(base) == CHANGED
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_push_is_measured_against_what_was_there_before(
+    origin: Origin, tmp_path: Path, depth: int
+) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.head, depth=depth)
+    before = origin.tree.git("rev-parse", "topic~3")
+    event = replace(origin.event("push", base_sha=before), head_branch="topic")
+    base = find_base(event, repository).commit
+    assert base == before
+    assert repository.changed_paths(base) == CHANGED
+
+
+@pytest.mark.parametrize(("before", "why"), [(None, "is new"), (GONE, "force-pushed")])
+def test_a_branch_without_a_past_is_measured_against_the_default_branch(
+    origin: Origin, tmp_path: Path, before: str | None, why: str
+) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.head, depth=1)
+    event = replace(origin.event("push", base_sha=before), head_branch="topic")
+    found = find_base(event, repository)
+    assert found.commit == origin.fork_point
+    assert why in found.why
+    on_main = replace(event, head_branch="main")
+    assert find_base(on_main, repository).commit is None
+
+
+def test_other_events_count_everything_as_changed(origin: Origin, tmp_path: Path) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.head, depth=1)
+    event = Event("schedule", Situation.SCHEDULE, "acme/prompts")
+    assert find_base(event, repository).commit is None
+
+
+def test_a_remote_that_is_gone_is_told(origin: Origin, tmp_path: Path) -> None:
+    repository = origin.checkout(tmp_path / "clone", origin.head, depth=1)
+    Folder(repository.root).git("remote", "set-url", "origin", f"{origin.url}/nowhere")
+    with pytest.raises(UsageError, match="is not in this clone"):
+        find_base(origin.event(), repository)

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.github import GitHub, suggestion_text
-from edison_ci.forge.models import Change, ChangedFile, Decision, SuggestedLines
+from edison_ci.forge.models import Change, ChangedFile, ReviewDecision, SuggestedLines
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import FakeGitHub, Fault
 from tests.forge.fake_routes import ROUTES
@@ -49,7 +49,7 @@ async def test_every_request_we_can_send_is_one_that_github_describes(
             await github.comments(1)
             await github.delete_comment(made.id)
             await github.changed_files(1)
-            await github.reviews.create(1, decision=Decision.APPROVE, commit=pull.head_sha)
+            await github.reviews.create(1, decision=ReviewDecision.APPROVE, commit=pull.head_sha)
             lines = [SuggestedLines("README.md", 1, 3, "x"), SuggestedLines("README.md", 1, 1, "y")]
             await github.reviews.suggest(1, lines, commit=pull.head_sha)
             await github.reviews.of(1)
@@ -172,14 +172,14 @@ async def test_a_file_is_read_at_a_commit(fake: FakeGitHub, github: GitHub) -> N
 
 async def test_a_review_decides(fake: FakeGitHub, github: GitHub) -> None:
     async with github:
-        made = await github.reviews.create(1, decision=Decision.APPROVE)
+        made = await github.reviews.create(1, decision=ReviewDecision.APPROVE)
         assert (made.state, made.author.is_bot) == ("APPROVED", True)
-        await github.reviews.create(1, decision=Decision.REQUEST_CHANGES, body="too long")
+        await github.reviews.create(1, decision=ReviewDecision.REQUEST_CHANGES, body="too long")
         states = [review.state for review in await github.reviews.of(1)]
         assert states == ["APPROVED", "CHANGES_REQUESTED"]
         fake.state.pulls[1].author = Grant()
         with pytest.raises(ForgeError, match="approve your own"):
-            await github.reviews.create(1, decision=Decision.APPROVE)
+            await github.reviews.create(1, decision=ReviewDecision.APPROVE)
 
 
 async def test_lines_are_suggested_in_batches(fake: FakeGitHub, github: GitHub) -> None:

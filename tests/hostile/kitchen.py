@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from edison_ci.config.data_check import DataCheck
 from edison_ci.config.load import inspect_project
+from edison_ci.config.validation import DataCheck
 from edison_ci.documents.files import WorkingTree
 from edison_ci.sanitize import clean
 from tests.conftest import ROOT

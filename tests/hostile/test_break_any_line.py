@@ -105,7 +105,7 @@ OPTIONAL = {
     "edison.yaml": {"description", "model", "judge", "refiner", "budget_usd"},
     "models.yaml": {"version", "large"},
     "experiments/support-reply.yaml": {
-        *("title", "models", "split", "draws", "safety", "stop", "refine", "tags"),
+        *("title", "models", "split", "repeats", "safety", "stop", "refine", "tags"),
     },
     "rubrics/support-reply.yaml": {"scale"},
     ".edison/trust.yaml": {"version", "builtin", "keys"},

@@ -210,7 +210,7 @@ def test_what_validate_accepts_is_not_refused_when_it_runs(
         assert done.code in (0, 1, 5), (name, done.out[:2_000])
         with closing(sqlite3.connect(folder / ".edison" / "results.db")) as results:
             cells = "select status, reason from cell where status = 'error'"
-            broken = "select name, reason from part where status = 'error'"
+            broken = "select name, reason from component where status = 'error'"
             assert results.execute(cells).fetchall() == [], name
             assert results.execute(broken).fetchall() == [], name
 

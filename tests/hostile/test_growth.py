@@ -14,36 +14,36 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.checks.evaluation import EvaluationError, brief, plain, unfenced
+from edison_ci.checks.evaluation import EvaluationError, shorten, single_line, strip_fence
+from edison_ci.checks.options import REGISTRY
 from edison_ci.checks.output import parse_output
-from edison_ci.checks.registry import REGISTRY
 from edison_ci.config.rubric import Criterion, Scale
 from edison_ci.documents import secrets
 from edison_ci.documents.decoding import place
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import redacted, secrets_in
-from edison_ci.forge.capping import capped
-from edison_ci.judges import fencing
-from edison_ci.judges.graders import read_grade
+from edison_ci.documents.text_diff import matcher
+from edison_ci.forge.sticky_comment import truncate
+from edison_ci.judges import instructions
 from edison_ci.judges.moderation import _read as read_moderation
 from edison_ci.judges.pairwise import read_place
+from edison_ci.judges.panel import read_grade
 from edison_ci.judges.replies import read_verdict, reply_object
-from edison_ci.names import matcher
 from edison_ci.records import Completion
-from edison_ci.refine.guardrails import copied
+from edison_ci.refine.guardrails import copied_run
 from edison_ci.refine.patch import PatchRefused, parse_patch
-from edison_ci.report import safe_markdown
+from edison_ci.report import markdown
+from edison_ci.report.annotations import stop_commands
 from edison_ci.report.components import diff_view
 from edison_ci.report.junit import legal
 from edison_ci.report.markup import escape
-from edison_ci.report.spreadsheet import harmless_cell
-from edison_ci.report.workflow import unheard
-from edison_ci.safety.jailbreak import jailbreaks
+from edison_ci.report.spreadsheet import disarm_cell
 from edison_ci.safety.pii import redact_pii
+from edison_ci.safety.screen import find_jailbreaks
 from edison_ci.sanitize import clean, json_text, line, lines, without_commands, without_pieces
 from edison_ci.templating.templates import MissingValueError, RenderError
-from edison_ci.web.pages.case import word_diff
+from edison_ci.web.pages.answers import word_diff
 from tests.checks.answers import answered
 from tests.checks.entries import check
 from tests.timing import slowness
@@ -210,7 +210,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "output response": lambda text: parse_output(text, "response"),
     "output json": lambda text: parse_output(text, "json"),
     "output both": lambda text: parse_output(f"<response>{text}</response>", "response+json"),
-    "fence": unfenced,
+    "fence": strip_fence,
     "json": parse_json,
     "place": lambda text: place(text, len(text) - 1),
     "verdict": lambda text: read_verdict(Completion(text), CRITERIA),
@@ -220,9 +220,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "preference": lambda text: read_place(Completion(text)),
     "reply": lambda text: reply_object(Completion(text), "diff"),
     "patch": lambda text: parse_patch(text + "\n", "p.md"),
-    "copies": lambda text: copied([text], text[:500], [text[:2_000]], longest=10),
+    "copies": lambda text: copied_run([text], text[:500], [text[:2_000]], longest=10),
     "personal data": redact_pii,
-    "jailbreaks": lambda text: list(jailbreaks(text)),
+    "jailbreaks": lambda text: list(find_jailbreaks(text)),
     "secrets": lambda text: list(secrets_in(text)),
     "redaction": redacted,
     "known secrets": secrets.hidden,
@@ -231,17 +231,17 @@ READERS: dict[str, Callable[[str], object]] = {
     "line": line,
     "lines": lines,
     "commands": without_commands,
-    "unheard": lambda text: unheard(text, "0123456789abcdef" * 2),
+    "unheard": lambda text: stop_commands(text, "0123456789abcdef" * 2),
     "json text": lambda text: json_text({"a": [text]}),
-    "reason": lambda text: (brief(text), plain(text)),
-    "block": lambda text: fencing.harmless(fencing.visible(text)),
-    "markdown code": lambda text: safe_markdown.code(text, most=LENGTH),
-    "markdown prose": lambda text: safe_markdown.prose(text, most=LENGTH),
-    "markdown fence": lambda text: safe_markdown.fenced(text, most=LENGTH),
-    "comment": capped,
+    "reason": lambda text: (shorten(text), single_line(text)),
+    "block": lambda text: instructions.sanitize(instructions.escape_invisible(text)),
+    "markdown code": lambda text: markdown.code(text, most=LENGTH),
+    "markdown prose": lambda text: markdown.prose(text, most=LENGTH),
+    "markdown fence": lambda text: markdown.fenced(text, most=LENGTH),
+    "comment": truncate,
     "html": escape,
     "xml": legal,
-    "csv": harmless_cell,
+    "csv": disarm_cell,
     "lines that differ": lambda text: diff_view(text[:5_000], _other(text[:5_000])),
     "words that differ": lambda text: word_diff(text, _other(text)),
     "matcher": lambda text: matcher(text.split(), _other(text).split()).get_opcodes(),

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.landing import Landing, name_for, prepare, target_at
-from edison_ci.importing.prompt_yml import import_prompt_yml, stem_of
+from edison_ci.importing.output import ImportPlan, find_target, import_name, plan_import
+from edison_ci.importing.prompt_yml import import_prompt_yml, import_stem
 from edison_ci.importing.promptfoo import import_promptfoo
 
 if TYPE_CHECKING:
-    from edison_ci.importing.imported import Imported
+    from edison_ci.importing.output import ImportResult
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"
@@ -32,17 +32,17 @@ PROMPT_YML = sorted((HERE / "prompt_yml").glob("*.prompt.yml"))
 
 
 @dataclass(frozen=True)
-class Came:
+class Outcome:
     """What an import came to."""
 
     name: str
-    imported: Imported
-    landing: Landing
+    imported: ImportResult
+    plan: ImportPlan
 
     @property
     def files(self) -> dict[str, str]:
         """Its files but for the schemas, which are the same for all."""
-        return {k: v for k, v in self.landing.files.items() if not k.startswith(".edison/schemas/")}
+        return {k: v for k, v in self.plan.files.items() if not k.startswith(".edison/schemas/")}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -55,21 +55,21 @@ class Came:
             f"{entry.status} {entry.where} {entry.key}"
             + (f" -> {entry.target}" if entry.target else "")
             + (f": {entry.note}" if entry.note else "")
-            for entry in self.imported.fidelity.ordered()
+            for entry in self.imported.fidelity.sorted_entries()
         ]
         return "\n".join([counts, *lines]) + "\n"
 
 
-def come(path: Path, root: Path) -> Came:
+def come(path: Path, root: Path) -> Outcome:
     """Import a configuration into a folder, without writing it."""
-    target = target_at(root)
+    target = find_target(root)
     if path.name.endswith(".prompt.yml"):
-        name = stem_of(path)
+        name = import_stem(path)
         imported = import_prompt_yml(path, shown="", name=name, setting=target.setting)
     else:
-        name = name_for(path)
+        name = import_name(path)
         imported = import_promptfoo(path, shown="", name=name, setting=target.setting)
-    return Came(name, imported, prepare(target, [imported]))
+    return Outcome(name, imported, plan_import(target, [imported]))
 
 
 def expected_files(name: str) -> dict[str, str]:

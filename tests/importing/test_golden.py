@@ -21,7 +21,7 @@ from tests.importing.golden import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.importing.landing import Landing
+    from edison_ci.importing.output import ImportPlan
     from tests.conftest import Edison, Folder
 
 ALL = [*PROMPTFOO, *PROMPT_YML]
@@ -64,8 +64,8 @@ def test_no_key_of_the_file_is_passed_over(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ALL, ids=called)
 def test_the_project_is_valid(path: Path, tmp_path: Path) -> None:
-    landing: Landing = come(path, tmp_path).landing
-    landing.write()
+    plan: ImportPlan = come(path, tmp_path).plan
+    plan.write()
     project = load_project(tmp_path)
     assert project.experiments
 
@@ -73,7 +73,7 @@ def test_the_project_is_valid(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", PROMPTFOO, ids=called)
 def test_what_is_offline_runs(path: Path, folder: Folder, edison: Edison) -> None:
     came = come(path, folder.path)
-    came.landing.write()
+    came.plan.write()
     online = {entry["provider"] for entry in came.imported.models.values()} - {"sim"}
     if online:
         assert edison(folder, "validate").code == 0
@@ -90,7 +90,7 @@ def test_what_is_offline_runs(path: Path, folder: Folder, edison: Edison) -> Non
 def test_an_echo_gets_the_score_that_promptfoo_would_give(folder: Folder, edison: Edison) -> None:
     """Two cells of each of six cases; `contains Ana` fails where the prompt writes ANA."""
     (path,) = [path for path in PROMPTFOO if path.parent.name == "echo_basics"]
-    come(path, folder.path).landing.write()
+    come(path, folder.path).plan.write()
     (run,) = json.loads(edison(folder, "run", "--json").out)["runs"]
     # 1 for each of 8 cells; in 4 of the 12 one of two assertions of equal weight fails.
     assert run["composite"]["estimate"] == pytest.approx((8 + 4 * 0.5) / 12)

@@ -1,4 +1,4 @@
-"""Whatever a configuration says, importing it ends in files or in an error one can act on."""
+"""A hostile configuration ends in files or in an error with a hint."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_values_that_multiply_are_bounded(tmp_path: Path) -> None:
     source = tmp_path / "promptfooconfig.yaml"
     source.write_text(json.dumps(config), encoding="utf-8")
     came = come(source, tmp_path / "project")
-    assert "tests[0]: with it there would be more than" in came.told
+    assert "tests[0]: it would exceed the limit of" in came.told
     (rows,) = [text for name, text in came.files.items() if name.endswith(".jsonl")]
     assert len(rows.splitlines()) == 1
 

@@ -10,8 +10,8 @@ from edison_ci.config.models import Model
 from edison_ci.config.rubric import Criterion, RubricFile, Scale
 from edison_ci.contracts import CallError
 from edison_ci.errors import Location
-from edison_ci.judges.asking import Judge
-from edison_ci.judges.briefing import brief
+from edison_ci.judges.instructions import load_instructions
+from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import Pointwise
 from edison_ci.records import Case, CaseId, Completion, Request
 
@@ -59,7 +59,7 @@ def model(provider: str = "openai", name: str = "judge", **params: Any) -> Model
 
 
 def pointwise(of: RubricFile = TWO, *, provider: str = "openai", name: str = "judge") -> Pointwise:
-    return Pointwise(Judge.of(model(provider, name)), of, brief("pointwise"))
+    return Pointwise(Judge.of(model(provider, name)), of, load_instructions("pointwise"))
 
 
 def scores(flags: Any = (), **values: Any) -> str:

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.config.load import load_project
-from edison_ci.judges.asking import Judge
-from edison_ci.judges.briefing import brief
-from edison_ci.judges.canaries import CANARIES, Tried, try_canaries
-from edison_ci.judges.fencing import KEY_LINE
+from edison_ci.judges.instructions import KEY_LINE, load_instructions
+from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import Pointwise
-from edison_ci.simulator.judge import hear
+from edison_ci.simulator.judge import judge_reply
 from tests.conftest import EXAMPLES, ROOT
 from tests.judges.bench import Answering, model, system_message, user_message
+from tests.judges.canaries import CANARIES, Tried, try_canaries
 
 if TYPE_CHECKING:
-    from edison_ci.judges.asking import Ask
+    from edison_ci.judges.judge import Ask
     from edison_ci.records import Case, Completion, Request
 
 BAD_ANSWER = "No. Read the policy yourself."
@@ -39,7 +38,7 @@ def project_judge() -> tuple[Pointwise, list[tuple[Case, str]]]:
     project = load_project(EXAMPLES / "customer-support")
     (experiment,) = project.experiments.values()
     assert experiment.rubric is not None
-    judge = Pointwise(Judge.of(model("sim")), experiment.rubric, brief("pointwise"))
+    judge = Pointwise(Judge.of(model("sim")), experiment.rubric, load_instructions("pointwise"))
     cases = [case for case, _ in zip(project.cases(experiment), range(CASES), strict=False)]
     return judge, [(case, BAD_ANSWER) for case in cases]
 
@@ -97,7 +96,7 @@ SCRIPTED = {
 
 
 async def simulated(_: str, request: Request) -> Completion:
-    return hear(request)
+    return judge_reply(request)
 
 
 def tried(ask: Ask) -> list[Tried]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.judges.asking import Judge
-from edison_ci.judges.briefing import brief
+from edison_ci.judges.instructions import load_instructions
+from edison_ci.judges.judge import Judge
 from edison_ci.judges.moderation import Action, Moderator
 from tests.judges.bench import Scripted, model, user_message
 
 
 def moderator(action: Action = "block", threshold: float = 0.7) -> Moderator:
-    return Moderator(Judge.of(model()), brief("toxicity"), action, threshold)
+    return Moderator(Judge.of(model()), load_instructions("toxicity"), action, threshold)
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,8 @@ async def test_a_call_without_an_answer_is_a_failure() -> None:
 
 
 def test_kinds_have_instructions_of_their_own() -> None:
-    texts = {brief(kind).message() for kind in ("pointwise", "pairwise", "moderation", "toxicity")}
+    texts = {
+        load_instructions(kind).message()
+        for kind in ("pointwise", "pairwise", "moderation", "toxicity")
+    }
     assert len(texts) == 4

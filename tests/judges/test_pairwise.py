@@ -7,8 +7,8 @@ import json
 import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.judges.asking import Judge
-from edison_ci.judges.briefing import brief
+from edison_ci.judges.instructions import load_instructions
+from edison_ci.judges.judge import Judge
 from edison_ci.judges.pairwise import Pairwise, read_place
 from edison_ci.records import Completion, Request
 from tests.judges.bench import (
@@ -21,7 +21,7 @@ from tests.judges.bench import (
     user_message,
 )
 
-JUDGE = Pairwise(Judge.of(model()), brief("pairwise"), TWO)
+JUDGE = Pairwise(Judge.of(model()), load_instructions("pairwise"), TWO)
 
 
 def says(winner: str) -> str:
@@ -86,15 +86,21 @@ def test_the_request_tells_nothing_but_the_order_apart() -> None:
     one, other = JUDGE.request(CASE, "x", "y"), JUDGE.request(CASE, "y", "x")
     assert system_message(one) == system_message(other)
     assert '"weight": 0.5' in system_message(one)
-    assert one.address != other.address
+    assert one.request_hash != other.request_hash
 
 
 def test_without_a_rubric_the_objective_is_the_yardstick() -> None:
-    judge = Pairwise(Judge.of(model()), brief("pairwise"), objective="Be brief and kind.")
+    judge = Pairwise(
+        Judge.of(model()), load_instructions("pairwise"), objective="Be brief and kind."
+    )
     assert "Be brief and kind." in system_message(judge.request(CASE, "x", "y"))
-    other = Pairwise(Judge.of(model()), brief("pairwise"), objective="Be thorough and kind.")
+    other = Pairwise(
+        Judge.of(model()), load_instructions("pairwise"), objective="Be thorough and kind."
+    )
     assert other.hash != judge.hash
-    with_rubric = Pairwise(Judge.of(model()), brief("pairwise"), TWO, objective="Be thorough.")
+    with_rubric = Pairwise(
+        Judge.of(model()), load_instructions("pairwise"), TWO, objective="Be thorough."
+    )
     assert with_rubric.hash == JUDGE.hash
 
 
@@ -118,12 +124,12 @@ async def test_a_bad_reply_is_asked_for_once_more() -> None:
 
 async def test_answers_that_changed_their_names_are_told_by_the_new_ones() -> None:
     found = await JUDGE.compare(CASE, "good", "worse", prefers("good"))
-    turned = found.turned()
+    turned = found.swap()
     assert (turned.ab.winner, turned.ba.winner, turned.value) == ("b", "b", 0.0)
     assert (turned.chars_a, turned.chars_b) == (5, 4)
-    assert turned.turned() == found
+    assert turned.swap() == found
     always_first = await JUDGE.compare(CASE, "good", "bad", Scripted(says("first")))
-    assert always_first.turned().order_effect == always_first.order_effect == 0.5
+    assert always_first.swap().order_effect == always_first.order_effect == 0.5
 
 
 async def test_nobody_is_asked_about_equal_answers() -> None:

@@ -12,8 +12,8 @@ from edison_ci.judges.replies import (
     MAX_REPLY,
     Failure,
     Missing,
-    failed_call,
-    on_scale,
+    call_failure,
+    check_scale,
     read_verdict,
 )
 from edison_ci.records import Completion, FinishReason
@@ -145,10 +145,10 @@ def test_a_reply_in_which_no_score_can_be_used_has_no_verdict() -> None:
 
 def test_a_score_may_miss_its_scale_by_a_rounding_error_only() -> None:
     scale = Scale(min=0, max=1)
-    assert on_scale(1 + 5e-10, scale, "x") == 1
-    assert on_scale(-5e-10, scale, "x") == 0
-    assert isinstance(on_scale(1 + 1e-6, scale, "x"), Failure)
-    assert isinstance(on_scale(float("nan"), scale, "x"), Failure)
+    assert check_scale(1 + 5e-10, scale, "x") == 1
+    assert check_scale(-5e-10, scale, "x") == 0
+    assert isinstance(check_scale(1 + 1e-6, scale, "x"), Failure)
+    assert isinstance(check_scale(float("nan"), scale, "x"), Failure)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_reply_that_was_cut_off_or_filtered_says_so() -> None:
     ],
 )
 def test_a_failed_call_says_why_there_is_no_score(kind: ErrorKind, missing: Missing) -> None:
-    assert failed_call(CallError(kind, "no")).kind is missing
+    assert call_failure(CallError(kind, "no")).kind is missing
 
 
 @pytest.mark.parametrize(

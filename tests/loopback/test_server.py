@@ -84,14 +84,14 @@ def test_messages_of_anthropic_are_understood() -> None:
 
 
 def test_a_tool_is_called_and_json_is_given_when_asked_for() -> None:
-    tool = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    tool = {"type": "function", "function": {"name": "interim", "parameters": {}}}
     with LoopbackServer() as server:
         called = json.loads(post(server, body={**BODY, "tools": [tool]})[2])
         structured = json.loads(
             post(server, body={**BODY, "response_format": {"type": "json_object"}})[2]
         )
     call = called["choices"][0]["message"]["tool_calls"][0]["function"]
-    assert call["name"] == "look"
+    assert call["name"] == "interim"
     assert "answer" in json.loads(structured["choices"][0]["message"]["content"])
 
 

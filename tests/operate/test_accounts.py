@@ -15,15 +15,14 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.accounts import (
     AUTH_FILE,
     Accounts,
-    NotSignedIn,
-    SignedIn,
-    fits,
-    hashed,
-    network_of,
+    SignInFailure,
+    SignInSuccess,
+    hash_password,
+    network_key,
     refuse_weak,
+    verify_password,
 )
-from edison_ci.operate.actors import Role
-from edison_ci.operate.site import Site, site_at
+from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.store.audit import verify_audit
 from edison_ci.store.database import open_database
 
@@ -54,7 +53,7 @@ class World:
     @property
     def accounts(self) -> Accounts:
         """Opened anew, as after a restart."""
-        site = Site(self.root, site_at(self.root).file, clock=lambda: self.now)
+        site = Site(self.root, open_site(self.root).file, clock=lambda: self.now)
         return Accounts(site, cost=CHEAP)
 
     def later(self, **passed: float) -> None:
@@ -62,12 +61,12 @@ class World:
 
     def sign_in(
         self, name: str = "bob", password: str = PASSWORD, address: str = "192.0.2.1", **more: Any
-    ) -> SignedIn | NotSignedIn:
+    ) -> SignInSuccess | SignInFailure:
         return self.accounts.sign_in(name, password, address=address, **more)
 
-    def entered(self, name: str = "bob", **more: Any) -> SignedIn:
+    def entered(self, name: str = "bob", **more: Any) -> SignInSuccess:
         signed = self.sign_in(name, **more)
-        assert isinstance(signed, SignedIn)
+        assert isinstance(signed, SignInSuccess)
         return signed
 
     def audit(self) -> list[tuple[Any, ...]]:
@@ -116,7 +115,7 @@ def test_whoever_is_no_longer_a_member_is_out_at_once(world: World) -> None:
     world.members("members: [{github: ada, role: owner}]\n")
     assert world.accounts.by_session(signed.cookie) is None
     assert world.accounts.by_token(token) is None
-    assert isinstance(world.sign_in(), NotSignedIn)
+    assert isinstance(world.sign_in(), SignInFailure)
 
 
 def test_a_new_password_ends_every_session(world: World) -> None:
@@ -125,8 +124,8 @@ def test_a_new_password_ends_every_session(world: World) -> None:
     assert world.accounts.set_password("bob", "another long password") == 2
     assert world.accounts.by_session(first.cookie) is None
     assert world.accounts.by_session(second.cookie) is None
-    assert world.sign_in() == NotSignedIn()
-    assert isinstance(world.sign_in(password="another long password"), SignedIn)
+    assert world.sign_in() == SignInFailure()
+    assert isinstance(world.sign_in(password="another long password"), SignInSuccess)
 
 
 def test_signing_out_ends_one_session_or_all(world: World) -> None:
@@ -157,21 +156,21 @@ def test_the_oldest_of_many_sessions_end(world: World) -> None:
 
 def test_five_failures_close_an_account_for_a_quarter_of_an_hour(world: World) -> None:
     for number in range(5):
-        assert world.sign_in(password="wrong", address=f"192.0.2.{number}") == NotSignedIn()
+        assert world.sign_in(password="wrong", address=f"192.0.2.{number}") == SignInFailure()
         world.later(minutes=1)
     blocked = world.sign_in(address="198.51.100.1")  # the right password does not help
-    assert blocked == NotSignedIn(wait_s=600)
+    assert blocked == SignInFailure(wait_s=600)
     world.later(minutes=10)
-    assert isinstance(world.sign_in(address="198.51.100.1"), SignedIn)
+    assert isinstance(world.sign_in(address="198.51.100.1"), SignInSuccess)
 
 
 def test_five_failures_close_an_address_for_every_account(world: World) -> None:
     for number in range(5):
-        assert world.sign_in(f"nobody-{number}") == NotSignedIn()
-    assert world.sign_in() == NotSignedIn(wait_s=900)
-    assert isinstance(world.sign_in(address="192.0.2.2"), SignedIn)
+        assert world.sign_in(f"nobody-{number}") == SignInFailure()
+    assert world.sign_in() == SignInFailure(wait_s=900)
+    assert isinstance(world.sign_in(address="192.0.2.2"), SignInSuccess)
     # Success forgets the failures of the account, not those of the address.
-    assert world.sign_in() == NotSignedIn(wait_s=900)
+    assert world.sign_in() == SignInFailure(wait_s=900)
 
 
 def test_accounts_that_do_not_exist_are_closed_like_others(world: World) -> None:
@@ -179,16 +178,16 @@ def test_accounts_that_do_not_exist_are_closed_like_others(world: World) -> None
     for name in ("bob", "nobody"):
         found = [world.sign_in(name, "wrong", f"10.{len(name)}.0.{n}") for n in range(6)]
         answers.append(found)
-    assert answers[0] == answers[1] == [NotSignedIn()] * 5 + [NotSignedIn(wait_s=900)]
+    assert answers[0] == answers[1] == [SignInFailure()] * 5 + [SignInFailure(wait_s=900)]
 
 
 def test_success_forgets_the_failures_of_the_account(world: World) -> None:
     for number in range(4):
         world.sign_in(password="wrong", address=f"192.0.2.{number}")
-    assert isinstance(world.sign_in(address="198.51.100.1"), SignedIn)
+    assert isinstance(world.sign_in(address="198.51.100.1"), SignInSuccess)
     for number in range(4):
-        assert world.sign_in(password="wrong", address=f"203.0.113.{number}") == NotSignedIn()
-    assert isinstance(world.sign_in(address="198.51.100.1"), SignedIn)
+        assert world.sign_in(password="wrong", address=f"203.0.113.{number}") == SignInFailure()
+    assert isinstance(world.sign_in(address="198.51.100.1"), SignInSuccess)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_success_forgets_the_failures_of_the_account(world: World) -> None:
     ],
 )
 def test_attempts_are_counted_for_a_network(address: str, network: str) -> None:
-    assert network_of(address) == network
+    assert network_key(address) == network
 
 
 def test_a_flood_of_attempts_is_audited_once(world: World) -> None:
@@ -242,7 +241,7 @@ def test_revoking_a_name_takes_everything(world: World) -> None:
     world.members(MEMBERS)
     assert world.accounts.by_token(secret) is None
     assert world.accounts.by_session(signed.cookie) is None
-    assert world.sign_in() == NotSignedIn()
+    assert world.sign_in() == SignInFailure()
 
 
 # --- who may --------------------------------------------------------------------------------------
@@ -314,7 +313,7 @@ def test_the_file_is_for_its_owner_alone(world: World, tmp_path: Path) -> None:
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("create table password (name text)")
-    with pytest.raises(UsageError, match="not the file of people"):
+    with pytest.raises(UsageError, match="not an account file"):
         world.sign_in()
 
 
@@ -324,8 +323,8 @@ def test_the_file_is_for_its_owner_alone(world: World, tmp_path: Path) -> None:
         ("elevenchars", "at least 12"),
         ("x" * 1_001, "at most 1,000"),
         ("abababababab", "5 different"),
-        ("Ada@Example.com", "name of its account"),
-        ("ada.lovelace.1", "name of its account"),
+        ("Ada@Example.com", "name of the account"),
+        ("ada.lovelace.1", "name of the account"),
     ],
 )
 def test_weak_passwords_are_refused(password: str, reason: str) -> None:
@@ -334,10 +333,10 @@ def test_weak_passwords_are_refused(password: str, reason: str) -> None:
 
 
 def test_passwords_are_hashed_slowly_with_salt_and_their_cost() -> None:
-    kept = hashed("ada", "pässword of twelve", "now")
+    kept = hash_password("ada", "pässword of twelve", "now")
     assert kept.cost == (2**15, 8, 3)
-    assert fits("pa\u0308ssword of twelve", kept)  # however the letter is typed
-    first, second = (hashed("ada", PASSWORD, "now", cost=CHEAP) for _ in range(2))
+    assert verify_password("pa\u0308ssword of twelve", kept)  # however the letter is typed
+    first, second = (hash_password("ada", PASSWORD, "now", cost=CHEAP) for _ in range(2))
     assert first.hash != second.hash
-    assert not fits("passwort of twelve", first)
-    assert not fits("anything", None, cost=CHEAP)
+    assert not verify_password("passwort of twelve", first)
+    assert not verify_password("anything", None, cost=CHEAP)

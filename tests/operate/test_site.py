@@ -7,27 +7,37 @@ import os
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from docs.sample import build
-from edison_ci.errors import BusyError, ConfigError, RoleError, StoreError, UsageError
-from edison_ci.operate.actors import Role
-from edison_ci.operate.housekeeping import (
-    Clearing,
+from edison_ci.config import project
+from edison_ci.config.project import Member
+from edison_ci.errors import BusyError, ConfigError, ExitCode, RoleError, StoreError, UsageError
+from edison_ci.operate.maintenance import (
+    CacheSelection,
     clear,
     gc,
     preview_clear,
     preview_gc,
     upgrade,
 )
-from edison_ci.operate.site import Site, site_at
+from edison_ci.operate.site import (
+    Actor,
+    Identity,
+    Role,
+    Site,
+    find_role,
+    git_identity,
+    identify,
+    open_site,
+    require_role,
+)
 from edison_ci.store import database
 from edison_ci.store.audit import AuditRow, read_audit, verify_audit
 from edison_ci.store.database import migrations, stored_version
-from edison_ci.store.exclusive import exclusively
-from edison_ci.store.owners import Owner
+from edison_ci.store.liveness import ProcessLock, exclusive_access
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
@@ -46,7 +56,7 @@ def site(mini: Folder) -> Site:
 
 
 def at(folder: Folder) -> Site:
-    found = site_at(folder.path)
+    found = open_site(folder.path)
     return Site(found.root, found.file, lambda: dt.datetime(2027, 6, 1, tzinfo=dt.UTC))
 
 
@@ -65,13 +75,13 @@ def audit(site: Site) -> list[AuditRow]:
 
 def test_other_files_need_not_be_valid(mini: Folder) -> None:
     mini.write("experiments/hello.yaml", "nonsense: [")
-    assert site_at(mini.path).results == mini.path / ".edison/results.db"
+    assert open_site(mini.path).results == mini.path / ".edison/results.db"
 
 
 def test_edison_yaml_must_be(mini: Folder) -> None:
     mini.write("edison.yaml", "version: 2\n")
     with pytest.raises(ConfigError):
-        site_at(mini.path)
+        open_site(mini.path)
 
 
 def test_a_refusal_is_written_down(
@@ -172,7 +182,7 @@ def test_vacuum_gives_the_room_back(site: Site) -> None:
 def test_clearing_is_an_owners_act_and_is_written_down(
     site: Site, mini: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Clearing(everything=True, older_than_days=30)
+    wanted = CacheSelection(everything=True, older_than_days=30)
     assert preview_clear(site, wanted).texts == 4
     assert clear(as_member(mini, monkeypatch, "ada"), wanted).texts == 4
     entry = audit(site)[0].entry
@@ -189,9 +199,9 @@ def test_clearing_is_an_owners_act_and_is_written_down(
 
 
 def test_nothing_is_taken_away_while_a_run_lives(site: Site) -> None:
-    owner = Owner(site.locks)
+    owner = ProcessLock(site.locks)
     try:
-        with pytest.raises(BusyError, match=f"being run here, by process {os.getpid()}"):
+        with pytest.raises(BusyError, match=f"running here, by process {os.getpid()}"):
             gc(site)
     finally:
         owner.close()
@@ -201,7 +211,7 @@ def test_nothing_is_taken_away_while_a_run_lives(site: Site) -> None:
 def test_a_lock_that_was_left_by_the_dead_hinders_nobody(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edison_ci.store.exclusive._YOUNG_S", PATIENCE_S)
+    monkeypatch.setattr("edison_ci.store.liveness._YOUNG_S", PATIENCE_S)
     site.locks.mkdir(exist_ok=True)
     left = site.locks / "owner-1-abc.lock"
     left.touch()
@@ -214,8 +224,8 @@ def test_a_lock_that_was_left_by_the_dead_hinders_nobody(
 
 def test_a_run_of_another_process_is_seen(site: Site) -> None:
     code = (
-        "import sys; from pathlib import Path; from edison_ci.store.owners import Owner\n"
-        "Owner(Path(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from edison_ci.store.liveness import ProcessLock\n"
+        "ProcessLock(Path(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"
     )
     words = [sys.executable, "-c", code, str(site.locks)]
     pipe = subprocess.PIPE
@@ -225,15 +235,15 @@ def test_a_run_of_another_process_is_seen(site: Site) -> None:
         for path in site.locks.glob("owner-*.lock"):
             os.utime(path, (1_000, 1_000))
         with pytest.raises(BusyError, match=str(process.pid)):
-            clear(site, Clearing(everything=True))
+            clear(site, CacheSelection(everything=True))
         process.kill()
         process.wait(PATIENCE_S)
-    assert clear(site, Clearing(everything=True)).texts == 4
+    assert clear(site, CacheSelection(everything=True)).texts == 4
 
 
 def test_housekeeping_is_done_by_one_at_a_time(site: Site) -> None:
     with (
-        exclusively(site.results, site.locks, "db upgrade"),
+        exclusive_access(site.results, site.locks, "db upgrade"),
         pytest.raises(BusyError, match="edison db upgrade is at work"),
     ):
         gc(site)
@@ -246,10 +256,13 @@ def test_locks_that_cannot_be_made_are_a_clear_error(site: Site) -> None:
 
 
 def test_what_fails_half_way_changes_nothing(site: Site) -> None:
-    with pytest.raises(ValueError, match="no"), exclusively(site.results, site.locks, "x") as db:
+    with (
+        pytest.raises(ValueError, match="no"),
+        exclusive_access(site.results, site.locks, "x") as db,
+    ):
         db.execute("delete from answer_text")
         raise ValueError("no")
-    assert preview_clear(site, Clearing(everything=True)).texts == 4
+    assert preview_clear(site, CacheSelection(everything=True)).texts == 4
 
 
 # --- upgrading ------------------------------------------------------------------------------------
@@ -287,3 +300,100 @@ def test_an_upgrade_that_fails_leaves_the_file_as_it_was(
     with opened(site.results) as connection:
         tables = connection.execute("select count(*) from sqlite_schema where name = 'later'")
         assert tables.fetchone() == (0,)
+
+
+ADA = Member(github="ada", role="owner")
+BO = Member(email="bo@example.com", role="reviewer")
+CY = Member(github="Cy-99", email="cy@example.com", role="editor")
+TEAM = (ADA, BO, CY)
+
+
+def test_the_roles_are_those_of_the_file_in_their_order() -> None:
+    assert [role.word for role in Role] == list(get_args(project.Role))
+    assert Role.VIEWER < Role.REVIEWER < Role.EDITOR < Role.ADMIN < Role.OWNER
+
+
+def test_github_says_who_acts_inside_an_action_only() -> None:
+    git = Identity("git", email="bo@example.com")
+    environment = {"GITHUB_ACTOR": "ada", "GITHUB_ACTIONS": "true"}
+    assert identify(environment, git) == Identity("github", login="ada")
+    assert identify({"GITHUB_ACTOR": "ada"}, git) == git
+    assert identify({"GITHUB_ACTIONS": "true"}, git) == git
+    assert identify({}) == Identity("nobody")
+
+
+@pytest.mark.parametrize(
+    ("identity", "role"),
+    [
+        (Identity("github", login="ada"), Role.OWNER),
+        (Identity("github", login="ADA"), Role.OWNER),
+        (Identity("git", email="Bo@Example.com"), Role.REVIEWER),
+        (Identity("git", email="cy@example.com"), Role.EDITOR),
+        (Identity("git", email="12345+cy-99@users.noreply.github.com"), Role.EDITOR),
+        (Identity("git", email="ada@users.noreply.github.com"), Role.OWNER),
+        (Identity("git", email="ada@users.noreply.github.com.evil.example"), None),
+        (Identity("git", email="ada"), None),
+        (Identity("git", name="ada"), None),
+        (Identity("github", login="bo@example.com"), None),
+        (Identity("github", login="stranger"), None),
+        (Identity("nobody"), None),
+    ],
+    ids=lambda value: getattr(value, "shown", str(value)),
+)
+def test_a_role_goes_to_the_member_it_was_given_to(identity: Identity, role: Role | None) -> None:
+    assert find_role(identity, TEAM) == role
+
+
+def test_without_members_whoever_can_write_the_repository_owns_it() -> None:
+    assert find_role(Identity("nobody"), ()) is Role.OWNER
+
+
+@pytest.mark.parametrize("have", Role)
+@pytest.mark.parametrize("needed", Role)
+def test_each_role_includes_the_former(have: Role, needed: Role) -> None:
+    actor = Actor(Identity("git", email="x@example.com"), have)
+    assert actor.may(needed) == (have >= needed)
+    if have >= needed:
+        require_role(actor, needed, "gc")
+    else:
+        with pytest.raises(RoleError):
+            require_role(actor, needed, "gc")
+
+
+def test_a_refusal_says_what_is_needed_who_can_and_how_we_know() -> None:
+    actor = Actor(Identity("git", email="bo@example.com"), Role.REVIEWER)
+    with pytest.raises(RoleError) as refused:
+        require_role(actor, Role.EDITOR, "run", TEAM)
+    error = refused.value
+    assert error.message == "run needs an editor; bo@example.com is a reviewer"
+    assert error.hint == (
+        "ask ada, Cy-99, or change members in edison.yaml "
+        "(your identity comes from git config user.email)"
+    )
+    assert error.exit_code is ExitCode.INVALID
+
+
+def test_a_stranger_has_no_role_at_all() -> None:
+    actor = Actor(Identity("nobody"), None)
+    with pytest.raises(RoleError, match="db backup needs a viewer; somebody is not a member"):
+        require_role(actor, Role.VIEWER, "db backup", TEAM)
+
+
+def test_git_says_who_would_commit(folder: Folder) -> None:
+    folder.git("init", "-q")
+    assert git_identity(folder.path) is None
+    folder.git("config", "user.name", "Bo")
+    assert git_identity(folder.path) == Identity("git", name="Bo")
+    folder.git("config", "user.email", "bo@example.com")
+    found = git_identity(folder.path)
+    assert found == Identity("git", email="bo@example.com", name="Bo")
+    assert found.display_name == "bo@example.com"
+
+
+def test_outside_a_repository_git_knows_only_the_person(folder: Folder) -> None:
+    assert git_identity(folder.path) is None
+
+
+def test_without_git_nobody_is_known(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder.path))
+    assert git_identity(folder.path) is None

@@ -52,8 +52,8 @@ FILES = {
     "labels/tone.jsonl": (
         '{"case": "ada", "by": "ann", "scale": "thumbs", "grade": 1, "output": "Hi"}\n'
     ),
-    "licences.yaml": (
-        "licences:\n  - rubric: tone\n    judges: [judge]\n"
+    "judge_approvals.yaml": (
+        "approvals:\n  - rubric: tone\n    judges: [judge]\n"
         + "".join(
             f"    {name}_hash: {'0' * 64}\n"
             for name in ("models", "rubric", "instructions", "labels")
@@ -145,14 +145,14 @@ CHANGES = {
         "rubrics/tone.yaml", "weight: 0.5}\ncal", "weight: 0.5, required: true}\ncal", "hello"
     ),
     "labels of a rubric": Change("labels/tone.jsonl", "1", "0", "hello"),
-    "licence of a judge": Change("licences.yaml", "n: 60", "n: 61", "hello"),
+    "approval of a judge": Change("judge_approvals.yaml", "n: 60", "n: 61", "hello"),
     "schema of a check": Change("shapes/check.json", '"text"', '"reply"', "bye"),
     "code of a check": Change("checks/tone.py", "True", "False", "hello"),
     "program of a check": Change("checks/grade.sh", "echo 1", "echo 0", "bye"),
     "check": Change("experiments/hello.yaml", "contains:", "icontains:", "hello"),
     "gate": Change("experiments/hello.yaml", "margin: 10pp", "margin: 5pp", "hello"),
     "objective": Change("experiments/hello.yaml", "friendly way", "kind way", "hello"),
-    "draws": Change("experiments/bye.yaml", "models:", "draws: 2\nmodels:", "bye"),
+    "repeats": Change("experiments/bye.yaml", "models:", "repeats: 2\nmodels:", "bye"),
     "split": Change("experiments/bye.yaml", "seed: 0", "seed: 1", "bye"),
     "safety": Change("experiments/bye.yaml", "models:", "safety: {pii: block}\nmodels:", "bye"),
     "stop rule": Change("experiments/bye.yaml", "models:", "stop: {window: 2}\nmodels:", "bye"),
@@ -205,7 +205,7 @@ CHANGES = {
     "description of a prompt": Change("prompts/hello.md", "Says hello", "Greets"),
     "version in production": Change("prompts/hello.md", "id: hello", "id: hello\nproduction: v1"),
     "default written out": Change(
-        "experiments/bye.yaml", "models:", "draws: 1\nmax_errors: 0.2\nmodels:"
+        "experiments/bye.yaml", "models:", "repeats: 1\nmax_errors: 0.2\nmodels:"
     ),
     "default of a grader written out": Change(
         "experiments/bye.yaml",

@@ -106,7 +106,7 @@ def test_everything_a_run_depends_on_is_named_by_its_place(folder: Folder) -> No
         "prompts/hello.md",
         "rubrics/tone.yaml",
         "labels/tone.jsonl",
-        "licences.yaml",
+        "judge_approvals.yaml",
         "checks/tone.py",
         "scripts/told.json",
         "models.yaml: large",

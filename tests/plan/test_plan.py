@@ -11,7 +11,7 @@ import pytest
 import edison_ci
 from edison_ci import Plan, load_project, plan_run
 from edison_ci.errors import ConfigError
-from edison_ci.plan.estimate import Span
+from edison_ci.plan.estimate import CostRange
 from edison_ci.plan.plan import as_json, matrix
 from edison_ci.plan.selection import shard_of
 from edison_ci.stats import cases_for_margin, smallest_effect
@@ -74,17 +74,17 @@ def planned(folder: Folder, **options: Any) -> Plan:
     return plan_run(project, project.experiment("greet"), **options)
 
 
-def by_phase(plan: Plan) -> dict[str, list[tuple[str, int, Span, Span]]]:
+def by_phase(plan: Plan) -> dict[str, list[tuple[str, int, CostRange, CostRange]]]:
     """Return (model, calls, tokens in, tokens out) of the loads of each phase."""
-    found: dict[str, list[tuple[str, int, Span, Span]]] = {}
+    found: dict[str, list[tuple[str, int, CostRange, CostRange]]] = {}
     for load in plan.loads:
         entry = (load.name, load.calls, load.tokens_in, load.tokens_out)
         found.setdefault(load.phase, []).append(entry)
     return found
 
 
-def flat(value: float) -> Span:
-    return Span(value, value)
+def flat(value: float) -> CostRange:
+    return CostRange(value, value)
 
 
 def test_the_public_name_is_a_function_whatever_is_imported(greet: Folder) -> None:
@@ -99,10 +99,10 @@ def test_the_public_name_is_a_function_whatever_is_imported(greet: Folder) -> No
 def test_one_prompt_one_model(greet: Folder) -> None:
     found = planned(greet)
     assert (found.cases, found.cells, found.skipped, found.holdout) == (10, 10, 0, 0)
-    assert by_phase(found) == {"generate": [("gen", 10, flat(10 * IN), Span(4_000, 6_000))]}
+    assert by_phase(found) == {"generate": [("gen", 10, flat(10 * IN), CostRange(4_000, 6_000))]}
     assert found.calls == 10
-    assert found.tokens == Span(170 + 4_000, 170 + 6_000)
-    assert found.cost_microusd == Span(170 * 2 + 4_000 * 8, 170 * 2 + 6_000 * 8)
+    assert found.tokens == CostRange(170 + 4_000, 170 + 6_000)
+    assert found.cost_microusd == CostRange(170 * 2 + 4_000 * 8, 170 * 2 + 6_000 * 8)
     assert found.seconds.low == pytest.approx(5 * (0.3 + 400 / 120))
     assert found.seconds.high == pytest.approx(5 * (1.5 + 600 / 25))
     assert found.simulated is False
@@ -137,11 +137,11 @@ def test_the_document_has_whole_numbers_rounded_outwards(greet: Folder) -> None:
     ]
 
 
-def test_draws_multiply_the_answers(greet: Folder) -> None:
-    add(greet, "draws: 3\n")
+def test_repeats_multiply_the_answers(greet: Folder) -> None:
+    add(greet, "repeats: 3\n")
     found = planned(greet)
     assert (found.cases, found.cells) == (10, 30)
-    assert by_phase(found)["generate"] == [("gen", 30, flat(30 * IN), Span(12_000, 18_000))]
+    assert by_phase(found)["generate"] == [("gen", 30, flat(30 * IN), CostRange(12_000, 18_000))]
 
 
 def test_several_prompts_are_added_up_for_each_model(greet: Folder) -> None:
@@ -150,7 +150,7 @@ def test_several_prompts_are_added_up_for_each_model(greet: Folder) -> None:
     found = planned(greet)
     assert found.cells == 20
     both = 10 * IN + 10 * (IN + 10 + 4)
-    assert by_phase(found)["generate"] == [("gen", 20, flat(both), Span(8_000, 12_000))]
+    assert by_phase(found)["generate"] == [("gen", 20, flat(both), CostRange(8_000, 12_000))]
 
 
 def test_a_grid_is_one_load_for_each_of_its_points(greet: Folder) -> None:
@@ -162,15 +162,15 @@ def test_a_grid_is_one_load_for_each_of_its_points(greet: Folder) -> None:
     found = planned(greet)
     assert found.cells == 50
     assert by_phase(found)["generate"] == [
-        ("gen[temperature=0,max_tokens=100]", 10, flat(170), Span(1_000, 1_000)),
-        ("gen[temperature=0,max_tokens=450]", 10, flat(170), Span(4_000, 4_500)),
-        ("gen[temperature=1,max_tokens=100]", 10, flat(170), Span(1_000, 1_000)),
-        ("gen[temperature=1,max_tokens=450]", 10, flat(170), Span(4_000, 4_500)),
-        ("other", 10, flat(170), Span(4_000, 6_000)),
+        ("gen[temperature=0,max_tokens=100]", 10, flat(170), CostRange(1_000, 1_000)),
+        ("gen[temperature=0,max_tokens=450]", 10, flat(170), CostRange(4_000, 4_500)),
+        ("gen[temperature=1,max_tokens=100]", 10, flat(170), CostRange(1_000, 1_000)),
+        ("gen[temperature=1,max_tokens=450]", 10, flat(170), CostRange(4_000, 4_500)),
+        ("other", 10, flat(170), CostRange(4_000, 6_000)),
     ]
-    # The four points share one model and so one lane; the other model runs beside them.
-    lanes = [load.seconds.high for load in found.loads]
-    assert found.seconds.high == pytest.approx(max(sum(lanes[:4]), lanes[4]))
+    # The four points share one model and so one client; the other model runs beside them.
+    clients = [load.seconds.high for load in found.loads]
+    assert found.seconds.high == pytest.approx(max(sum(clients[:4]), clients[4]))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_longest_answer_allowed_caps_the_estimate(
     greet: Folder, limit: int, low: int, high: int
 ) -> None:
     greet.edit("models.yaml", "model: g\n", f"model: g\n  params: {{max_tokens: {limit}}}\n")
-    assert by_phase(planned(greet))["generate"][0][3] == Span(10 * low, 10 * high)
+    assert by_phase(planned(greet))["generate"][0][3] == CostRange(10 * low, 10 * high)
 
 
 def test_tools_and_an_output_schema_are_read_with_every_call(greet: Folder) -> None:
@@ -195,7 +195,7 @@ def test_tools_and_an_output_schema_are_read_with_every_call(greet: Folder) -> N
 def test_cases_that_lack_a_variable_are_skipped(greet: Folder) -> None:
     with (greet.path / "datasets/names.jsonl").open("a", encoding="utf-8") as stream:
         stream.write('{"id": "a", "x": 1}\n{"id": "b", "x": 2}\n')
-    add(greet, "draws: 3\n")
+    add(greet, "repeats: 3\n")
     found = planned(greet)
     assert (found.cases, found.cells, found.skipped, found.gating) == (12, 30, 6, 10)
     assert by_phase(found)["generate"][0][1] == 30
@@ -224,11 +224,11 @@ def test_data_that_is_invalid_is_not_planned(greet: Folder) -> None:
 def test_each_judge_reads_question_answer_and_rubric(greet: Folder) -> None:
     add(greet, "rubric: rubrics/tone.yaml\njudges: {pointwise: [judge, other]}\n")
     found = planned(greet)
-    read = Span(10 * (IN + 400 + JUDGED), 10 * (IN + 600 + JUDGED))
-    wrote = Span(10 * 2 * 30, 10 * 2 * 60)
+    read = CostRange(10 * (IN + 400 + JUDGED), 10 * (IN + 600 + JUDGED))
+    wrote = CostRange(10 * 2 * 30, 10 * 2 * 60)
     assert by_phase(found)["judge"] == [("judge", 10, read, wrote), ("other", 10, read, wrote)]
     cost = found.loads[1].cost_microusd
-    assert cost == Span(3 * read.low + 5 * wrote.low, 3 * read.high + 5 * wrote.high)
+    assert cost == CostRange(3 * read.low + 5 * wrote.low, 3 * read.high + 5 * wrote.high)
 
 
 def test_a_short_answer_is_short_to_judge(greet: Folder) -> None:
@@ -248,7 +248,12 @@ def test_a_grader_reads_its_own_text_too(greet: Folder) -> None:
     greet.write("prompts/kind.md", f"---\nid: kind\ntype: grader\n---\n{text}\n")
     add(greet, "judges: {graders: [{prompt: prompts/kind.md, by: judge}]}\n")
     own = math.ceil(len(text) / 4)
-    expected = ("judge", 10, Span(10 * (IN + 400 + own), 10 * (IN + 600 + own)), Span(50, 600))
+    expected = (
+        "judge",
+        10,
+        CostRange(10 * (IN + 400 + own), 10 * (IN + 600 + own)),
+        CostRange(50, 600),
+    )
     assert by_phase(planned(greet))["grade"] == [expected]
 
 
@@ -273,7 +278,7 @@ def test_a_pairwise_judge_sees_each_pair_in_both_orders(
     assert (name, asked) == ("judge", calls)
     assert read.low == pytest.approx(calls * (400 + IN + 2 * 400))
     assert read.high == pytest.approx(calls * (400 + IN + 2 * 600))
-    assert wrote == Span(20 * calls, 80 * calls)
+    assert wrote == CostRange(20 * calls, 80 * calls)
 
 
 def test_a_screen_by_a_model_reads_every_answer(greet: Folder) -> None:
@@ -281,10 +286,10 @@ def test_a_screen_by_a_model_reads_every_answer(greet: Folder) -> None:
         greet,
         "safety: {pii: block, moderation: {by: mod}, toxicity: {by: judge, action: block}}\n",
     )
-    read = Span(10 * (IN + 400), 10 * (IN + 600))
+    read = CostRange(10 * (IN + 400), 10 * (IN + 600))
     assert by_phase(planned(greet))["safety"] == [
-        ("mod", 10, read, Span(50, 600)),
-        ("judge", 10, read, Span(50, 600)),
+        ("mod", 10, read, CostRange(50, 600)),
+        ("judge", 10, read, CostRange(50, 600)),
     ]
 
 
@@ -327,7 +332,7 @@ def test_an_unknown_price_is_named_once_for_a_grid(greet: Folder) -> None:
 
 def test_free_models_cost_nothing(greet: Folder) -> None:
     greet.edit("experiments/greet.yaml", "[gen]", "[mod]")
-    assert planned(greet).cost_microusd == Span(0, 0)
+    assert planned(greet).cost_microusd == CostRange(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -374,19 +379,19 @@ def test_a_loop_takes_60_to_100_percent_of_its_iterations(
 ) -> None:
     add(greet, f"stop: {{max_iterations: {most}}}\n")
     once, loop = planned(greet), planned(greet, loop=True)
-    assert loop.iterations == Span(low, most)
+    assert loop.iterations == CostRange(low, most)
     assert loop.cells == once.cells, "cells are those of one iteration"
     assert loop.calls == most * once.calls
-    assert loop.tokens == Span(low * once.tokens.low, most * once.tokens.high)
+    assert loop.tokens == CostRange(low * once.tokens.low, most * once.tokens.high)
     assert once.cost_microusd is not None
     assert loop.cost_microusd == once.cost_microusd.times(low, most)
     assert loop.seconds == once.seconds.times(low, most)
 
 
 def test_a_loop_takes_the_projects_iterations_when_it_has_none(greet: Folder) -> None:
-    assert planned(greet, loop=True).iterations == Span(6, 10)
+    assert planned(greet, loop=True).iterations == CostRange(6, 10)
     greet.write("edison.yaml", "version: 1\nproject: greet\ndefaults: {max_iterations: 4}\n")
-    assert planned(greet, loop=True).iterations == Span(3, 4)
+    assert planned(greet, loop=True).iterations == CostRange(3, 4)
 
 
 def test_a_loop_refines_in_every_iteration(greet: Folder) -> None:
@@ -395,7 +400,7 @@ def test_a_loop_refines_in_every_iteration(greet: Folder) -> None:
     assert (name, calls) == ("judge", 5 * 2)
     assert read.low == pytest.approx(3 * 2 * (400 + 4 * (IN + 400)))
     assert read.high == pytest.approx(5 * 2 * (400 + 4 * (IN + 600)))
-    assert wrote == Span(3 * 2 * 300, 5 * 2 * 900)
+    assert wrote == CostRange(3 * 2 * 300, 5 * 2 * 900)
     assert "refine" not in by_phase(planned(greet))
 
 

@@ -120,7 +120,7 @@ def test_a_key_that_is_not_there_is_named(value: str | None) -> None:
     environ = {} if value is None else {"OPENAI_API_KEY": value}
     with pytest.raises(UsageError, match="OPENAI_API_KEY, which is not set") as caught:
         provider_for(model("{provider: openai, model: gpt-4o}"), environ=environ)
-    assert "set OPENAI_API_KEY" in caught.value.hint
+    assert "set the environment variable OPENAI_API_KEY" in caught.value.hint
 
 
 @pytest.mark.parametrize("value", ["sk-canary\nX-Evil: 1", "sk-canäry", "sk-canary\x00"])

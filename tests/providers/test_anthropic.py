@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.adapters import provider_for
-from edison_ci.providers.anthropic import body_of, completion_of
+from edison_ci.providers.anthropic import read_completion, request_body
 from edison_ci.records import Completion, FinishReason, Message, Request
 from tests.loopback.fixture import loopback
 from tests.loopback.script import rule
@@ -46,7 +46,10 @@ async def test_a_request_is_sent_as_the_protocol_says(loopback: LoopbackServer, 
             Message("user", "Three?"),
         ),
         {"temperature": 0.2, "max_tokens": 64, "stop": ["END"], "extra": {"top_k": 5}},
-        tools=[{"name": "look", "description": "Looks.", "parameters": SCHEMA}, {"name": "bare"}],
+        tools=[
+            {"name": "interim", "description": "Looks.", "parameters": SCHEMA},
+            {"name": "bare"},
+        ],
     )
     await complete(loopback, request, path)
     seen = loopback.requests[0]
@@ -64,7 +67,7 @@ async def test_a_request_is_sent_as_the_protocol_says(loopback: LoopbackServer, 
         "stop_sequences": ["END"],
         "top_k": 5,
         "tools": [
-            {"name": "look", "description": "Looks.", "input_schema": SCHEMA},
+            {"name": "interim", "description": "Looks.", "input_schema": SCHEMA},
             {"name": "bare", "input_schema": {"type": "object"}},
         ],
     }
@@ -101,11 +104,11 @@ async def test_an_answer_of_a_form_is_had_by_a_tool(loopback: LoopbackServer, wa
         {"response_format": {"type": "json_object"}},
         {"response_format": {"type": "array"}},
         {"response_format": SCHEMA, "params": {"extra": {"thinking": {"type": "enabled"}}}},
-        {"response_format": SCHEMA, "tools": [{"name": "look"}]},
+        {"response_format": SCHEMA, "tools": [{"name": "interim"}]},
     ],
 )
 def test_a_form_that_no_tool_can_have_is_left_to_the_prompt(others: dict[str, Any]) -> None:
-    assert "tool_choice" not in body_of(ask(**others))
+    assert "tool_choice" not in request_body(ask(**others))
 
 
 async def test_an_answer_is_read(loopback: LoopbackServer) -> None:
@@ -122,7 +125,7 @@ async def test_an_overloaded_service_is_asked_again(loopback: LoopbackServer) ->
     with pytest.raises(CallError) as caught:
         await complete(loopback, ask())
     assert (caught.value.kind, caught.value.retried) == (ErrorKind.PROVIDER_ERROR, True)
-    assert caught.value.message == "Overloaded (status 529)"
+    assert caught.value.message == "Overloaded (HTTP 529)"
 
 
 def reply(**changes: Any) -> dict[str, Any]:
@@ -150,7 +153,7 @@ def reply(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_stop_reasons(said: str | None, reason: FinishReason) -> None:
-    assert completion_of(reply(stop_reason=said), 1).finish_reason is reason
+    assert read_completion(reply(stop_reason=said), 1).finish_reason is reason
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_stop_reasons(said: str | None, reason: FinishReason) -> None:
     ],
 )  # fmt: skip
 def test_tokens_are_added_up(usage: object, counted: tuple[int | None, int | None, int]) -> None:
-    answer = completion_of(reply(usage=usage), 1)
+    answer = read_completion(reply(usage=usage), 1)
     assert (answer.tokens_in, answer.tokens_out, answer.cached_in) == counted
 
 
@@ -189,7 +192,7 @@ def test_what_is_written_to_the_cache_costs_a_quarter_more_or_double(
     usage: dict[str, Any], surcharge: float
 ) -> None:
     told = {"input_tokens": 10, "output_tokens": 4, **usage}
-    assert completion_of(reply(usage=told), 1).write_surcharge_in == surcharge
+    assert read_completion(reply(usage=told), 1).write_surcharge_in == surcharge
 
 
 def test_texts_and_tool_calls_are_told_apart() -> None:
@@ -197,24 +200,24 @@ def test_texts_and_tool_calls_are_told_apart() -> None:
         {"type": "thinking", "thinking": "hm"},
         {"type": "text", "text": "Let me "},
         {"type": "text", "text": "look."},
-        {"type": "tool_use", "id": "1", "name": "look", "input": {"at": "it"}},
+        {"type": "tool_use", "id": "1", "name": "interim", "input": {"at": "it"}},
         "odd",
     ]
-    answer = completion_of(reply(content=content, stop_reason="tool_use"), 1)
+    answer = read_completion(reply(content=content, stop_reason="tool_use"), 1)
     assert answer.text == "Let me look."
-    assert answer.tool_calls == [{"tool": "look", "arguments": {"at": "it"}}]
+    assert answer.tool_calls == [{"tool": "interim", "arguments": {"at": "it"}}]
 
 
 def test_a_form_that_was_not_filled_in_leaves_the_text() -> None:
-    answer = completion_of(reply(stop_reason="refusal"), 1, formed=True)
+    answer = read_completion(reply(stop_reason="refusal"), 1, formed=True)
     assert (answer.text, answer.finish_reason) == ("Hi", FinishReason.CONTENT_FILTER)
 
 
 @pytest.mark.parametrize("content", [None, "Hi", {}, 7])
 def test_a_reply_without_an_answer_is_a_bad_response(content: object) -> None:
     with pytest.raises(CallError, match="no answer"):
-        completion_of(reply(content=content), 1)
+        read_completion(reply(content=content), 1)
 
 
 def test_an_empty_answer_is_an_answer() -> None:
-    assert completion_of(reply(content=[]), 1).text == ""
+    assert read_completion(reply(content=[]), 1).text == ""

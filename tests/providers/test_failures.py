@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.contracts import ErrorKind
-from edison_ci.providers.failures import LONGEST_MESSAGE, Scrubber, refusal
+from edison_ci.providers.failures import LONGEST_MESSAGE, Scrubber, status_error
 
 SCRUB = Scrubber(["sk-canary-0123456789abcdef"])
 
@@ -80,7 +80,7 @@ def test_the_vendors_are_understood(
     status: int, body: Any, kind: ErrorKind, retried: bool, charged: bool
 ) -> None:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    error = refusal(status, raw, SCRUB)
+    error = status_error(status, raw, SCRUB)
     assert (error.kind, error.retried, error.charged) == (kind, retried, charged)
     assert error.status == status
 
@@ -98,15 +98,15 @@ def test_the_vendors_are_understood(
     ],
 )
 def test_the_providers_message_is_told(body: Any) -> None:
-    error = refusal(400, json.dumps(body).encode(), SCRUB)
-    assert error.message == "No such thing (status 400)"
+    error = status_error(400, json.dumps(body).encode(), SCRUB)
+    assert error.message == "No such thing (HTTP 400)"
 
 
 def test_a_key_that_is_echoed_is_not_told() -> None:
     said = (
         "Incorrect API key provided: sk-canary-0123456789abcdef. Also sk-ant-abcdefghijklmnopqrst"
     )
-    error = refusal(401, json.dumps(openai(said)).encode(), SCRUB)
+    error = status_error(401, json.dumps(openai(said)).encode(), SCRUB)
     assert "canary" not in str(error)
     assert "abcdefghijklmnop" not in str(error)
     assert "[key]" in str(error)
@@ -119,23 +119,23 @@ def test_a_key_in_another_form_is_not_told() -> None:
 
 
 def test_messages_are_short_and_on_one_line() -> None:
-    error = refusal(500, json.dumps(openai("a\r\n\x1b[31mb" + "x" * 50_000)).encode(), SCRUB)
+    error = status_error(500, json.dumps(openai("a\r\n\x1b[31mb" + "x" * 50_000)).encode(), SCRUB)
     assert len(error.message) <= LONGEST_MESSAGE + 20
     assert error.message.isprintable()
     assert error.message.startswith("a [31mb")
 
 
 def test_a_web_page_is_not_told() -> None:
-    assert "web page" in refusal(502, b"<html><body>nginx</body></html>", SCRUB).message
+    assert "web page" in status_error(502, b"<html><body>nginx</body></html>", SCRUB).message
 
 
 @given(st.integers(100, 599), st.binary(max_size=200))
 def test_no_body_makes_it_fail(status: int, body: bytes) -> None:
-    refusal(status, body, SCRUB)
+    status_error(status, body, SCRUB)
 
 
 @pytest.mark.parametrize(
     "body", [b"[" * 15_000, b'{"error":' * 2_000, b'{"error": {"message": 7}}']
 )
 def test_odd_bodies_are_survived(body: bytes) -> None:
-    assert refusal(500, body, SCRUB).kind is ErrorKind.PROVIDER_ERROR
+    assert status_error(500, body, SCRUB).kind is ErrorKind.PROVIDER_ERROR

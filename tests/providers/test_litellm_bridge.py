@@ -21,7 +21,7 @@ from edison_ci.providers.litellm_bridge import (
     Environment,
     LitellmBridge,
     Target,
-    kind_of_exception,
+    classify_exception,
 )
 from tests.conftest import ROOT
 from tests.loopback.script import rule
@@ -43,7 +43,7 @@ CALLS = """
 import asyncio, json, logging, os, socket, sys
 from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.contracts import CallError
-from edison_ci.providers.addresses import Reach
+from edison_ci.providers.transport import Reach
 from edison_ci.providers.litellm_bridge import LitellmBridge, NO_KEY, Target
 from edison_ci.records import Message, Request
 
@@ -202,7 +202,7 @@ def test_no_host_but_the_model_s_is_called(told: dict[str, Any]) -> None:
         assert (told[name]["kind"], told[name]["charged"]) == ("BAD_REQUEST", False), name
     assert "the model is at http://127.0.0.1:" in told["astray"]["message"]
     assert "link-local" in told["metadata"]["message"]
-    assert "only .edison/trust.yaml of the base may name such hosts" in told["confined"]["message"]
+    assert "in CI such hosts must be listed in" in told["confined"]["message"]
     ports = {place.rpartition(":")[2] for place in told["called"] if place[:9] == "127.0.0.1"}
     assert ports <= {"None", *(place.rpartition(":")[2] for place in told["own"])}
     assert {place for place in told["called"] if place[:9] != "127.0.0.1"} == {
@@ -272,12 +272,12 @@ def raised(name: str, message: str = "no", *parents: type) -> Exception:
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_a_class_means_what_its_name_says(name: str, kind: ErrorKind) -> None:
-    assert kind_of_exception(raised(name), "no") is kind
+    assert classify_exception(raised(name), "no") is kind
 
 
 def test_a_subclass_is_what_its_parent_is() -> None:
     parent = type("RateLimitError", (Exception,), {})
-    assert kind_of_exception(raised("NewKindOfLimit", "no", parent), "no") is ErrorKind.RATE_LIMIT
+    assert classify_exception(raised("NewKindOfLimit", "no", parent), "no") is ErrorKind.RATE_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_subclass_is_what_its_parent_is() -> None:
     ],
 )
 def test_words_say_more_than_classes(name: str, message: str, kind: ErrorKind) -> None:
-    assert kind_of_exception(raised(name, message), message) is kind
+    assert classify_exception(raised(name, message), message) is kind
 
 
 def test_the_environment_is_put_back_after_the_last_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ async def test_a_bridge_that_was_never_used_closes_without_litellm() -> None:
 
 def test_a_failure_of_unknown_kind_may_have_been_charged() -> None:
     bridge = LitellmBridge(Target("openai/m", "", {}, ("sk-canary-12345678",)))
-    error = bridge._translated(ValueError("odd sk-canary-12345678"))
+    error = bridge._translate(ValueError("odd sk-canary-12345678"))
     assert isinstance(error, CallError)
     assert (error.kind, error.charged) == (ErrorKind.BAD_RESPONSE, True)
     assert "canary" not in str(error)

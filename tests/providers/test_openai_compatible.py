@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.adapters import provider_for
-from edison_ci.providers.openai_compatible import Dialect, body_of, completion_of, dialect_of
+from edison_ci.providers.openai_compatible import (
+    Dialect,
+    find_dialect,
+    read_completion,
+    request_body,
+)
 from edison_ci.records import Completion, FinishReason, Message, Request
 from tests.loopback.fixture import loopback
 from tests.loopback.script import rule
@@ -175,20 +180,20 @@ async def test_azure_is_asked_at_its_deployment(loopback: LoopbackServer, root: 
 def test_each_model_is_told_its_limit_by_the_name_it_knows(
     provider: str, name: str, limit: str
 ) -> None:
-    body = body_of(ask(params={"max_tokens": 9}), dialect_of(provider, name))
+    body = request_body(ask(params={"max_tokens": 9}), find_dialect(provider, name))
     assert {key: body[key] for key in body if key.startswith("max")} == {limit: 9}
 
 
 def test_what_is_extra_does_not_replace_what_is_asked() -> None:
     extra: Json = {"messages": [], "temperature": 2, "reasoning_effort": "low"}
-    body = body_of(ask(params={"temperature": 0.5, "extra": extra}), Dialect())
+    body = request_body(ask(params={"temperature": 0.5, "extra": extra}), Dialect())
     assert body["messages"] == [{"role": "user", "content": "Say hello."}]
     assert (body["temperature"], body["reasoning_effort"]) == (0.5, "low")
 
 
 @pytest.mark.parametrize("wanted", [{"type": "json_object"}, {"type": "json_schema", "x": 1}])
 def test_a_format_is_passed_on_as_it_is(wanted: Json) -> None:
-    assert body_of(ask(response_format=wanted), Dialect())["response_format"] == wanted
+    assert request_body(ask(response_format=wanted), Dialect())["response_format"] == wanted
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -236,7 +241,7 @@ def reply(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_finish_reasons(said: object, reason: FinishReason) -> None:
-    assert completion_of(reply(choice={"finish_reason": said}), 1).finish_reason is reason
+    assert read_completion(reply(choice={"finish_reason": said}), 1).finish_reason is reason
 
 
 @pytest.mark.parametrize(
@@ -250,14 +255,14 @@ def test_finish_reasons(said: object, reason: FinishReason) -> None:
     ],
 )
 def test_texts_in_all_their_forms(message: dict[str, Any], text: str) -> None:
-    answer = completion_of(reply(message=message), 1)
+    answer = read_completion(reply(message=message), 1)
     assert answer.text.encode() == text.encode()
 
 
 def test_a_proxy_may_tell_what_was_written_to_a_cache() -> None:
     told = {"prompt_tokens": 500, "completion_tokens": 4, "cache_creation_input_tokens": 400}
-    assert completion_of(reply(usage=told), 1).write_surcharge_in == 100
-    assert completion_of(reply(usage={**told, "prompt_tokens": "x"}), 1).write_surcharge_in == 0
+    assert read_completion(reply(usage=told), 1).write_surcharge_in == 100
+    assert read_completion(reply(usage={**told, "prompt_tokens": "x"}), 1).write_surcharge_in == 0
 
 
 @pytest.mark.parametrize(
@@ -287,7 +292,7 @@ def test_a_proxy_may_tell_what_was_written_to_a_cache() -> None:
 def test_counts_that_cannot_be_are_no_counts(
     usage: object, counted: tuple[int | None, int | None, int]
 ) -> None:
-    answer = completion_of(reply(usage=usage), 1)
+    answer = read_completion(reply(usage=usage), 1)
     assert (answer.tokens_in, answer.tokens_out, answer.cached_in) == counted
 
 
@@ -304,7 +309,7 @@ def test_counts_that_cannot_be_are_no_counts(
 )
 def test_arguments_in_all_their_forms(arguments: object, read: Json) -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
-    answer = completion_of(reply(message={"content": None, "tool_calls": calls}), 1)
+    answer = read_completion(reply(message={"content": None, "tool_calls": calls}), 1)
     assert answer.tool_calls == [{"tool": "f", "arguments": read}]
 
 
@@ -323,7 +328,7 @@ def test_arguments_in_all_their_forms(arguments: object, read: Json) -> None:
 )
 def test_a_reply_without_an_answer_is_a_bad_response(value: dict[str, Any]) -> None:
     with pytest.raises(CallError) as caught:
-        completion_of(value, 1)
+        read_completion(value, 1)
     assert (caught.value.kind, caught.value.charged) == (ErrorKind.BAD_RESPONSE, True)
 
 
@@ -339,7 +344,7 @@ def test_whatever_comes_back_is_an_answer_or_a_bad_response(
     message: dict[str, Any], usage: Any, served: Any, finish: Any
 ) -> None:
     choice = {"message": message, "finish_reason": finish}
-    answer = completion_of({"choices": [choice], "usage": usage, "model": served}, 1)
+    answer = read_completion({"choices": [choice], "usage": usage, "model": served}, 1)
     answer.text.encode()
     assert answer.tokens_in is None or answer.tokens_in >= 0
 

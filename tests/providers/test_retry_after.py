@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.providers.retry_after import duration_s, retry_after_s
+from edison_ci.providers.failures import duration_s, retry_after_s
 
 NOW = dt.datetime(2026, 11, 15, 12, 0, 0, tzinfo=dt.UTC)
 

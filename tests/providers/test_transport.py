@@ -74,17 +74,17 @@ async def asking() -> AsyncIterator[Asking]:
 
 FAULTS = [
     # deed, kind, retried, what the message says
-    ("close", ErrorKind.NETWORK, True, "broke"),
-    ("reset", ErrorKind.NETWORK, True, "broke"),
+    ("close", ErrorKind.NETWORK, True, "interrupted"),
+    ("reset", ErrorKind.NETWORK, True, "interrupted"),
     ("truncate", ErrorKind.BAD_RESPONSE, True, "not JSON"),
-    ("short", ErrorKind.BAD_RESPONSE, True, "cut off"),
-    ("bad_chunk", ErrorKind.BAD_RESPONSE, True, "cut off"),
+    ("short", ErrorKind.BAD_RESPONSE, True, "truncated"),
+    ("bad_chunk", ErrorKind.BAD_RESPONSE, True, "truncated"),
     ("html", ErrorKind.BAD_RESPONSE, False, "web page"),
     ("empty", ErrorKind.BAD_RESPONSE, False, "empty"),
     ("error_in_200", ErrorKind.BAD_RESPONSE, False, "the server had an error"),
     ("invalid_json", ErrorKind.BAD_RESPONSE, False, "not JSON"),
     ("wrong_schema", ErrorKind.BAD_RESPONSE, False, "no answer"),
-    ("garbage", ErrorKind.BAD_RESPONSE, True, "mangled"),
+    ("garbage", ErrorKind.BAD_RESPONSE, True, "corrupted"),
 ]
 
 
@@ -126,7 +126,7 @@ async def test_a_connection_that_is_refused_was_not_charged(asking: Asking) -> N
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     one = provider(f"http://127.0.0.1:{port}")
-    with pytest.raises(CallError, match="no connection") as caught:
+    with pytest.raises(CallError, match="cannot connect") as caught:
         await one.complete(ask())
     await one.aclose()
     assert (caught.value.kind, caught.value.charged) == (ErrorKind.NETWORK, False)
@@ -135,7 +135,7 @@ async def test_a_connection_that_is_refused_was_not_charged(asking: Asking) -> N
 
 async def test_a_host_that_nobody_knows_was_not_charged() -> None:
     one = provider("http://no-such-host.invalid")
-    with pytest.raises(CallError, match="not known") as caught:
+    with pytest.raises(CallError, match="cannot resolve") as caught:
         await one.complete(ask())
     await one.aclose()
     assert (caught.value.kind, caught.value.charged) == (ErrorKind.NETWORK, False)
@@ -326,23 +326,16 @@ from edison_ci.providers.transport import Service, Transport
 
 async def call():
     asked = Transport(Service(sys.argv[1], {}))
-    asked._open()
-    import aiohttp
-    trusted = aiohttp.connector._SSL_CONTEXT_VERIFIED.cert_store_stats
-    before = trusted()["x509"]
     for _ in range(2):
         await asked.post(b"{}")
     await asked.aclose()
-    print(before, trusted()["x509"])
 
 globals()[sys.argv[2]].run(call())
 """
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_the_certificates_of_the_system_are_loaded_with_the_first_connection(
-    tmp_path: Path, loop: str
-) -> None:
+def test_the_certificates_of_the_system_are_trusted(tmp_path: Path, loop: str) -> None:
     made, key = certificate(tmp_path / "tls", host="IP:127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made, key)
@@ -353,7 +346,7 @@ def test_the_certificates_of_the_system_are_loaded_with_the_first_connection(
             capture_output=True,
             text=True,
         )
-        assert done.stdout == "0 1\n", done.stderr
+        assert done.returncode == 0, done.stderr
         assert len(server.requests) == 2
 
 

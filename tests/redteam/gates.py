@@ -222,8 +222,8 @@ def no_budget(head: Head) -> None:
     head.experiment["stop"] = {"budget_usd": 0.01}
 
 
-def more_draws(head: Head) -> None:
-    head.experiment["draws"] = 2
+def more_repeats(head: Head) -> None:
+    head.experiment["repeats"] = 2
 
 
 def hide_files(head: Head) -> None:
@@ -239,7 +239,7 @@ GONE: tuple[Move, ...] = (
 )  # fmt: skip
 LESS: tuple[Move, ...] = (
     cut_dataset, other_cases, take_few, quarantine, no_gates, wide_margin, other_gate, no_checks,
-    lenient_checks, inverted_check, errors_are_fine, missing_variable, no_budget, more_draws,
+    lenient_checks, inverted_check, errors_are_fine, missing_variable, no_budget, more_repeats,
     hide_files,
 )  # fmt: skip
 

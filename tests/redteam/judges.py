@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci.judges.canaries import CANARIES
-from edison_ci.judges.fencing import KEY_LINE
+from edison_ci.judges.instructions import KEY_LINE
+from tests.judges.canaries import CANARIES
 from tests.loopback.script import Rule, rule
 from tests.redteam.attack import Attack, Variant
 from tests.redteam.bench import BAD, GOOD, KEY, PROMPT

@@ -91,15 +91,15 @@ def _more_cases(scene: Scene) -> None:
     scene.add("datasets/names.jsonl", "".join(rows))
 
 
-def _more_draws(scene: Scene) -> None:
-    scene.edit("experiments/hello.yaml", "models: [small]", "models: [small]\ndraws: 20")
+def _more_repeats(scene: Scene) -> None:
+    scene.edit("experiments/hello.yaml", "models: [small]", "models: [small]\nrepeats: 20")
 
 
 def _more_experiments(scene: Scene) -> None:
     for number in range(8):
         text = EXPERIMENT.replace("experiment: hello", f"experiment: again-{number}")
         text = text.replace("contains: Welcome", f"contains: Welcome{number}")
-        scene.write(f"experiments/again-{number}.yaml", f"{text}draws: {number + 2}\n")
+        scene.write(f"experiments/again-{number}.yaml", f"{text}repeats: {number + 2}\n")
 
 
 def _long_prompt(scene: Scene) -> None:
@@ -119,11 +119,11 @@ def _another_experiment(scene: Scene) -> None:
     text = scene.read("experiments/hello.yaml").replace("experiment: hello", "experiment: other")
     (scene.path / "experiments/hello.yaml").unlink()
     scene.write(
-        "experiments/other.yaml", text.replace("models: [small]", "models: [small]\ndraws: 9")
+        "experiments/other.yaml", text.replace("models: [small]", "models: [small]\nrepeats: 9")
     )
 
 
-MORE: tuple[Change, ...] = (_more_cases, _more_draws, _more_experiments, _long_prompt, _grid)
+MORE: tuple[Change, ...] = (_more_cases, _more_repeats, _more_experiments, _long_prompt, _grid)
 
 
 def _priced(written: str, name: str = "small") -> Change:

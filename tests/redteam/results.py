@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 from typing import TYPE_CHECKING
 
-from edison_ci.operate.signatures import make_pair, sign
+from edison_ci.operate.own_results import generate_keys, sign
 from tests.loopback.script import rule
 from tests.redteam.attack import Attack, Variant
 from tests.redteam.bench import BAD, PROMPT, TRUST
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.redteam.attack import Change
     from tests.redteam.bench import Scene
 
-OURS, THEIRS = make_pair(), make_pair()
+OURS, THEIRS = generate_keys(), generate_keys()
 """Keys of the default branch, and of the attacker."""
 SETTINGS = "version: 1\nproject: greetings\nresults: {place}\n"
 NAMES = (

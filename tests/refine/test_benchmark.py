@@ -19,10 +19,10 @@ from benchmarks.refining import (
     seeds_of,
     table,
 )
-from edison_ci.refine.asking import Question, refiner_of
-from edison_ci.refine.guardrails import Background, judged
-from edison_ci.refine.searching import Reach
-from edison_ci.refine.weaknesses import Target, Weakness
+from edison_ci.refine.guardrails import GuardrailContext, check_diff
+from edison_ci.refine.refiner import RefinePrompt, refiner_of
+from edison_ci.refine.search import SearchLimits
+from edison_ci.refine.weaknesses import WeakComponent, Weakness
 
 if TYPE_CHECKING:
     import pytest
@@ -38,38 +38,38 @@ def test_a_template_is_refined_and_its_true_gain_measured() -> None:
 def test_a_seed_changes_models_and_holdout() -> None:
     for template in TEMPLATES:
         with project(template, 7) as folder:
-            subject = bench_in(folder).subject
-            assert subject.experiment.file.split is not None
-            assert subject.experiment.file.split.seed == 7
-            models = [subject.project.models[name] for name in ("small", "judge", "refiner")]
+            target = bench_in(folder).target
+            assert target.experiment.file.split is not None
+            assert target.experiment.file.split.seed == 7
+            models = [target.project.models[name] for name in ("small", "judge", "refiner")]
             assert {model.options["seed"] for model in models} == {7}
 
 
 def test_a_search_gains_on_answers_that_it_did_not_choose_by(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refining, "REACH", Reach(population=3, generations=2))
+    monkeypatch.setattr(refining, "REACH", SearchLimits(population=3, generations=2))
     found = outcome("customer-support", 3, "optimize")
     assert found.accepted
     assert found.low > 0.1
     seeds = []
     for own in (None, 1003):
         with project("customer-support", 3, models_seed=own) as folder:
-            seeds.append(bench_in(folder).subject.project.models["small"].options["seed"])
+            seeds.append(bench_in(folder).target.project.models["small"].options["seed"])
     assert seeds == [3, 1003]
 
 
 def test_aimless_edits_keep_the_guardrails_so_that_they_are_tried() -> None:
     for template in TEMPLATES:
         with project(template, 0) as folder:
-            subject = bench_in(folder).subject
-            model = subject.project.models["refiner"]
-            weakness = Weakness((Target("quality", "criterion", 0.5),), (), 9)
-            question = Question(subject, refiner_of(model), weakness)
-            for draw in range(4):
-                said = asyncio.run(Aimless(model).complete(question.request(draw)))
+            target = bench_in(folder).target
+            model = target.project.models["refiner"]
+            weakness = Weakness((WeakComponent("quality", "criterion", 0.5),), (), 9)
+            question = RefinePrompt(target, refiner_of(model), weakness)
+            for repeat in range(4):
+                said = asyncio.run(Aimless(model).complete(question.request(repeat)))
                 diff = json.loads(said.text)["diff"]
-                assert judged(subject, diff, "n", Background()).ok
+                assert check_diff(target, diff, "n", GuardrailContext()).ok
 
 
 def test_nothing_gains_nothing() -> None:

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
-from edison_ci.execute.run_options import Tools
+from edison_ci.execute.run_options import RunContext
 from edison_ci.providers.adapters import provider_for
 from edison_ci.records import Completion
-from edison_ci.refine.asking import refiner_of
-from edison_ci.refine.candidate import subject_of
-from edison_ci.refine.optimizing import Optimized, optimize
-from edison_ci.refine.optimizing import Orders as SearchOrders
-from edison_ci.refine.refining import Orders, Refined, refine
-from edison_ci.refine.searching import Generation, Reach
-from edison_ci.refine.trying import Bench, Wallet
+from edison_ci.refine.candidate import target_of
+from edison_ci.refine.optimize import OptimizeOptions as SearchOrders
+from edison_ci.refine.optimize import OptimizeResult, optimize
+from edison_ci.refine.refinement import RefineOptions, RefineResult, refine
+from edison_ci.refine.refiner import refiner_of
+from edison_ci.refine.search import Generation, SearchLimits
+from edison_ci.refine.trials import Allowance, TrialRunner
 from edison_ci.refine.weaknesses import split_of
-from edison_ci.simulator.assignment import blocks_in
+from edison_ci.simulator.assignment import parse_blocks
 from edison_ci.simulator.refiner import unified_diff
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Model
     from edison_ci.records import Request
-    from edison_ci.store.ledger import Cap
+    from edison_ci.store.ledger import SpendingCap
     from tests.conftest import Folder
     from tests.loopback.server import LoopbackServer
 
@@ -91,12 +91,12 @@ def well_mannered(request: Request) -> str:
 
 
 def mended(request: Request) -> str:
-    """Return a refiner's reply: an instruction for one of the weak checks, by the draw."""
+    """Return a refiner's reply: an instruction for one of the weak checks, by the repeat."""
     weak = re.findall(r'"name": "(\w+)", "kind": "check"', request.messages[0].content)
-    blocks = blocks_in(request.messages[-1].content) or ()
+    blocks = parse_blocks(request.messages[-1].content) or ()
     (text,) = (block.text for block in blocks if block.tag == "prompt")
     text = text if text.endswith("\n") else f"{text}\n"
-    name = weak[request.draw % len(weak)]
+    name = weak[request.repeat % len(weak)]
     return reply(MANNERS.get(name, SHOUT), note=f"It helps with {name}.", text=text)
 
 
@@ -173,23 +173,23 @@ class Museum:
         return known.get(model.name) or provider_for(model)
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Tools]:
-        yield Tools(self.provider_for, CellGrader.of)
+    def opened(self) -> Iterator[RunContext]:
+        yield RunContext(self.provider_for, CellGrader.of)
 
-    def bench(self) -> Bench:
+    def bench(self) -> TrialRunner:
         loaded = load_project(self.folder.path)
-        subject = subject_of(loaded, loaded.experiments["hello"])
-        return Bench(subject, self.opened, Wallet.of(subject, self.budget_microusd))
+        target = target_of(loaded, loaded.experiments["hello"])
+        return TrialRunner(target, self.opened, Allowance.of(target, self.budget_microusd))
 
-    def refine(self, **orders: Any) -> Refined:
+    def refine(self, **orders: Any) -> RefineResult:
         bench = self.bench()
-        model = bench.subject.project.models["refiner"]
-        return refine(bench, refiner_of(model), Orders(on_step=self.steps.append, **orders))
+        model = bench.target.project.models["refiner"]
+        return refine(bench, refiner_of(model), RefineOptions(on_step=self.steps.append, **orders))
 
-    def optimize(self, **orders: Any) -> Optimized:
+    def optimize(self, **orders: Any) -> OptimizeResult:
         """Search for a better prompt; the refiner answers by `mended` unless it has replies."""
-        subject = self.bench().subject
-        reach = Reach(
+        target = self.bench().target
+        reach = SearchLimits(
             orders.pop("population", 4), orders.pop("generations", 3), orders.pop("target", None)
         )
         given = SearchOrders(
@@ -197,11 +197,11 @@ class Museum:
             on_generation=self.generations.append,
         )  # fmt: skip
 
-        def opened(cap: Cap) -> contextlib.AbstractContextManager[Tools]:
-            return contextlib.nullcontext(Tools(self.provider_for, CellGrader.of, loop=cap))
+        def opened(cap: SpendingCap) -> contextlib.AbstractContextManager[RunContext]:
+            return contextlib.nullcontext(RunContext(self.provider_for, CellGrader.of, loop=cap))
 
-        refiner = refiner_of(subject.project.models["refiner"])
-        return optimize(subject, refiner, opened, given)
+        refiner = refiner_of(target.project.models["refiner"])
+        return optimize(target, refiner, opened, given)
 
     @property
     def questions(self) -> list[str]:

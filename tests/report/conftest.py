@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.gates import Graded, Results
+from edison_ci.records import CellStatus, RunStatus
 from edison_ci.results.decisions import write_decisions
-from edison_ci.results.material_changes import MaterialChange
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.rollups import write_rollups
 from edison_ci.results.run_result import Change, Files, Finding
-from edison_ci.results.slices import Facet, Shown
-from edison_ci.results.weak_prompts import Rival
+from edison_ci.results.slices import EstimateWithInterval, Slice
+from edison_ci.results.snapshot import SuiteChange
+from edison_ci.results.weaknesses import PromptContrast
+from edison_ci.store.cells import Component
 from edison_ci.store.database import open_database, open_reader
-from edison_ci.store.runs import NewRun, Part, find_run, move_run, start_run
+from edison_ci.store.runs import NewRun, find_run, move_run, start_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,7 +62,7 @@ class Plot:
     against: bool = True
     on: str = "head"
     changed: tuple[str, ...] = ()
-    """Places of the material that are not as at the base."""
+    """Places of the eval suite that are not as at the base."""
     margin: float = 0.05
     simulated: bool = False
     flagged: int = 0
@@ -74,7 +76,7 @@ class Plot:
 
     def snapshot(self) -> str:
         name = self.experiment
-        against = {"ref": "main", "commit": BASE, "material": self.on, "changed": self.changed}
+        against = {"ref": "main", "commit": BASE, "eval_suite": self.on, "changed": self.changed}
         margin = {"check": None, "relative": False, "value": self.margin}
         told = {
             f"experiments/{name}.yaml": {
@@ -117,7 +119,7 @@ def write(connection: sqlite3.Connection, plot: Plot) -> None:
         _cells(results, plot, model)
     steps = {"COMPLETED": ("EXECUTING", "JUDGING", "AGGREGATING"), "PENDING": ()}
     for step in steps.get(plot.status, ("EXECUTING",)):
-        move_run(plot.id, step, plot.time)(connection)
+        move_run(plot.id, RunStatus(step), plot.time)(connection)
     verdict = plot.verdict
     if plot.status == "COMPLETED":
         aside = frozenset(plot.quarantined)
@@ -130,7 +132,7 @@ def write(connection: sqlite3.Connection, plot: Plot) -> None:
     if plot.status != "PENDING":
         move_run(
             plot.id,
-            plot.status,
+            RunStatus(plot.status),
             plot.time,
             verdict=verdict,
             stopped_by=plot.stopped_by,
@@ -153,18 +155,20 @@ def _cells(results: Results, plot: Plot, model: str) -> None:
             status = "error"
         elif index < plot.lost + plot.blocked:
             status = "blocked"
-            found.append(Part("secrets", "safety", 0.0, None, 0.0, "ok", "block"))
+            found.append(Component("secrets", "safety", 0.0, None, 0.0, CellStatus.OK, "block"))
         elif index < plot.lost + plot.blocked + plot.flagged:
-            found.append(Part("pii", "safety", 0.0, None, 0.0, "ok", "flag"))
+            found.append(Component("pii", "safety", 0.0, None, 0.0, CellStatus.OK, "flag"))
         if status == "ok":
-            found.append(Part("polite", "check", head, head >= 0.6, 1.0, "ok", "'sorry'?"))
+            found.append(
+                Component("polite", "check", head, head >= 0.6, 1.0, CellStatus.OK, "'sorry'?")
+            )
         results.add(
             Graded(
                 name,
                 head if status == "ok" else None,
                 status=status,
                 passed=head >= 0.6 if status == "ok" else None,
-                parts=tuple(found),
+                components=tuple(found),
                 **more,
             )
         )
@@ -212,14 +216,14 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
 
 @pytest.fixture(scope="session")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """A report with something in every one of its parts."""
+    """A report with something in every one of its components."""
     path = tmp_path_factory.mktemp("failing") / "results.db"
     with Shelf.at(path) as shelf:
         return shelf.add(*everything())
 
 
 def everything() -> tuple[Plot, ...]:
-    """Return a comparison on changed material with errors, findings and broken cases."""
+    """Return a comparison on changed eval suite with errors, findings and broken cases."""
     head = Plot(
         id="20261116T090001-bbbbbb",
         drop=0.15,
@@ -244,15 +248,15 @@ def poisoned(report: Report, text: str) -> Report:
     return Report(views, failure=text or "(empty)")
 
 
-def _facet(text: str) -> Facet:
-    shown = Shown(0.5, 0.4, 0.6, 9, "sample")
-    return Facet(text, text, "tag", text, 9, shown, shown, -0.2, 0.001, 0.01, 3, stands_out=True)
+def _slice(text: str) -> Slice:
+    shown = EstimateWithInterval(0.5, 0.4, 0.6, 9, "sample")
+    return Slice(text, text, "tag", text, 9, shown, shown, -0.2, 0.001, 0.01, 3, stands_out=True)
 
 
-def changed(result: RunResult, **parts: object) -> RunResult:
-    """Return a result that says something else of some of its parts."""
+def changed(result: RunResult, **components: object) -> RunResult:
+    """Return a result that says something else of some of its components."""
     found = copy.copy(result)
-    found.__dict__.update(parts)
+    found.__dict__.update(components)
     return found
 
 
@@ -260,9 +264,9 @@ def _poisoned(view: RunResult, text: str) -> RunResult:
     view = changed(
         view,
         run=replace(view.run, experiment=text, base_ref=text, stopped_by=text),
-        parts=tuple(part._replace(name=text) for part in view.parts),
+        components=tuple(component._replace(name=text) for component in view.components),
         prompts=((text, "b7c1e290"),),
-        breakdown=replace(view.breakdown, facets=(_facet(text),)),
+        breakdown=replace(view.breakdown, slices=(_slice(text),)),
     )
     gates = tuple(
         replace(row, metric=text, prompt=text, model=text, sentence=f"Quality of {text} fell.")
@@ -277,9 +281,9 @@ def _poisoned(view: RunResult, text: str) -> RunResult:
             text,
             text,
             replace(
-                one.standing,
-                fixed=tuple(moved._replace(case=text) for moved in one.standing.fixed),
-                broken=tuple(moved._replace(case=text) for moved in one.standing.broken),
+                one.comparison,
+                fixed=tuple(moved._replace(case=text) for moved in one.comparison.fixed),
+                broken=tuple(moved._replace(case=text) for moved in one.comparison.broken),
             ),
         )
         for one in view.changes
@@ -289,9 +293,9 @@ def _poisoned(view: RunResult, text: str) -> RunResult:
         gates=gates,
         variants=scores,
         changes=changes,
-        weak_prompts=(Rival(text, text, 9, -0.2, 0.001, 0.05, "exact"),),
+        weak_prompts=(PromptContrast(text, text, 9, -0.2, 0.001, 0.05, "exact"),),
         findings=tuple(Finding(text, "safety", "flag", text, text, text) for _ in view.findings),
         missing=(text, *view.missing),
-        material=tuple(MaterialChange(text, text, text) for _ in view.material),
+        eval_suite=tuple(SuiteChange(text, text, text) for _ in view.eval_suite),
         files=Files(f"experiments/{text}.yaml", "models.yaml", {text: f"prompts/{text}.md"}),
     )

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from docs.sample import Sample, build
+from edison_ci.records import CellStatus, Side
 from edison_ci.results.cells import Cells
+from edison_ci.store.cells import CellRow
 from edison_ci.store.database import open_database
-from edison_ci.store.runs import CellRow, find_run
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,22 +24,37 @@ def test_cells_come_in_order_as_an_index_has_them(tmp_path: Path) -> None:
     build(tmp_path / "results.db")
     with closing(open_database(tmp_path / "results.db")) as connection:
         sample = Sample(connection)
-        for number, (side, model, case, draw) in enumerate(
-            (side, model, case, draw)
+        for number, (side, model, case, repeat) in enumerate(
+            (side, model, case, repeat)
             for side in ("base", "head")
             for model in ("small", "large")
             for case in ("b", "a")
-            for draw in (1, 0)
+            for repeat in (1, 0)
         ):
-            key = (side, "p", "v", model, case, draw)
-            sample.finish(CellRow(f"{number:024x}", FIRST, *key, "f" * 64, None, "ok", 0.5, True))
+            sample.finish(
+                CellRow(
+                    f"{number:024x}",
+                    FIRST,
+                    Side(side),
+                    "p",
+                    "v",
+                    model,
+                    case,
+                    repeat,
+                    "f" * 64,
+                    None,
+                    CellStatus.OK,
+                    0.5,
+                    True,
+                )
+            )
         asked: list[str] = []
         connection.set_trace_callback(asked.append)
         view = SimpleNamespace(run=find_run(connection, FIRST))
         asked.clear()
         found = list(Cells(connection).of(view))  # type: ignore[arg-type]  # its run is enough
         connection.set_trace_callback(None)
-        keys = [(cell.side, cell.prompt, cell.model, cell.case, cell.draw) for cell in found]
+        keys = [(cell.side, cell.prompt, cell.model, cell.case, cell.repeat) for cell in found]
         assert keys == sorted(
             sorted(keys, key=lambda key: key[1:]), key=lambda key: key[0] != "head"
         )

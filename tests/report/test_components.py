@@ -45,7 +45,7 @@ def test_a_chart_without_data_has_no_empty_table() -> None:
 
 
 def test_a_diff_has_signs_and_the_numbers_of_lines() -> None:
-    made = ui.diff_view("a\nb\nc", "a\nB\nc")
+    made = str(ui.diff_view("a\nb\nc", "a\nB\nc"))
     rows = [words(row.replace("&", "")) for row in made.split("<tr")[1:] for row in [f"<tr{row}"]
             for row in [row[: row.index("</tr>") + 5]]]  # fmt: skip
     assert rows == ["lines 1 to 3", "11 a", "2-removedb", "2+addedB", "33 c"]

@@ -11,13 +11,14 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from edison_ci.records import Case, CaseId
-from edison_ci.report.html.page import Shown, html_page, policy, stylesheet
-from edison_ci.report.markdown import markdown
-from edison_ci.results.cells import CellResult, Cells, Failing, Graded, Grid, Square, Variant
-from edison_ci.results.part_scores import ScoreSpread
+from edison_ci.records import Case, CaseId, CellStatus, Side
+from edison_ci.report.html import PageRun, html_page, policy, stylesheet
+from edison_ci.report.markdown_report import markdown
+from edison_ci.results.cells import CellResult, Cells, ComponentResult, FailingCells, Grid, Square
 from edison_ci.results.report import Report
 from edison_ci.results.run_result import Cost
+from edison_ci.results.samples import Variant
+from edison_ci.results.scores import ScoreSpread
 from tests.report.conftest import Half, Plot, Shelf, changed, everything, poisoned
 from tests.report.test_hostile import NASTY, TEXTS
 
@@ -47,9 +48,9 @@ class Reader(HTMLParser):
         return " ".join("".join(self.said).split())
 
 
-def near(shelf: Shelf, report: Report) -> list[Shown]:
+def near(shelf: Shelf, report: Report) -> list[PageRun]:
     cells = Cells(shelf.connection)
-    return [Shown(view, cells.failing(view), {}) for view in report.runs]
+    return [PageRun(view, cells.failing(view), {}) for view in report.runs]
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def shown(shelf: Shelf) -> tuple[Report, str]:
 def test_it_says_what_the_other_reports_say(shown: tuple[Report, str]) -> None:
     report, page = shown
     said = Reader(page).text
-    view = report.measured[0]
+    view = report.head_runs[0]
     for row in view.gates:
         assert " ".join(row.sentence.split()) in said
     for text in view.missing:
@@ -76,14 +77,14 @@ def test_simulated_and_changed_material_are_told_before_any_score(
     shown: tuple[Report, str],
 ) -> None:
     said = Reader(shown[1]).text
-    assert said.index("Simulated.") < said.index("is measured with has changed")
-    assert said.index("is measured with has changed") < said.index("of 100")
+    assert said.index("Simulated.") < said.index("has changed")
+    assert said.index("has changed") < said.index("of 100")
     assert said.count("simulated") >= len(shown[0].runs)
 
 
 def test_it_has_a_chart_for_the_gates_with_its_data(shown: tuple[Report, str]) -> None:
     _, page = shown
-    assert "<figcaption>Change against the base</figcaption>" in page
+    assert "<figcaption>Change from base</figcaption>" in page
     assert page.count("<details><summary>Data</summary>") >= 3
 
 
@@ -121,7 +122,7 @@ def test_a_run_that_stopped_says_so(shelf: Shelf) -> None:
 def test_what_failed_before_any_run_is_said() -> None:
     said = Reader(html_page(Report(failure="edison.yaml:1:10: no"), [])).text
     assert "edison.yaml:1:10: no" in said
-    assert "Nothing was affected" in Reader(html_page(Report(), [])).text
+    assert "No experiment is affected" in Reader(html_page(Report(), [])).text
 
 
 def test_earlier_runs_are_drawn(shelf: Shelf) -> None:
@@ -131,7 +132,7 @@ def test_earlier_runs_are_drawn(shelf: Shelf) -> None:
     ]
     report = shelf.add(*plots)
     page = html_page(report, near(shelf, report))
-    assert "Score from run to run" in page
+    assert "Score by run" in page
     assert page.count("2026-11-13") >= 1
 
 
@@ -140,9 +141,9 @@ def test_earlier_runs_are_drawn(shelf: Shelf) -> None:
 
 def cell(text: str | None, **more: object) -> CellResult:
     made = CellResult(
-        "0a1b2c3d4e5f", "head", "reply", "b7c1e290", "small", "refund", 0, "ok", 0.2, False, None,
-        "", 1240, "billed", 12, 34, 560, "stop", "sim", "c0ffee", text,
-        (Graded("polite", "check", 0.0, False, "ok", "'sorry' is not in it"),),
+        "0a1b2c3d4e5f", Side.HEAD, "reply", "b7c1e290", "small", "refund", 0, CellStatus.OK, 0.2,
+        False, None, "", 1240, "billed", 12, 34, 560, "stop", "sim", "c0ffee", text,
+        (ComponentResult("polite", "check", 0.0, False, CellStatus.OK, "'sorry' is not in it"),),
     )  # fmt: skip
     return made._replace(**more)  # type: ignore[arg-type]  # a test says what it changes
 
@@ -156,7 +157,7 @@ def failing_page(report: Report, found: CellResult, case: Case | None = None) ->
         "costs": (),
         "history": (),
     }
-    shown = Shown(changed(view, **nothing), Failing((found,), 1), cases)
+    shown = PageRun(changed(view, **nothing), FailingCells((found,), 1), cases)
     return html_page(replace(report, runs=(view,)), [shown])
 
 
@@ -169,7 +170,7 @@ def test_an_answer_that_fails_is_there_with_what_was_asked_and_why(failing: Repo
 
 def test_a_blocked_answer_is_shown_to_nobody(failing: Report) -> None:
     page = failing_page(failing, cell(None, status="blocked", reason="blocked: secrets"))
-    assert "was blocked and is shown to nobody" in page
+    assert "was blocked and is not shown" in page
 
 
 def test_a_very_long_answer_is_cut_and_says_so(failing: Report) -> None:
@@ -182,17 +183,17 @@ def test_a_very_long_answer_is_cut_and_says_so(failing: Report) -> None:
 
 
 def hostile(report: Report, text: str) -> str:
-    failing = Failing(
+    failing = FailingCells(
         (cell(text, case=text, reason=text, status="error", error=text, model=text),), 1
     )
-    parts = {
+    components = {
         "grid": Grid((Variant(text, text),), ((text, (Square(text, 0.5, 2),)),), 1),
         "spreads": (ScoreSpread("criterion", text, (0, 0, 0, 0, 0, 1, 0, 0, 0, 0), 0.5),),
         "costs": (Cost(text, text, 1, 0, 5, 1, 1),),
         "history": (),
     }
     case = Case(id=CaseId(text), inputs={"message": text, "b": [text]}, expected=text)
-    runs = [Shown(changed(view, **parts), failing, {text: case}) for view in report.runs]
+    runs = [PageRun(changed(view, **components), failing, {text: case}) for view in report.runs]
     return html_page(report, runs)
 
 
@@ -245,8 +246,10 @@ def test_the_worst_cases_come_first(shelf: Shelf) -> None:
 def test_reasons_stay_in_a_private_project(shelf: Shelf) -> None:
     report = shelf.add(Plot(drop=0.4))
     view = report.runs[0]
-    told = [part.reason for c in Cells(shelf.connection).of(view) for part in c.parts]
+    told = [
+        component.reason for c in Cells(shelf.connection).of(view) for component in c.components
+    ]
     assert "'sorry'?" in told
     private = Cells(shelf.connection, texts=False)
-    assert {part.reason for c in private.of(view) for part in c.parts} == {""}
+    assert {component.reason for c in private.of(view) for component in c.components} == {""}
     assert {c.text for c in private.of(view)} == {None}

@@ -12,12 +12,13 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from lxml import etree
 
 from docs.gates import Graded, Results
+from edison_ci.records import CellStatus
 from edison_ci.report.junit import MOST_LINE, junit, legal
-from edison_ci.results.cells import CaseResult, Draw, cases_of
-from edison_ci.results.cells import Graded as Scored
+from edison_ci.results.cells import CaseResult, Repeat, cases_of
+from edison_ci.results.cells import ComponentResult as Scored
 from edison_ci.results.report import Report
+from edison_ci.store.cells import Component
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import Part
 from tests.report.conftest import SCHEMAS, Half, Plot, everything
 from tests.report.test_markdown import kept
 
@@ -87,30 +88,32 @@ def test_scores_are_one_line_of_json(shelf: Shelf) -> None:
         assert "\n" not in test.system_out
         line = json.loads(test.system_out)
         assert line["outcome"] == ("failed" if test.result else "passed")
-        assert line["parts"]["check polite"] == pytest.approx(line["composite"])
+        assert line["components"]["check polite"] == pytest.approx(line["composite"])
 
 
 def test_a_long_line_is_left_out_and_stays_json(shelf: Shelf) -> None:
     view = shelf.add(Plot()).runs[0]
-    parts = tuple(Scored(f"{'x' * 40}{n}", "check", 1.0, True, "ok", "") for n in range(200))
-    draw = Draw("ok", 1.0, True, "", "", 5, parts)
-    text = junit(Report((view,)), lambda _: [CaseResult("p", "m", "c", (draw,))])
+    components = tuple(
+        Scored(f"{'x' * 40}{n}", "check", 1.0, True, CellStatus.OK, "") for n in range(200)
+    )
+    repeat = Repeat(CellStatus.OK, 1.0, True, "", "", 5, components)
+    text = junit(Report((view,)), lambda _: [CaseResult("p", "m", "c", (repeat,))])
     (test,) = next(iter(read(text)))
     assert len(test.system_out) <= MOST_LINE
-    assert json.loads(test.system_out)["parts_left_out"] == 200
+    assert json.loads(test.system_out)["components_left_out"] == 200
 
 
-def test_draws_of_a_case_are_one_test(shelf: Shelf) -> None:
+def test_repeats_of_a_case_are_one_test(shelf: Shelf) -> None:
     plot = Plot(cases=2, against=False)
     shelf.add(plot)
     results = Results(shelf.writer, plot.id)
-    bad = Part("polite", "check", 0.0, False, 1.0, "ok", "rude")
-    results.add(Graded("case-0000", 0.0, draw=1, passed=False, parts=(bad,)))
-    results.add(Graded("case-0001", None, draw=1, status="error"))
+    bad = Component("polite", "check", 0.0, False, 1.0, CellStatus.OK, "rude")
+    results.add(Graded("case-0000", 0.0, repeat=1, passed=False, components=(bad,)))
+    results.add(Graded("case-0001", None, repeat=1, status="error"))
     first, second = next(iter(read(told(shelf, shelf.report(plot.id)))))
     assert isinstance(first.result[0], Failure), "one bad answer is enough"
     assert isinstance(second.result[0], Error)
-    assert json.loads(first.system_out)["draws"] == 2
+    assert json.loads(first.system_out)["repeats"] == 2
 
 
 def test_a_case_in_quarantine_never_fails(shelf: Shelf) -> None:
@@ -123,8 +126,8 @@ def test_a_case_in_quarantine_never_fails(shelf: Shelf) -> None:
 def test_a_part_that_broke_is_an_error(shelf: Shelf) -> None:
     plot = Plot(cases=1, against=False)
     shelf.add(plot)
-    broken = Part("polite", "grader", None, None, 1.0, "error", "no reply")
-    Results(shelf.writer, plot.id).add(Graded("odd", None, parts=(broken,)))
+    broken = Component("polite", "grader", None, None, 1.0, CellStatus.ERROR, "no reply")
+    Results(shelf.writer, plot.id).add(Graded("odd", None, components=(broken,)))
     (suite,) = read(told(shelf, shelf.report(plot.id)))
     odd = next(test for test in suite if test.name == "odd")
     assert isinstance(odd.result[0], Error)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.forge.marker import data_of, marker
+from edison_ci.forge.sticky_comment import marker_line, parse_data
 from edison_ci.report.comment import (
     MOST_CHARACTERS,
-    Origin,
+    CommentOrigin,
     comment_body,
 )
-from edison_ci.report.markdown import MOST_BYTES, job_summary, markdown
+from edison_ci.report.markdown_report import MOST_BYTES, job_summary, markdown
 from edison_ci.results.report import Report
 from tests.report.conftest import GOLDEN, Half, Plot, Shelf, changed
 from tests.report.page import page
@@ -24,7 +24,7 @@ from tests.report.page import page
 if TYPE_CHECKING:
     from edison_ci.report.comment import State
 
-ORIGIN = Origin("89abcdef" * 5, run_id=77, attempt=2)
+ORIGIN = CommentOrigin("89abcdef" * 5, run_id=77, attempt=2)
 
 
 def kept(name: str, text: str) -> None:
@@ -51,7 +51,7 @@ def test_the_comment_reads_as_before(failing: Report, state: State) -> None:
 
 def test_changed_material_is_told_before_any_score(failing: Report) -> None:
     text = comment_body(failing)
-    assert text.index("Evaluation material changed") < text.index("| gate |")
+    assert text.index("Eval suite changed") < text.index("| gate |")
 
 
 def test_simulated_is_said_first_and_with_each_run(failing: Report) -> None:
@@ -72,7 +72,7 @@ def test_a_run_that_stopped_says_how_far_it_came(shelf: Shelf) -> None:
 
 
 def test_nothing_affected_is_said() -> None:
-    assert "Nothing was affected" in markdown(Report())
+    assert "No experiment is affected" in markdown(Report())
     assert "edison: skipped" in markdown(Report())
 
 
@@ -87,9 +87,11 @@ def test_what_failed_before_any_run_is_said() -> None:
 
 def test_the_comment_starts_with_its_marker_and_its_data(failing: Report) -> None:
     first, second, *_ = comment_body(failing, key="nightly.eval_1", origin=ORIGIN).split("\n")
-    assert first == marker("nightly.eval_1") == "<!-- edison-ci:report:v1 key=nightly.eval_1 -->"
+    assert (
+        first == marker_line("nightly.eval_1") == "<!-- edison-ci:report:v1 key=nightly.eval_1 -->"
+    )
     assert second.startswith("<!-- edison-ci:data ")
-    data = data_of(comment_body(failing, origin=ORIGIN))
+    data = parse_data(comment_body(failing, origin=ORIGIN))
     assert data is not None
     assert data["verdict"] == failing.verdict
     assert (data["head"], data["run_id"], data["attempt"]) == ("89abcdef" * 5, 77, 2)
@@ -101,7 +103,7 @@ def test_the_comment_starts_with_its_marker_and_its_data(failing: Report) -> Non
 @pytest.mark.parametrize("key", ["", "a b", "a-->", "a\nb", "x" * 101])
 def test_a_key_that_could_forge_a_marker_is_refused(key: str) -> None:
     with pytest.raises(UsageError):
-        marker(key)
+        marker_line(key)
 
 
 @pytest.mark.parametrize(
@@ -109,19 +111,19 @@ def test_a_key_that_could_forge_a_marker_is_refused(key: str) -> None:
     ["", "one line", "a\n<!-- edison-ci:data [] -->", "a\n<!-- edison-ci:data {x -->", "a\nb\nc"],
 )
 def test_a_comment_without_data_has_none(body: str) -> None:
-    assert data_of(body) is None
+    assert parse_data(body) is None
 
 
 def test_data_cannot_end_its_comment(failing: Report) -> None:
     view = failing.runs[0]
     run = replace(view.run, id="--> <b>x</b> <!--")
     report = Report((changed(view, run=run),))
-    body = comment_body(report, origin=Origin(head="--><img src=x>"))
+    body = comment_body(report, origin=CommentOrigin(head="--><img src=x>"))
     hidden = body.split("\n")[1]
     assert hidden.count("-->") == hidden.count("<!--") == 1
     inside = hidden.removeprefix("<!-- edison-ci:data ").removesuffix(" -->")
     assert not {"<", ">", "--"} & {*inside, *(a + b for a, b in itertools.pairwise(inside))}
-    data = data_of(body)
+    data = parse_data(body)
     assert data is not None
     assert data["head"] == "--><img src=x>"
 

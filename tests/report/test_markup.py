@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jinja2 import Environment
+from markupsafe import Markup
 
-from edison_ci.report.markup import Html, element, escape, joined, number
+from edison_ci.report.markup import code_spans, element, escape, join, number
 
 
 @given(st.text())
@@ -83,5 +84,7 @@ def test_what_is_not_finite_is_no_coordinate() -> None:
 
 
 def test_pieces_are_joined() -> None:
-    assert joined(["a", Html("<br>"), "<"], ", ") == "a, <br>, &lt;"
+    assert join(["a", Markup("<br>"), None, "<"]) == "a<br>&lt;"
+    assert code_spans("run `a<b` now") == "run <code>a&lt;b</code> now"
+    assert code_spans("an odd ` tick") == "an odd ` tick"
     assert escape("\u202e") == "\\u{202e}"

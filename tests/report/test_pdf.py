@@ -1,4 +1,4 @@
-"""PDF: printed by a browser that is there, without our environment, or a clear word."""
+"""PDF: printed by an installed browser with a minimal environment, or a clear error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.report.pdf import BROWSERS, VARIABLE, find_browser, printed
+from edison_ci.report.pdf import BROWSERS, VARIABLE, find_browser, print_pdf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def test_the_page_is_printed_offline_and_without_our_keys(
         "told = ' '.join(sys.argv) + repr(dict(os.environ)) + page\n"
         "open(target, 'w').write('%PDF ' + told)"
     )
-    made = printed(str(browser(tmp_path, "chromium", does)), "<p>page ü").decode()
+    made = print_pdf(str(browser(tmp_path, "chromium", does)), "<p>page ü").decode()
     assert made.startswith("%PDF")
     assert "canary" not in made
     assert "MAP * ~NOTFOUND" in made
@@ -46,8 +46,8 @@ def test_the_page_is_printed_offline_and_without_our_keys(
 
 @pytest.mark.parametrize("does", ["sys.exit('no display')", "open(target, 'w').write('oops')"])
 def test_a_browser_that_fails_is_named(tmp_path: Path, does: str) -> None:
-    with pytest.raises(UsageError, match="chromium made no PDF") as refused:
-        printed(str(browser(tmp_path, "chromium", does)), "x")
+    with pytest.raises(UsageError, match="chromium failed to write a PDF") as refused:
+        print_pdf(str(browser(tmp_path, "chromium", does)), "x")
     assert "--format html" in str(refused.value.hint)
 
 
@@ -56,7 +56,7 @@ def test_the_first_browser_that_is_there_is_taken(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(UsageError, match="there is none here") as refused:
+    with pytest.raises(UsageError, match="was not found") as refused:
         find_browser()
     assert "apt-get install chromium" in str(refused.value.hint)
     made = browser(tmp_path, BROWSERS[2], "pass")

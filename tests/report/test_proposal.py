@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 
 from edison_ci.forge.models import Change
-from edison_ci.forge.proposing import message_of as commit_message
-from edison_ci.report.proposal import Example, Offer, message_of, proposal_body, title_of
-from edison_ci.report.safe_markdown import fenced
-from edison_ci.store.suggestions import Guardrail, Status, Suggestion
+from edison_ci.forge.proposal import commit_message as commit_message
+from edison_ci.report.markdown import fenced
+from edison_ci.report.proposal import Example, ProposalText, message_of, proposal_body, title_of
+from edison_ci.store.suggestions import Guardrail, Suggestion, SuggestionStatus
 from tests.report.page import HIDDEN, LINKED, OURS, page
 from tests.report.test_hostile import NASTY, SLOWLY, TEXTS, examples
 from tests.suggested import EVIDENCE, SEARCH
@@ -25,7 +25,7 @@ ONE = Suggestion(
     base_hash="a" * 64,
     diff="--- a\n",
     note="Empathy is weak.\nSay sorry first.",
-    status=Status.PROPOSED,
+    status=SuggestionStatus.PROPOSED,
     created_at="2026-11-15T12:00:00.000Z",
     targets=("Empathy", "Conciseness"),
     guardrails=(Guardrail("length", True, "+32 characters of 107; at most 300"),),
@@ -45,15 +45,15 @@ def harmless(markdown: str) -> Any:
 
 
 def test_a_reader_finds_the_whole_case_for_it() -> None:
-    body = proposal_body(Offer(ONE, (EXAMPLE,)))
+    body = proposal_body(ProposalText(ONE, (EXAMPLE,)))
     found = harmless(body)
     assert body.startswith(f"<!-- edison-ci:suggestion:v1 {ONE.hash} -->\n")
     rows = [line for line in body.splitlines() if line.startswith("| ")]
     assert rows[2:4] == [
-        "| unseen | 22 | 60.0 (52.0 to 68.0) | 64.8 (56.0 to 72.0) | +4.8 points (+0.9 to +8.7) "
-        "| p 0.020 | better |",
+        "| held-out | 22 | 60.0 (52.0 to 68.0) | 64.8 (56.0 to 72.0) | +4.8 points (+0.9 to +8.7) "
+        "| 0.020 | better |",
         "| training | 40 | 61.0 (55.0 to 67.0) | 70.0 (64.0 to 76.0) | +9.0 points (+4.0 to +14.0) "
-        "| p 0.002 | better |",
+        "| 0.002 | better |",
     ]
     assert "Empathy is weak.\nSay sorry first.\n" in found.codes
     assert {"Empathy", "Conciseness", "refund-3", "It is cold.\n", "We got your mail.\n"} <= set(
@@ -62,12 +62,12 @@ def test_a_reader_finds_the_whole_case_for_it() -> None:
     for words in (
         "2 training cases fixed:",
         "1 training case broken:",
-        "1 unseen case fixed:",
+        "1 held-out case fixed:",
         "The prompt grows by 32 characters.",
-        "1 failing answer that the refiner was shown",
-        "Merge it to take it",
-        "To reject it, close it with a comment that says why",
-        "To find and try it cost $0.001234.",
+        "1 failing answer in the request to the refiner",
+        "Merge the pull request to accept it",
+        "To reject it, close it with a comment that gives the reason",
+        "Finding and measuring the change cost $0.0012.",
     ):
         assert words in found.text
     assert f'edison review reject {ONE.id} --reason "..."' in found.codes
@@ -82,17 +82,17 @@ def test_a_reader_finds_the_whole_case_for_it() -> None:
         ({"evidence": {**EVIDENCE, "verified": False}}, "Improvement not verified"),
         ({"edited_from": "123456789abc"}, "Edited by hand"),
         ({"evidence": {**EVIDENCE, "search": SEARCH}}, "It is the best of 13 versions"),
-        ({"evidence": {**EVIDENCE, "search": SEARCH}}, "looked at for 2 other changes before"),
+        ({"evidence": {**EVIDENCE, "search": SEARCH}}, "used for 2 other changes before"),
         ({"evidence": {}}, "Nothing was measured."),
         ({"note": "", "targets": ()}, "No reason was given."),
     ],
 )
 def test_what_a_reader_must_not_overlook_is_said(fields: dict[str, Any], words: str) -> None:
-    assert words in harmless(proposal_body(Offer(replace(ONE, **fields)))).text
+    assert words in harmless(proposal_body(ProposalText(replace(ONE, **fields)))).text
 
 
 def test_private_texts_stay_where_they_are() -> None:
-    body = proposal_body(Offer(ONE, (EXAMPLE,), private=True))
+    body = proposal_body(ProposalText(ONE, (EXAMPLE,), private=True))
     for text in (ONE.note.split("\n")[0], "It is cold.", "We got your mail."):
         assert text not in body
     assert "refund-3" in body
@@ -101,7 +101,7 @@ def test_private_texts_stay_where_they_are() -> None:
 def test_a_body_is_never_longer_than_a_forge_takes() -> None:
     long = replace(EXAMPLE, output="x" * 5_000, failed=(("a", "y" * 900),) * 90)
     many = (long,) * 10
-    body = proposal_body(Offer(ONE, many))
+    body = proposal_body(ProposalText(ONE, many))
     assert len(body) <= 60_000
     assert "How to decide" in body
     harmless(body)
@@ -135,7 +135,7 @@ def test_nothing_that_a_model_wrote_is_obeyed(text: str) -> None:
         evidence=evidence,
         guardrails=(Guardrail(text, False, text),),
     )
-    harmless(proposal_body(Offer(one, (Example(text, text, 0.1, ((text, text),), text),))))
+    harmless(proposal_body(ProposalText(one, (Example(text, text, 0.1, ((text, text),), text),))))
 
 
 @SLOWLY

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft7Validator, FormatChecker
 
-from edison_ci.report.changed_lines import Lines, changed_lines
+from edison_ci.report.annotations import Lines, changed_lines
 from edison_ci.report.sarif import MOST_RESULTS, RULES, sarif
 from edison_ci.results.report import Report
 from edison_ci.results.run_result import Finding

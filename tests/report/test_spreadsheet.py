@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.report.json_lines import json_lines
-from edison_ci.report.spreadsheet import COLUMNS, as_csv, harmless_cell, rows_of
+from edison_ci.report.document import json_lines
+from edison_ci.report.spreadsheet import COLUMNS, as_csv, disarm_cell, rows_of
 from edison_ci.results.cells import Cells
 from tests.report.conftest import Plot, Shelf, everything
 
@@ -67,17 +67,17 @@ def test_parts_of_the_grade_have_columns(shelf: Shelf) -> None:
     ],
 )
 def test_a_formula_becomes_text(text: str) -> None:
-    assert harmless_cell(text) == f"'{text}"
+    assert disarm_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["-1", "+1.5", "-0.25e-3", ".5", "", "plain", " =1", "1=1", "'=1"])
 def test_numbers_and_other_texts_stay(text: str) -> None:
-    assert harmless_cell(text) == text
+    assert disarm_cell(text) == text
 
 
 @given(st.text())
 def test_no_cell_starts_as_a_formula_does(text: str) -> None:
-    shown = harmless_cell(text)
+    shown = disarm_cell(text)
     assert not shown.startswith(("=", "@", "\t", "\r"))
     if shown.startswith(("+", "-")):
         float(shown)
@@ -87,7 +87,7 @@ def test_no_cell_starts_as_a_formula_does(text: str) -> None:
 def test_what_is_written_is_what_is_read(texts: list[str]) -> None:
     written = "".join(as_csv([tuple(texts)]))
     (row,) = csv.reader(io.StringIO(written, newline=""))
-    assert row == [harmless_cell(text) for text in texts]
+    assert row == [disarm_cell(text) for text in texts]
     (raw,) = csv.reader(io.StringIO("".join(as_csv([tuple(texts)], raw=True)), newline=""))
     assert raw == texts
 
@@ -98,7 +98,7 @@ def test_names_of_columns_are_harmless_too(shelf: Shelf) -> None:
 
 
 def test_nul_bytes_do_not_end_a_file() -> None:
-    assert harmless_cell("a\x00b\ud800") == "a\\u{0}b\\u{d800}"
+    assert disarm_cell("a\x00b\ud800") == "a\\u{0}b\\u{d800}"
 
 
 def test_json_has_a_line_for_each_cell_with_its_parts(shelf: Shelf) -> None:
@@ -109,6 +109,6 @@ def test_json_has_a_line_for_each_cell_with_its_parts(shelf: Shelf) -> None:
     assert len(found) == 8
     blocked = next(one for one in found if one["status"] == "blocked")
     assert (blocked["text"], blocked["case"]) == (None, "a\nb")
-    graded = next(one for one in found if one["parts"] and one["status"] == "ok")
-    assert graded["parts"][0]["name"] == "polite"
+    graded = next(one for one in found if one["components"] and one["status"] == "ok")
+    assert graded["components"][0]["name"] == "polite"
     assert graded["prompt"] == {"id": "support-reply", "hash": "b7c1e290", "label": "v2+b7c1e290"}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.report.markdown import markdown
-from edison_ci.results.material_changes import companion_of, runs_of_change
+from edison_ci.report.markdown_report import markdown
 from edison_ci.results.report import Report, report_of
+from edison_ci.results.snapshot import companion_of, runs_of_change
 from edison_ci.store.runs import find_run
 from tests.report.conftest import HEAD, Half, Plot, everything
 
@@ -42,11 +42,11 @@ def test_every_version_with_every_model_has_a_row_with_an_interval(shelf: Shelf)
 def test_the_change_of_each_prompt_and_model_names_fixed_and_broken_cases(shelf: Shelf) -> None:
     (view,) = shelf.add(Plot(drop=0.2)).runs
     (one,) = view.changes
-    assert one.standing.verdict == "a_better"
-    assert one.standing.margin == pytest.approx(0.05), "as the gate that was stored says"
-    assert len(one.standing.broken) == view.regressions > 0
-    assert one.standing.estimate is not None
-    assert one.standing.estimate < 0
+    assert one.comparison.verdict == "a_better"
+    assert one.comparison.margin == pytest.approx(0.05), "as the gate that was stored says"
+    assert len(one.comparison.broken) == view.regressions > 0
+    assert one.comparison.estimate is not None
+    assert one.comparison.estimate < 0
 
 
 def test_reading_leaves_the_connection_as_it_was(shelf: Shelf) -> None:
@@ -78,14 +78,14 @@ def test_changed_material_is_told_with_both_runs(shelf: Shelf) -> None:
     report = shelf.add(*everything())
     head, base = report.runs
     assert (head.on, base.on) == ("head", "base")
-    told = {change.place: (change.before, change.after) for change in head.material}
+    told = {change.place: (change.before, change.after) for change in head.eval_suite}
     assert told == {
         "cases": ("40", "38 (2 removed)"),
         "experiments/support-reply.yaml: gates[0].margin": ("5pp", "20pp"),
         "datasets/golden.jsonl": ("as it was", "edited"),
     }
     assert (head.twice, base.twice) == (True, False)
-    assert base.material == ()
+    assert base.eval_suite == ()
     both = shelf.report(base.run.id, head.run.id)
     assert [view.run.id for view in both.runs] == [head.run.id, base.run.id], "none of them twice"
 
@@ -93,11 +93,11 @@ def test_changed_material_is_told_with_both_runs(shelf: Shelf) -> None:
 def test_changed_material_is_told_where_the_base_could_not_be_measured(shelf: Shelf) -> None:
     report = shelf.add(everything()[1])
     (view,) = report.runs
-    assert [change.place for change in view.material] == [
+    assert [change.place for change in view.eval_suite] == [
         "datasets/golden.jsonl",
         "experiments/support-reply.yaml: gates",
     ]
-    assert "on the material of head only" in markdown(report)
+    assert "with head's eval suite only" in markdown(report)
 
 
 def test_an_older_comparison_is_no_companion(shelf: Shelf) -> None:

@@ -1,4 +1,4 @@
-"""The results that pages are tried on."""
+"""Results files to read: that of the showcase, and one to which tests add cells."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.decide.conftest import results
 from tests.web.conftest import Stored, project, stored, worker_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["connection", "project", "stored", "worker_id"]
+__all__ = ["connection", "project", "results", "stored", "worker_id"]
 
 
 @pytest.fixture

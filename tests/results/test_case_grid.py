@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.results import case_grid
 from edison_ci.results.case_grid import CaseQuery, FoundCases, find_cases
-from edison_ci.results.part_scores import PartName
+from edison_ci.results.scores import ComponentName
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,10 +49,10 @@ def brute(connection: sqlite3.Connection, run: str, asked: dict[str, Any]) -> se
         )
     if "status" in asked:
         sql += within.format("", "x.status = :status")
-    if "part" in asked and "failed" in asked:
-        values["kind"], values["name"] = values.pop("part")
+    if "component" in asked and "failed" in asked:
+        values["kind"], values["name"] = values.pop("component")
         sql += within.format(
-            "join part p on p.cell_id = x.id",
+            "join component p on p.cell_id = x.id",
             "p.kind = :kind and p.name = :name and (p.passed = 0 or "
             "(p.passed is null and p.score < 0.5))",
         )
@@ -61,12 +61,13 @@ def brute(connection: sqlite3.Connection, run: str, asked: dict[str, Any]) -> se
     if "flagged" in asked:
         sql += within.format(
             "join run r on r.id = x.run_id join human_grades h on h.experiment = r.experiment and "
-            "h.case_id = x.case_id and h.address = x.address and h.take = x.take",
+            "h.case_id = x.case_id and h.request_hash = x.request_hash and h.answer_no = "
+            "x.answer_no",
             "h.flagged = 1",
         )
     if "text" in asked:
         texts = within.format(
-            "join answer_text a on a.address = x.address and a.take = x.take",
+            "join answer_text a on a.request_hash = x.request_hash and a.answer_no = x.answer_no",
             "x.status <> 'blocked' and instr(lower(a.text), lower(:text))",
         ).removeprefix(" and ")
         sql += f" and (instr(lower(c.case_id), lower(:text)) or {texts})"
@@ -85,11 +86,15 @@ def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> No
         {key: value for key, value in zip(names, chosen, strict=True) if value}
         for chosen in product(*every)
     ]
-    parts = connection.execute("select distinct kind, name from rollup_part").fetchall()
-    filters += [{"failed": True, "part": PartName(kind, name)} for kind, name in parts]
+    components = connection.execute("select distinct kind, name from rollup_component").fetchall()
+    filters += [
+        {"failed": True, "component": ComponentName(kind, name)} for kind, name in components
+    ]
     filters += [{"flagged": True}, {"flagged": True, "failed": True}]
     filters += [{"flagged": True, "text": "e"}]
-    filters += [{"failed": True, "part": PartName(k, n), "tag": "returns"} for k, n in parts]
+    filters += [
+        {"failed": True, "component": ComponentName(k, n), "tag": "returns"} for k, n in components
+    ]
     some = 0
     for run, side in runs_and_sides(connection):
         for chosen in filters:

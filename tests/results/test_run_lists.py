@@ -1,4 +1,4 @@
-"""Which runs are stored, by experiment and by status."""
+"""Lists of runs by experiment and status, and the progress of one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from edison_ci.results.run_lists import (
     last_run_at,
     last_whole,
     newest_measured,
+    progress_of,
     runs_by_status,
 )
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,3 +49,24 @@ def test_the_newest_measured_experiment_has_a_complete_run(
     connection.execute("pragma foreign_keys = 0")
     connection.execute("update run set complete = 0")  # is never committed
     assert newest_measured(connection) is None
+
+
+def test_the_newest_event_and_the_last_numbers_are_told(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    run = find_run(connection, stored.against)
+    found = progress_of(connection, run)
+    assert found.seq == stored.one("select max(seq) from event where run_id = ?", run.id)
+    assert found.done == found.total == run.cells_planned
+    assert found.share == 1.0
+    assert found.as_json()["cells"] == dict(found.cells)
+
+
+def test_a_run_that_said_nothing_is_at_its_start(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    run = find_run(connection, stored.against)
+    connection.execute("delete from event where run_id = ?", (run.id,))  # is never committed
+    found = progress_of(connection, run)
+    assert (found.seq, found.time, found.done) == (0, run.created_at, 0)
+    assert found.total == run.cells_planned

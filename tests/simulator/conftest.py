@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from random import Random
 from typing import TYPE_CHECKING
 
 from benchmarks.sim import NAMES, Case, Example, load, messages_of
 from edison_ci.records import Completion, Message, Request
-from edison_ci.simulator.assignment import Assignment, KnownCase, Task
-from edison_ci.simulator.generator import _WRITERS, generate
-from edison_ci.simulator.judge import observe, task_of
+from edison_ci.simulator.assignment import (
+    AnswerDraft,
+    AnswerSample,
+    Assignment,
+    KnownCase,
+    Observation,
+    Task,
+)
+from edison_ci.simulator.features import Stance
+from edison_ci.simulator.generator import _WRITERS, PLAYBOOKS, generate, understanding_of
+from edison_ci.simulator.judge import observe, task_of_inputs
 from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.qualities import PLAYBOOKS
-from edison_ci.simulator.writing import Exhibit, Seen, Writing
 
 if TYPE_CHECKING:
     from edison_ci.records import Json
@@ -31,27 +38,38 @@ example = cache(load)
 
 
 def request(
-    said: str, *, system: str = "", model: str = "small", draw: int = 0, **params: Json
+    message: str, *, system: str = "", model: str = "small", repeat: int = 0, **params: Json
 ) -> Request:
     """Return a request with one user message."""
     messages = [Message("system", system)] if system else []
-    messages.append(Message("user", said))
-    return Request("sim", "", model, tuple(messages), params or PARAMS, draw=draw)
+    messages.append(Message("user", message))
+    return Request("sim", "", model, tuple(messages), params or PARAMS, repeat=repeat)
 
 
-def asked(prompt: str, case: Case, *, model: str = "small", draw: int = 0) -> Request:
+def asked(prompt: str, case: Case, *, model: str = "small", repeat: int = 0) -> Request:
     """Return the request for a case of an example."""
-    return Request("sim", "", model, messages_of(prompt, case), PARAMS, draw=draw)
+    return Request("sim", "", model, messages_of(prompt, case), PARAMS, repeat=repeat)
 
 
-def answer(prompt: str, case: Case, *, draw: int = 0) -> Completion:
+def answer(prompt: str, case: Case, *, repeat: int = 0) -> Completion:
     """Return the answer to a case of an example."""
-    return generate(asked(prompt, case, draw=draw), SimOptions())
+    return generate(asked(prompt, case, repeat=repeat), SimOptions())
 
 
-def seen(case: Case, output: str) -> dict[str, Seen]:
+def seen(case: Case, output: str) -> dict[str, Observation]:
     """Return what a judge sees in an answer."""
-    return observe(Exhibit(task_of(case.inputs), case.inputs, output))
+    return observe(AnswerSample(task_of_inputs(case.inputs), case.inputs, output))
+
+
+def asked_for(task: Task, instructions: str) -> frozenset[str]:
+    """Return the features that the instructions ask for without taking it back."""
+    stances = understanding_of(task, instructions).stances
+    return frozenset(name for name, stance in stances.items() if stance is Stance.ASKED)
+
+
+def variables_of(text: str) -> list[str]:
+    """Return every template expression of a prompt, in order."""
+    return re.findall(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", text)
 
 
 def with_line(prompt: str, line: str) -> str:
@@ -64,7 +82,7 @@ def written(case: KnownCase, *, without: str = "", seed: int = 1) -> str:
     names = [feature.name for feature in PLAYBOOKS[case.task].features]
     has = {name: name != without for name in names}
     assignment = Assignment(case.task, case.inputs, "You write for Kettle & Crag.", "", case)
-    return _WRITERS[case.task](Writing(assignment, has, Random(seed), 0.0))
+    return _WRITERS[case.task](AnswerDraft(assignment, has, Random(seed), 0.0))
 
 
 def example_of(task: Task) -> Example:

@@ -11,28 +11,27 @@ import pytest
 from benchmarks.sim import NAMES
 from edison_ci.simulator.judge import Criterion
 from edison_ci.simulator.refiner import (
-    Badness,
     Change,
-    bad_diff,
-    bad_kind,
-    improved,
+    DiffFault,
+    draw_diff_fault,
+    faulty_diff,
+    improve,
     parse_prompt,
     unified_diff,
-    variables_of,
 )
-from tests.simulator.conftest import example
+from tests.simulator.conftest import example, variables_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PATH = "prompts/it.md"
 SEEDS = range(20)
-APPLIES = set(Badness) - {
-    Badness.NOT_A_DIFF,
-    Badness.WRONG_CONTEXT,
-    Badness.WRONG_COUNTS,
-    Badness.OTHER_FILE,
-    Badness.TWO_FILES,
+APPLIES = set(DiffFault) - {
+    DiffFault.NOT_A_DIFF,
+    DiffFault.WRONG_CONTEXT,
+    DiffFault.WRONG_COUNTS,
+    DiffFault.OTHER_FILE,
+    DiffFault.TWO_FILES,
 }
 INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 
@@ -48,7 +47,7 @@ CHANGES = [
 
 def change_of(name: str, seed: int) -> Change:
     old = example(name).prompt
-    return Change(PATH, old, improved(old, [Criterion("Empathy")], Random(seed)).text)
+    return Change(PATH, old, improve(old, [Criterion("Empathy")], Random(seed)).text)
 
 
 def applied(old: str, diff: str, folder: Path) -> str | None:
@@ -83,17 +82,17 @@ def test_no_change_is_no_diff() -> None:
     assert unified_diff("a\n", "a\n", PATH) == ""
 
 
-@pytest.mark.parametrize("kind", sorted(Badness))
+@pytest.mark.parametrize("kind", sorted(DiffFault))
 def test_a_bad_diff_does_not_apply_or_changes_what_it_may_not(
-    kind: Badness, tmp_path: Path
+    kind: DiffFault, tmp_path: Path
 ) -> None:
     for name in NAMES:
         change = change_of(name, 1)
-        diff = bad_diff(kind, change, Random(1))
+        diff = faulty_diff(kind, change, Random(1))
         result = applied(change.old, diff, tmp_path)
         if kind in APPLIES:
             assert result is not None and result != change.old
-        elif kind in (Badness.NOT_A_DIFF, Badness.WRONG_CONTEXT, Badness.WRONG_COUNTS):
+        elif kind in (DiffFault.NOT_A_DIFF, DiffFault.WRONG_CONTEXT, DiffFault.WRONG_COUNTS):
             assert result is None
 
 
@@ -101,21 +100,21 @@ def test_a_bad_diff_does_not_apply_or_changes_what_it_may_not(
 def test_bad_diffs_are_bad_in_the_stated_way(name: str, tmp_path: Path) -> None:
     for seed in SEEDS:
         change = change_of(name, seed)
-        diffs = {kind: bad_diff(kind, change, Random(seed)) for kind in Badness}
+        diffs = {kind: faulty_diff(kind, change, Random(seed)) for kind in DiffFault}
         news = {kind: _new_text(change.old, diffs[kind]) for kind in APPLIES}
         old = parse_prompt(change.old)
-        assert f"+++ b/{PATH}" not in diffs[Badness.OTHER_FILE]
-        assert diffs[Badness.TWO_FILES].count("\n+++ ") == 2
-        assert len(variables_of(news[Badness.DROPPED_VARIABLE])) < len(variables_of(change.old))
-        assert news[Badness.TEMPLATE_LOGIC].count("{%") > change.old.count("{%")
-        front = parse_prompt(news[Badness.FRONT_MATTER])
+        assert f"+++ b/{PATH}" not in diffs[DiffFault.OTHER_FILE]
+        assert diffs[DiffFault.TWO_FILES].count("\n+++ ") == 2
+        assert len(variables_of(news[DiffFault.DROPPED_VARIABLE])) < len(variables_of(change.old))
+        assert news[DiffFault.TEMPLATE_LOGIC].count("{%") > change.old.count("{%")
+        front = parse_prompt(news[DiffFault.FRONT_MATTER])
         assert front.lines[: front.body_start] != old.lines[: old.body_start]
-        assert len(parse_prompt(news[Badness.HEADING]).headings) > len(old.headings)
-        growth = len(news[Badness.TOO_LONG]) - len(change.old)
+        assert len(parse_prompt(news[DiffFault.HEADING]).headings) > len(old.headings)
+        growth = len(news[DiffFault.TOO_LONG]) - len(change.old)
         assert growth > max(300, 0.15 * len(change.old))
-        lines = news[Badness.TOO_MANY_LINES].count("\n") - change.old.count("\n")
+        lines = news[DiffFault.TOO_MANY_LINES].count("\n") - change.old.count("\n")
         assert lines > max(4, 0.2 * change.old.count("\n"))
-        assert INVISIBLE.search(news[Badness.INVISIBLE]) and not INVISIBLE.search(change.old)
+        assert INVISIBLE.search(news[DiffFault.INVISIBLE]) and not INVISIBLE.search(change.old)
 
 
 def _new_text(old: str, diff: str) -> str:
@@ -142,7 +141,7 @@ def _new_text(old: str, diff: str) -> str:
 
 @pytest.mark.parametrize("rate", [0.0, 0.25, 1.0])
 def test_bad_diffs_come_at_the_configured_rate(rate: float) -> None:
-    kinds = [bad_kind(Random(seed), rate) for seed in range(2_000)]
+    kinds = [draw_diff_fault(Random(seed), rate) for seed in range(2_000)]
     bad = Counter(kind for kind in kinds if kind)
     assert sum(bad.values()) / len(kinds) == pytest.approx(rate, abs=0.03)
-    assert rate < 1 or set(bad) == set(Badness)
+    assert rate < 1 or set(bad) == set(DiffFault)

@@ -8,13 +8,14 @@ import pytest
 
 from benchmarks.sim import NAMES, Case, figures, messages_of
 from edison_ci.records import Message
-from edison_ci.simulator.assignment import KnownCase, Task, known_cases, read
+from edison_ci.simulator.assignment import KnownCase, Task, known_cases, read_assignment
 from edison_ci.simulator.features import Stance
-from edison_ci.simulator.qualities import PLAYBOOKS, asked_for, understood
+from edison_ci.simulator.generator import PLAYBOOKS, understanding_of
 from edison_ci.simulator.refiner import parse_prompt
 from tests.simulator.conftest import (
     TASKS,
     answer,
+    asked_for,
     example,
     example_of,
     seen,
@@ -46,11 +47,11 @@ def cases_for(task: Task, name: str) -> tuple[Case, ...]:
 def quality(prompt: str, task: Task, name: str) -> float:
     """Return the mean amount of a quality over at least sixty answers."""
     cases = cases_for(task, name)
-    draws = math.ceil(ANSWERS / len(cases))
+    repeats = math.ceil(ANSWERS / len(cases))
     values = [
-        seen(case, answer(prompt, case, draw=draw).text)[name].value
+        seen(case, answer(prompt, case, repeat=repeat).text)[name].value
         for case in cases
-        for draw in range(draws)
+        for repeat in range(repeats)
     ]
     assert len(values) >= ANSWERS
     return statistics.fmean(values)
@@ -62,7 +63,7 @@ def test_asking_for_a_quality_raises_it_clearly(task: Task, name: str) -> None:
     line = PLAYBOOKS[task].feature(name).lines[0]
     gain = quality(with_line(prompt, line), task, name) - quality(prompt, task, name)
     feature = PLAYBOOKS[task].feature(name)
-    assert gain > 0.4 * (feature.asked - feature.silent)
+    assert gain > 0.4 * (feature.chance_if_asked - feature.chance_if_silent)
     assert gain > LEAST.get(name, 0.03)
 
 
@@ -70,8 +71,8 @@ def test_asking_for_a_quality_raises_it_clearly(task: Task, name: str) -> None:
 def test_gibberish_lowers_the_points(name: str) -> None:
     project = example(name)
     noise = "xkqz vbnmw qqqq zzzt wrtpl ####@@@@ fghjk blrgh sdfgh mnbvcx qwrtz\n" * 3
-    before = figures(project, project.prompt, draws=range(2)).points
-    assert figures(project, with_line(project.prompt, noise), draws=range(2)).points < before - 4
+    before = figures(project, project.prompt, repeats=range(2)).points
+    assert figures(project, with_line(project.prompt, noise), repeats=range(2)).points < before - 4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,10 +87,10 @@ def test_a_contradiction_does_not_help(name: str) -> None:
         Task.CODE: "Return one Python code block. Explain your code at length.",
     }[task]
     prompt = with_line(project.prompt, both)
-    found = understood(task, parse_prompt(prompt).instructions)
+    found = understanding_of(task, parse_prompt(prompt).instructions)
     assert Stance.BOTH in found.stances.values() and found.confusion > 0
     good = with_line(project.prompt, feature.lines[0])
-    assert figures(project, prompt, draws=range(2)).points < figures(project, good).points + 1
+    assert figures(project, prompt, repeats=range(2)).points < figures(project, good).points + 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,8 +109,8 @@ def test_removing_the_assignment_lowers_the_points(name: str) -> None:
     for cut in cuts:
         assert cut in prompt
         prompt = prompt.replace(cut, "")
-    before = figures(project, project.prompt, draws=range(2)).points
-    assert figures(project, prompt, draws=range(2)).points < before - 2
+    before = figures(project, project.prompt, repeats=range(2)).points
+    assert figures(project, prompt, repeats=range(2)).points < before - 2
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,8 +121,8 @@ def test_longer_text_without_instructions_changes_nothing(name: str) -> None:
         "They come in at nine, drink something, and look at what has arrived over night.\n"
         "Thank you for your help with it, which everybody here is glad of.\n"
     )
-    before = figures(project, project.prompt, draws=range(4)).points
-    after = figures(project, with_line(project.prompt, talk), draws=range(4)).points
+    before = figures(project, project.prompt, repeats=range(4)).points
+    after = figures(project, with_line(project.prompt, talk), repeats=range(4)).points
     assert abs(after - before) < 3
 
 
@@ -187,18 +188,18 @@ def test_the_case_is_no_instruction() -> None:
         Message("system", "You are a fiction writer."),
         Message("user", f"Write a story.\n\nBrief: {brief}\nGenre: noir\nTone: dry\nWords: tin"),
     )
-    assert asked_for(Task.STORY, read(messages).instructions) == frozenset()
+    assert asked_for(Task.STORY, read_assignment(messages).instructions) == frozenset()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_known_cases_leave_nothing_in_the_instructions(name: str) -> None:
     project = example(name)
     for case in project.cases:
-        found = read(messages_of(project.prompt, case))
+        found = read_assignment(messages_of(project.prompt, case))
         assert found.case is not None and found.case.id == case.id
         assert asked_for(found.task, found.instructions) == frozenset(), case.id
 
 
 def test_a_negated_instruction_counts_against() -> None:
-    stances = understood(Task.CODE, "Write Python code. Do not use type hints.").stances
+    stances = understanding_of(Task.CODE, "Write Python code. Do not use type hints.").stances
     assert stances["hints"] is Stance.AGAINST

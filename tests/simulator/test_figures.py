@@ -19,9 +19,8 @@ from benchmarks.sim import (
     figures,
     refined_prompts,
 )
-from edison_ci.simulator.control import random_edit
-from edison_ci.simulator.refiner import variables_of
-from tests.simulator.conftest import example
+from edison_ci.simulator.refiner import random_edit
+from tests.simulator.conftest import example, variables_of
 
 EDITS = 12
 
@@ -34,7 +33,7 @@ def rounds(name: str) -> list[tuple[str, Figures]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_refiner_gains_at_least_15_points_with_its_first_diff(name: str) -> None:
     shipped, first = rounds(name)[0][1], rounds(name)[1][1]
-    assert first.points - shipped.points >= LEAST_GAIN - 2  # two draws instead of five
+    assert first.points - shipped.points >= LEAST_GAIN - 2  # two repeats instead of five
     assert rounds(name)[-1][1].points - shipped.points >= LEAST_GAIN
 
 
@@ -55,17 +54,17 @@ def test_nothing_reaches_more_than_97_points(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_large_beats_small_by_a_few_points(name: str) -> None:
     project = example(name)
-    small = figures(project, project.prompt, draws=range(3)).points
-    large = figures(project, project.prompt, model="large", draws=range(3)).points
+    small = figures(project, project.prompt, repeats=range(3)).points
+    large = figures(project, project.prompt, model="large", repeats=range(3)).points
     assert 1 < large - small < 12
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_edits_gain_nothing(name: str) -> None:
     project = example(name)
-    base = figures(project, project.prompt, draws=range(EDITS)).points
+    base = figures(project, project.prompt, repeats=range(EDITS)).points
     edited = [random_edit(project.prompt, Random(seed)) for seed in range(EDITS)]
-    points = [figures(project, text, draws=(seed,)).points for seed, text in enumerate(edited)]
+    points = [figures(project, text, repeats=(seed,)).points for seed, text in enumerate(edited)]
     assert abs(statistics.fmean(points) - base) <= DRIFT
 
 

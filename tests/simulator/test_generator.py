@@ -9,7 +9,7 @@ import pytest
 from benchmarks.sim import NAMES, every_instruction
 from edison_ci.errors import UsageError
 from edison_ci.records import FinishReason, Message, Request
-from edison_ci.simulator import assignment, qualities
+from edison_ci.simulator import assignment, generator
 from edison_ci.simulator.generator import generate
 from edison_ci.simulator.options import SimOptions
 from tests.simulator.conftest import PARAMS, answer, asked, example, request
@@ -24,13 +24,13 @@ def test_a_rerun_is_identical(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_draws_seeds_and_models_differ(name: str) -> None:
+def test_repeats_seeds_and_models_differ(name: str) -> None:
     project = example(name)
     texts = {
         variant: [generate(call, SimOptions(seed=seed)).text for call in calls]
         for variant, (calls, seed) in {
             "first": ([asked(project.prompt, case) for case in project.cases], 0),
-            "second draw": ([asked(project.prompt, case, draw=1) for case in project.cases], 0),
+            "second repeat": ([asked(project.prompt, case, repeat=1) for case in project.cases], 0),
             "other seed": ([asked(project.prompt, case) for case in project.cases], 1),
             "large": ([asked(project.prompt, case, model="large") for case in project.cases], 0),
         }.items()
@@ -86,7 +86,9 @@ def test_an_answer_is_cut_at_max_tokens() -> None:
 def test_refusals_and_empty_answers_are_rare_but_happen() -> None:
     project = example("customer-support")
     texts = [
-        answer(project.prompt, case, draw=draw).text for case in project.cases for draw in range(12)
+        answer(project.prompt, case, repeat=repeat).text
+        for case in project.cases
+        for repeat in range(12)
     ]
     empty = sum(text == "" for text in texts) / len(texts)
     refused = sum(len(text) < 50 and "\n" not in text for text in texts) / len(texts) - empty
@@ -94,16 +96,16 @@ def test_refusals_and_empty_answers_are_rare_but_happen() -> None:
     assert 0 < refused < 0.025
 
 
-def test_a_higher_temperature_raises_the_variance_between_draws() -> None:
+def test_a_higher_temperature_raises_the_variance_between_repeats() -> None:
     project = example("code-generation")
 
     def distinct(temperature: float) -> int:
         texts = set()
         for case in project.cases[::2]:
             said = asked(project.prompt, case).messages
-            for draw in range(4):
+            for repeat in range(4):
                 params = {**PARAMS, "temperature": temperature}
-                call = Request("sim", "", "small", said, params, draw=draw)
+                call = Request("sim", "", "small", said, params, repeat=repeat)
                 texts.add((case.id, generate(call).text))
         return len(texts)
 
@@ -150,10 +152,10 @@ CODE = (
 )
 
 
-def share(said: str, fits: object, *, draws: int = 60) -> float:
+def share(said: str, fits: object, *, repeats: int = 60) -> float:
     assert callable(fits)
-    texts = [generate(request(said, draw=draw)).text for draw in range(draws)]
-    return sum(bool(fits(text)) for text in texts) / draws
+    texts = [generate(request(said, repeat=repeat)).text for repeat in range(repeats)]
+    return sum(bool(fits(text)) for text in texts) / repeats
 
 
 def test_an_unknown_customer_gets_the_fact_of_the_policy_and_the_own_name() -> None:
@@ -246,11 +248,11 @@ def test_prompts_and_datasets_are_read_once_for_a_run() -> None:
     project = example("customer-support")
     generate(asked(project.prompt, project.cases[0]))
     reads = assignment.known_cases.cache_info().misses
-    understood = qualities.understood.cache_info().misses
+    understood = generator.understanding_of.cache_info().misses
     values = assignment._values.cache_info().misses
-    for draw in range(5):
+    for repeat in range(5):
         for case in project.cases:
-            generate(asked(project.prompt, case, draw=draw))
+            generate(asked(project.prompt, case, repeat=repeat))
     assert assignment.known_cases.cache_info().misses == reads
-    assert qualities.understood.cache_info().misses - understood <= 5
+    assert generator.understanding_of.cache_info().misses - understood <= 5
     assert assignment._values.cache_info().misses - values <= len(project.cases)

@@ -7,9 +7,8 @@ import pytest
 
 from benchmarks.sim import NAMES
 from edison_ci.simulator.judge import Criterion
-from edison_ci.simulator.qualities import asked_for
-from edison_ci.simulator.refiner import improved, parse_prompt, variables_of
-from tests.simulator.conftest import TASKS, example, with_line
+from edison_ci.simulator.refiner import improve, parse_prompt
+from tests.simulator.conftest import TASKS, asked_for, example, variables_of, with_line
 
 SEEDS = range(200)
 
@@ -38,7 +37,7 @@ def test_proposals_stay_inside_the_guardrails_over_three_rounds(name: str) -> No
         rng = Random(seed)
         prompt = example(name).prompt
         for _ in range(3):
-            proposal = improved(prompt, rng.sample(criteria, 2), rng)
+            proposal = improve(prompt, rng.sample(criteria, 2), rng)
             guarded(prompt, proposal.text)
             assert proposal.note and proposal.text != prompt
             prompt = proposal.text
@@ -49,7 +48,7 @@ def test_the_weakest_criterion_decides_what_is_added_first(name: str) -> None:
     task = TASKS[name]
     firsts = set()
     for criterion, _ in example(name).criteria:
-        proposal = improved(example(name).prompt, [criterion], Random(1))
+        proposal = improve(example(name).prompt, [criterion], Random(1))
         new = asked_for(task, parse_prompt(proposal.text).instructions)
         assert len(new) >= 2
         assert criterion.name in proposal.note
@@ -61,7 +60,7 @@ def test_the_weakest_criterion_decides_what_is_added_first(name: str) -> None:
 def test_a_weak_check_decides_what_is_added_as_a_criterion_does() -> None:
     prompt = example("data-extraction").prompt
     weak = [Criterion("json_schema"), Criterion("total")]
-    new = list(improved(prompt, weak, Random(1)).text.splitlines())
+    new = list(improve(prompt, weak, Random(1)).text.splitlines())
     added = [line for line in new if line not in prompt.splitlines()]
     assert "JSON object" in added[0]
     assert "grand total" in added[1]
@@ -76,7 +75,7 @@ def test_a_line_that_asks_for_the_opposite_is_replaced(name: str) -> None:
         "code-generation": "Explain your code.",
     }[name]
     prompt = with_line(example(name).prompt, opposite)
-    proposal = improved(prompt, [], Random(1))
+    proposal = improve(prompt, [], Random(1))
     guarded(prompt, proposal.text)
     assert opposite not in proposal.text and opposite in proposal.note
 
@@ -84,9 +83,9 @@ def test_a_line_that_asks_for_the_opposite_is_replaced(name: str) -> None:
 def test_when_nothing_is_missing_a_line_is_only_reworded() -> None:
     prompt = example("customer-support").prompt
     for seed in range(5):
-        prompt = improved(prompt, [Criterion("Empathy")], Random(seed)).text
+        prompt = improve(prompt, [Criterion("Empathy")], Random(seed)).text
     asked = asked_for(TASKS["customer-support"], parse_prompt(prompt).instructions)
-    again = improved(prompt, [Criterion("Empathy")], Random(9))
+    again = improve(prompt, [Criterion("Empathy")], Random(9))
     guarded(prompt, again.text)
     assert asked_for(TASKS["customer-support"], parse_prompt(again.text).instructions) == asked
 
@@ -97,7 +96,7 @@ def test_few_shots_and_fences_are_left_alone() -> None:
         "Hello!\n\n# user\nWrite a reply to this customer.\n\n```\n# user\n```\nMessage: {{ m }}\n"
     )
     for seed in range(50):
-        proposal = improved(prompt, [Criterion("Helpfulness")], Random(seed))
+        proposal = improve(prompt, [Criterion("Helpfulness")], Random(seed))
         guarded(prompt, proposal.text)
         assert "# user\nMessage: hi\n\n# assistant\nHello!\n" in proposal.text
 
@@ -105,14 +104,14 @@ def test_few_shots_and_fences_are_left_alone() -> None:
 def test_a_prompt_for_another_task_gets_lines_from_the_rubric() -> None:
     prompt = "Name three good things about {{ town }}."
     criterion = Criterion("Warmth", "Sounds friendly and warm. 5: very. 0: not at all.")
-    proposal = improved(prompt, [criterion], Random(1))
+    proposal = improve(prompt, [criterion], Random(1))
     guarded(prompt, proposal.text)
     assert "Sounds friendly and warm" in proposal.text
 
 
 def test_windows_line_ends_are_kept() -> None:
     prompt = example("customer-support").prompt.replace("\n", "\r\n")
-    proposal = improved(prompt, [Criterion("Empathy")], Random(1))
+    proposal = improve(prompt, [Criterion("Empathy")], Random(1))
     assert proposal.text.count("\n") == proposal.text.count("\r\n") > prompt.count("\n")
     assert len(parse_prompt(proposal.text).headings) == 2
 
@@ -122,4 +121,4 @@ def test_windows_line_ends_are_kept() -> None:
 )
 def test_odd_prompts_do_not_break_the_refiner(prompt: str) -> None:
     for seed in range(20):
-        guarded(prompt, improved(prompt, [Criterion("Empathy")], Random(seed)).text)
+        guarded(prompt, improve(prompt, [Criterion("Empathy")], Random(seed)).text)

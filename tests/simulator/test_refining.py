@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.sim import NAMES
-from edison_ci.judges.fencing import Piece, fenced
+from edison_ci.judges.instructions import FencedText, fence_message
 from edison_ci.records import Message, Request
 from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.refiner import refine, task_in
+from edison_ci.simulator.refiner import parse_task, refine
 from tests.simulator.conftest import example
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def in_blocks(name: str, weak: str, examples: int = 2) -> Request:
         if criterion.name == weak
     ]
     told = f"Propose a small change.\n\nCriteria:\n\n{json.dumps(entries)}"
-    pieces = [Piece("prompt", example(name).prompt, "prompts/any.md")]
-    pieces += [Piece("example", f"a failing answer, number {n}") for n in range(examples)]
-    return request(fenced(told, pieces, "Reply with JSON."), told)
+    pieces = [FencedText("prompt", example(name).prompt, "prompts/any.md")]
+    pieces += [FencedText("example", f"a failing answer, number {n}") for n in range(examples)]
+    return request(fence_message(told, pieces, "Reply with JSON."), told)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,7 +49,7 @@ def test_a_request_in_blocks_gets_a_note_and_a_diff_that_applies(name: str, tmp_
     found = json.loads(answer.text)
     assert set(found) == {"note", "diff"}
     assert weak in found["note"]
-    path = task_in(asked).path
+    path = parse_task(asked).path
     target = tmp_path / path
     target.parent.mkdir()
     target.write_text(example(name).prompt, encoding="utf-8")
@@ -74,9 +74,10 @@ def test_a_prompt_in_a_fence_gets_words_and_a_fenced_diff() -> None:
 
 def test_the_path_is_that_of_the_prompts_id_where_nobody_names_one() -> None:
     assert (
-        task_in(request("---\nid: greet\n---\nSay hello to {{ name }}.")).path == "prompts/greet.md"
+        parse_task(request("---\nid: greet\n---\nSay hello to {{ name }}.")).path
+        == "prompts/greet.md"
     )
-    assert task_in(request("Say hello.")).path == "prompts/prompt.md"
+    assert parse_task(request("Say hello.")).path == "prompts/prompt.md"
 
 
 def test_bad_diffs_come_as_often_as_told() -> None:
@@ -97,7 +98,7 @@ def test_criteria_that_are_none_are_passed_over() -> None:
     said = (
         'Criteria:\n\n[1, {"x": 2}, {"name": "Empathy"}]\n\n```\n# user\nReply to a customer.\n```'
     )
-    assert [criterion.name for criterion in task_in(request(said)).weak] == ["Empathy"]
+    assert [criterion.name for criterion in parse_task(request(said)).weak] == ["Empathy"]
 
 
 def test_an_answer_is_cut_at_its_limit() -> None:

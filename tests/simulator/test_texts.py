@@ -5,7 +5,7 @@ import pytest
 from benchmarks.sim import Case
 from edison_ci.simulator import story_task as story
 from edison_ci.simulator import support_task as support
-from edison_ci.simulator.assignment import Task, known_cases, texts
+from edison_ci.simulator.assignment import Task, known_cases, load_texts
 from tests.simulator.conftest import TASKS, seen, written
 
 
@@ -17,7 +17,7 @@ def test_an_answer_with_every_quality_is_seen_as_good(task: Task) -> None:
 
 
 def test_there_is_a_reply_for_every_known_customer() -> None:
-    replies = texts("support_replies")
+    replies = load_texts("support_replies")
     for case in known_cases(Task.SUPPORT):
         reply = replies[case.id]
         wanted = str(case.expected).casefold()
@@ -27,7 +27,7 @@ def test_there_is_a_reply_for_every_known_customer() -> None:
 
 
 def test_there_is_a_story_for_every_known_brief() -> None:
-    stories = texts("stories")
+    stories = load_texts("stories")
     for case in known_cases(Task.STORY):
         plot = stories[case.id]
         required = case.inputs["must_include"]
@@ -47,14 +47,14 @@ def test_weak_sentences_of_stories_are_seen_as_what_they_are() -> None:
         "loud": story._LOUD,
         "gloom": story._GLOOM,
     }
-    for bank in texts("story_phrases").values():
+    for bank in load_texts("story_phrases").values():
         for kind, pattern in kinds.items():
             for sentence in bank.get(kind, ()):
                 assert pattern.search(sentence.lower()), sentence
 
 
 def test_phrases_of_replies_are_seen_as_what_they_are() -> None:
-    for bank in texts("support_phrases").values():
+    for bank in load_texts("support_phrases").values():
         for sentence in bank["promise"]:
             assert support._PROMISE.search(sentence.lower()), sentence
         for sentence in bank["filler"]:

@@ -97,9 +97,9 @@ def test_clusters_need_more_cases() -> None:
 
 
 def test_equal_prompts_have_a_winner_at_most_one_time_in_twenty() -> None:
-    draw, runs = np.random.default_rng(4), 500
+    repeat, runs = np.random.default_rng(4), 500
     wrong = 0
     for _ in range(runs):
-        base, head = draw.binomial(3, 0.8, (2, 14)) / 3
-        wrong += compare(Pairs.of(base, head), rng=draw).outcome in (Outcome.A, Outcome.B)
+        base, head = repeat.binomial(3, 0.8, (2, 14)) / 3
+        wrong += compare(Pairs.of(base, head), rng=repeat).outcome in (Outcome.A, Outcome.B)
     assert wrong / runs <= 0.05

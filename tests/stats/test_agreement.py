@@ -57,9 +57,9 @@ def test_the_intraclass_correlations_are_the_published_ones() -> None:
 
 
 def test_kappas_agree_with_statsmodels() -> None:
-    draw = np.random.default_rng(2)
-    a = draw.integers(1, 6, 60)
-    b = np.clip(a + draw.integers(-1, 2, 60), 1, 5)
+    repeat = np.random.default_rng(2)
+    a = repeat.integers(1, 6, 60)
+    b = np.clip(a + repeat.integers(-1, 2, 60), 1, 5)
     table = np.zeros((5, 5))
     np.add.at(table, (a - 1, b - 1), 1)
     plain = cohens_kappa(table, return_results=False)
@@ -67,7 +67,7 @@ def test_kappas_agree_with_statsmodels() -> None:
     weighted = cohens_kappa(table, wt="quadratic", return_results=False)
     found = cohen(a.astype(float), b.astype(float), weights="quadratic", rng=rng())
     assert found.value == pytest.approx(weighted)
-    ratings = np.column_stack((a, b, draw.integers(1, 6, 60)))
+    ratings = np.column_stack((a, b, repeat.integers(1, 6, 60)))
     expected = fleiss_kappa(aggregate_raters(ratings)[0])
     assert fleiss(ratings.tolist(), rng=rng()).value == pytest.approx(expected)
 
@@ -97,15 +97,15 @@ def test_raw_agreement_stays_high_where_kappa_collapses() -> None:
     ("noise", "words"), [(0.03, "largely agree"), (0.17, "with care"), (0.6, "tentative")]
 )
 def test_the_words_follow_the_value(noise: float, words: str) -> None:
-    draw = np.random.default_rng(3)
-    truth = draw.uniform(0, 1, 200)
-    table = (truth[:, None] + draw.normal(0, noise, (200, 2))).tolist()
+    repeat = np.random.default_rng(3)
+    truth = repeat.uniform(0, 1, 200)
+    table = (truth[:, None] + repeat.normal(0, noise, (200, 2))).tolist()
     assert words in krippendorff(table, rng=rng()).words
 
 
 def test_fewer_than_ten_cases_have_no_interval_and_ten_do() -> None:
-    draw = np.random.default_rng(4)
-    table = draw.uniform(0, 1, (10, 3)).tolist()
+    repeat = np.random.default_rng(4)
+    table = repeat.uniform(0, 1, (10, 3)).tolist()
     assert krippendorff(table[:9], rng=rng()).interval is None
     found = krippendorff(table, rng=rng())
     assert found.interval is not None and found.value is not None

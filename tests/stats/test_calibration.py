@@ -11,7 +11,7 @@ from scipy.stats import norm, t
 from edison_ci.stats.calibration import (
     JudgeTrust,
     LabelCounts,
-    Labelled,
+    LabelledScores,
     corrected_mean,
     corrected_rate,
     judge_trust,
@@ -21,12 +21,12 @@ from edison_ci.stats.calibration import (
 from edison_ci.stats.intervals import mean_interval
 
 
-def sample(n: int, others: int, seed: int, *, bias: float = 0.1) -> tuple[Labelled, float]:
+def sample(n: int, others: int, seed: int, *, bias: float = 0.1) -> tuple[LabelledScores, float]:
     """Return labels and scores of a judge that is too generous, and the true mean."""
-    draw = np.random.default_rng(seed)
-    truth = draw.beta(4, 2, n + others)
-    judge = np.clip(truth + bias + draw.normal(0, 0.1, n + others), 0, 1)
-    return Labelled(truth[:n], judge[:n], judge[n:]), 4 / 6
+    repeat = np.random.default_rng(seed)
+    truth = repeat.beta(4, 2, n + others)
+    judge = np.clip(truth + bias + repeat.normal(0, 0.1, n + others), 0, 1)
+    return LabelledScores(truth[:n], judge[:n], judge[n:]), 4 / 6
 
 
 def test_the_prediction_powered_mean_is_the_formula() -> None:
@@ -56,10 +56,10 @@ def test_a_generous_judge_is_corrected_and_the_interval_is_narrower() -> None:
 
 
 def test_a_useless_judge_is_not_trusted() -> None:
-    draw = np.random.default_rng(3)
-    human = draw.uniform(0, 1, 50)
-    assert corrected_mean(Labelled(human, [0.7] * 50, [0.7] * 100)).trust == 0
-    backwards = corrected_mean(Labelled(human, 1 - human, draw.uniform(0, 1, 100)))
+    repeat = np.random.default_rng(3)
+    human = repeat.uniform(0, 1, 50)
+    assert corrected_mean(LabelledScores(human, [0.7] * 50, [0.7] * 100)).trust == 0
+    backwards = corrected_mean(LabelledScores(human, 1 - human, repeat.uniform(0, 1, 100)))
     assert backwards.trust == 0
     assert backwards.value == pytest.approx(human.mean())
 
@@ -69,31 +69,31 @@ def test_few_labels_stand_alone() -> None:
     found = corrected_mean(data)
     assert "labels alone" in found.method and found.trust == 0
     assert found.value == pytest.approx(np.mean(data.human))
-    assert corrected_mean(Labelled([], [], [0.5])).value is None
-    everything = corrected_mean(Labelled([0.5, 0.6] * 15, [0.5, 0.6] * 15, []))
+    assert corrected_mean(LabelledScores([], [], [0.5])).value is None
+    everything = corrected_mean(LabelledScores([0.5, 0.6] * 15, [0.5, 0.6] * 15, []))
     assert "all cases labelled" in everything.method
 
 
 def test_labels_without_spread_still_have_width() -> None:
-    found = corrected_mean(Labelled([1.0] * 30, [1.0] * 30, [1.0] * 50))
+    found = corrected_mean(LabelledScores([1.0] * 30, [1.0] * 30, [1.0] * 50))
     assert found.value == 1 and found.interval is not None and found.interval.low < 0.95
 
 
 def test_differences_are_corrected_too() -> None:
-    draw = np.random.default_rng(5)
-    human = draw.normal(-0.05, 0.2, 150).clip(-1, 1)
-    judge = (human + 0.1 + draw.normal(0, 0.1, 150)).clip(-1, 1)
-    found = corrected_mean(Labelled(human[:40], judge[:40], judge[40:]), differences=True)
+    repeat = np.random.default_rng(5)
+    human = repeat.normal(-0.05, 0.2, 150).clip(-1, 1)
+    judge = (human + 0.1 + repeat.normal(0, 0.1, 150)).clip(-1, 1)
+    found = corrected_mean(LabelledScores(human[:40], judge[:40], judge[40:]), differences=True)
     assert found.value is not None and found.value < 0 < float(judge.mean())
-    few = corrected_mean(Labelled(human[:5], judge[:5], judge[5:]), differences=True)
+    few = corrected_mean(LabelledScores(human[:5], judge[:5], judge[5:]), differences=True)
     assert few.interval is not None and few.interval.low >= -1
 
 
 def test_labels_that_do_not_match_are_refused() -> None:
     with pytest.raises(ValueError, match="labels"):
-        corrected_mean(Labelled([0.5], [], [0.5]))
+        corrected_mean(LabelledScores([0.5], [], [0.5]))
     with pytest.raises(ValueError, match="finite"):
-        corrected_mean(Labelled([math.nan], [0.5], [0.5]))
+        corrected_mean(LabelledScores([math.nan], [0.5], [0.5]))
 
 
 def test_the_corrected_mean_covers_the_truth_where_the_judge_does_not() -> None:
@@ -152,14 +152,14 @@ def test_fewer_passes_than_the_error_rates_allow_are_not_called_zero() -> None:
 
 
 def test_a_corrected_rate_covers_the_truth() -> None:
-    draw, runs, hits = np.random.default_rng(6), 1_000, 0
+    repeat, runs, hits = np.random.default_rng(6), 1_000, 0
     truth, sensitivity, specificity = 0.7, 0.9, 0.8
     raw = truth * sensitivity + (1 - truth) * (1 - specificity)
     for _ in range(runs):
         labels = LabelCounts(
-            int(draw.binomial(40, sensitivity)), 40, int(draw.binomial(30, specificity)), 30
+            int(repeat.binomial(40, sensitivity)), 40, int(repeat.binomial(30, specificity)), 30
         )
-        found = corrected_rate(int(draw.binomial(200, raw)), 200, labels)
+        found = corrected_rate(int(repeat.binomial(200, raw)), 200, labels)
         assert found.interval is not None
         hits += found.interval.low <= truth <= found.interval.high
     assert hits / runs >= 0.94
@@ -212,12 +212,12 @@ def test_a_judge_that_favours_one_side_is_noticed() -> None:
 
 
 def test_every_case_for_itself_is_nearly_the_same_as_no_clusters() -> None:
-    draw = np.random.default_rng(5)
-    people, judge, rest = (draw.uniform(0, 1, n) for n in (40, 40, 200))
+    repeat = np.random.default_rng(5)
+    people, judge, rest = (repeat.uniform(0, 1, n) for n in (40, 40, 200))
     judge = 0.5 * judge + 0.5 * people
     alone = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
-    plain = corrected_mean(Labelled(people, judge, rest))
-    clustered = corrected_mean(Labelled(people, judge, rest, alone))
+    plain = corrected_mean(LabelledScores(people, judge, rest))
+    clustered = corrected_mean(LabelledScores(people, judge, rest, alone))
     assert plain.value == clustered.value
     assert plain.interval is not None
     assert clustered.interval is not None
@@ -226,14 +226,14 @@ def test_every_case_for_itself_is_nearly_the_same_as_no_clusters() -> None:
 
 
 def test_cases_that_are_copies_of_each_other_count_once() -> None:
-    draw = np.random.default_rng(5)
-    people, judge, rest = (draw.uniform(0, 1, n) for n in (40, 40, 200))
+    repeat = np.random.default_rng(5)
+    people, judge, rest = (repeat.uniform(0, 1, n) for n in (40, 40, 200))
     names = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
     twice = (names[0] * 2, names[1] * 2)
-    once = corrected_mean(Labelled(people, judge, rest, names))
+    once = corrected_mean(LabelledScores(people, judge, rest, names))
     more = [np.concatenate((x, x)) for x in (people, judge, rest)]
-    doubled = corrected_mean(Labelled(more[0], more[1], more[2], twice))
-    careless = corrected_mean(Labelled(more[0], more[1], more[2]))
+    doubled = corrected_mean(LabelledScores(more[0], more[1], more[2], twice))
+    careless = corrected_mean(LabelledScores(more[0], more[1], more[2]))
     widths = [
         found.interval.high - found.interval.low
         for found in (once, doubled, careless)
@@ -245,9 +245,11 @@ def test_cases_that_are_copies_of_each_other_count_once() -> None:
 
 def test_few_labels_of_clusters_stand_alone_with_the_interval_of_clusters() -> None:
     found = corrected_mean(
-        Labelled([1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5, (["a", "a", "b", "b"], list("vwxyz")))
+        LabelledScores(
+            [1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5, (["a", "a", "b", "b"], list("vwxyz"))
+        )
     )
-    plain = corrected_mean(Labelled([1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5))
+    plain = corrected_mean(LabelledScores([1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5))
     assert found.interval is not None
     assert plain.interval is not None
     assert found.interval.high - found.interval.low > plain.interval.high - plain.interval.low

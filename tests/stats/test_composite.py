@@ -1,4 +1,4 @@
-"""Composites: scales, weights, what is missing, and both sides alike."""
+"""Composites: weights, what is missing, and both sides alike."""
 
 from __future__ import annotations
 
@@ -8,32 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edison_ci.stats.composite import Scale, Weighted, composite, paired_composite
+from edison_ci.stats.composite import Weighted, composite, paired_composite
 
 CRITERIA = [Weighted("a", 3), Weighted("b", 1), Weighted("c", 2)]
-
-
-@pytest.mark.parametrize(
-    ("scale", "raw", "score"),
-    [
-        (Scale(1, 5), 1, 0.0),
-        (Scale(1, 5), 3, 0.5),
-        (Scale(0, 3), 3, 1.0),
-        (Scale(0, 100), 81.4, 0.814),
-        (Scale(0, 10, lower_is_better=True), 2, 0.8),
-        (Scale(0, 5), 5 + 1e-12, 1.0),
-        (Scale(0, 100), 130, None),
-        (Scale(0, 5), -0.1, None),
-        (Scale(0, 5), math.nan, None),
-        (Scale(0, 5), math.inf, None),
-        (Scale(0, 5), None, None),
-    ],
-)
-def test_raw_scores_are_normalised_and_never_clipped(
-    scale: Scale, raw: float | None, score: float | None
-) -> None:
-    found = scale.normalised(raw)
-    assert found == (None if score is None else pytest.approx(score))
 
 
 def test_a_composite_is_the_weighted_mean() -> None:
@@ -76,8 +53,8 @@ def test_a_composite_lies_between_its_scores(scores: dict[str, float]) -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    for bad in (lambda: Scale(5, 1), lambda: Weighted("a", 0), lambda: composite({}, [])):
-        with pytest.raises(ValueError, match=r"scale|weight|criterion"):
+    for bad in (lambda: Weighted("a", 0), lambda: composite({}, [])):
+        with pytest.raises(ValueError, match=r"weight|criterion"):
             bad()
     with pytest.raises(ValueError, match="normalised"):
         composite({"a": 81.4}, CRITERIA)

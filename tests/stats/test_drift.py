@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, linregress, norm, t, theilslopes, ttest_ind, ttest_rel
 
-from edison_ci.stats.drift import Alarm, cusum, drop_since, reference_scores, watch
-from edison_ci.stats.trend import forecast, trend
+from edison_ci.stats.drift import Alarm, cusum, drop_since, forecast, reference_scores, trend, watch
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array
 
 
 def runs_of(means: list[float], cases: int = 20, seed: int = 1) -> list[dict[str, float]]:
-    draw = np.random.default_rng(seed)
-    ability = draw.normal(0, 0.05, cases)
+    repeat = np.random.default_rng(seed)
+    ability = repeat.normal(0, 0.05, cases)
     return [
         {
-            f"c{i}": float(np.clip(mean + ability[i] + draw.normal(0, 0.02), 0, 1))
+            f"c{i}": float(np.clip(mean + ability[i] + repeat.normal(0, 0.02), 0, 1))
             for i in range(cases)
         }
         for mean in means
@@ -100,8 +99,8 @@ def test_a_rise_never_warns_and_equal_runs_do_not_divide_by_zero() -> None:
 
 
 def test_few_series_without_drift_warn() -> None:
-    draw = np.random.default_rng(4)
-    warned = np.mean([bool(cusum(draw.normal(0.8, 0.02, 50)).warnings) for _ in range(400)])
+    repeat = np.random.default_rng(4)
+    warned = np.mean([bool(cusum(repeat.normal(0.8, 0.02, 50)).warnings) for _ in range(400)])
     assert warned <= 0.12 + 0.04
 
 
@@ -109,9 +108,9 @@ def test_few_series_without_drift_warn() -> None:
 
 
 def test_the_trend_is_kendalls_s_and_the_median_slope() -> None:
-    draw = np.random.default_rng(5)
-    times = np.cumsum(draw.uniform(0.5, 2, 20))
-    x = 0.9 - 0.004 * times + draw.normal(0, 0.01, 20)
+    repeat = np.random.default_rng(5)
+    times = np.cumsum(repeat.uniform(0.5, 2, 20))
+    x = 0.9 - 0.004 * times + repeat.normal(0, 0.01, 20)
     found = trend(times, x)
     assert found.value == pytest.approx(theilslopes(x, times).slope)
     assert found.s is not None
@@ -144,9 +143,9 @@ def test_fewer_than_eight_runs_have_no_trend_and_equal_ones_none_either() -> Non
 
 
 def falling(n: int = 20, seed: int = 6) -> tuple[Array, Array]:
-    draw = np.random.default_rng(seed)
+    repeat = np.random.default_rng(seed)
     times = np.arange(float(n))
-    return times, 0.9 - 0.01 * times + draw.normal(0, 0.004, n)
+    return times, 0.9 - 0.01 * times + repeat.normal(0, 0.004, n)
 
 
 def test_the_line_crosses_where_it_crosses_and_the_limits_around_it() -> None:
@@ -208,10 +207,10 @@ def test_there_is_a_run_to_watch_and_it_has_scores() -> None:
 
 
 def test_a_year_of_weekly_runs_hardly_ever_alerts_falsely() -> None:
-    draw, alerts, years = np.random.default_rng(8), 0, 120
+    repeat, alerts, years = np.random.default_rng(8), 0, 120
     for _ in range(years):
-        ability = draw.beta(6, 2, 20)
-        runs = (draw.random((53, 20, 2)) < ability[None, :, None]).mean(axis=2)
+        ability = repeat.beta(6, 2, 20)
+        runs = (repeat.random((53, 20, 2)) < ability[None, :, None]).mean(axis=2)
         reference = runs[:5].mean(axis=0)
         d = runs[5:] - reference
         sizes = (reference.mean() - runs[5:].mean(axis=1)) / reference.mean()

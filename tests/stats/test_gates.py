@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 from scipy.stats import binom, t, ttest_ind
 
-from edison_ci.stats.evidence import evidence
+from edison_ci.records import Verdict
 from edison_ci.stats.gates import (
     decide,
     decide_unpaired,
@@ -21,7 +21,8 @@ from edison_ci.stats.gates import (
     worst_plausible_change,
 )
 from edison_ci.stats.paired import Pairs
-from edison_ci.stats.verdicts import GateDecision, GateRule, Missing, Verdict
+from edison_ci.stats.sequential import evidence
+from edison_ci.stats.verdicts import GateDecision, GateRule, Missing
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 SCORES = st.lists(
@@ -218,8 +219,8 @@ def test_clusters_of_one_change_nothing() -> None:
 
 
 def test_the_unpaired_fallback_uses_welch_with_a_failed_case() -> None:
-    draw = np.random.default_rng(4)
-    base, head = draw.uniform(0.5, 1, 30), draw.uniform(0.2, 0.7, 25)
+    repeat = np.random.default_rng(4)
+    base, head = repeat.uniform(0.5, 1, 30), repeat.uniform(0.2, 0.7, 25)
     found = decide_unpaired(base, head)
     low = ttest_ind([*head, 0.0], base, equal_var=False).confidence_interval(0.90).low
     high = ttest_ind(head, base, equal_var=False).confidence_interval(0.90).high
@@ -270,29 +271,29 @@ def test_a_pass_that_missing_cases_could_undo_is_inconclusive() -> None:
 
 @pytest.mark.parametrize("n", [5, 10, 16])
 def test_an_unchanged_candidate_fails_at_most_one_time_in_twenty(n: int) -> None:
-    draw, runs = np.random.default_rng(n), 800
+    repeat, runs = np.random.default_rng(n), 800
     fails = 0
     for _ in range(runs):
-        ability = draw.beta(4, 1, n)
-        base, head = draw.binomial(5, ability, (2, n)) / 5  # many ties, ceiling
-        fails += decide(Pairs.of(base, head), rng=draw).verdict is FAIL
+        ability = repeat.beta(4, 1, n)
+        base, head = repeat.binomial(5, ability, (2, n)) / 5  # many ties, ceiling
+        fails += decide(Pairs.of(base, head), rng=repeat).verdict is FAIL
     assert fails / runs <= 0.05
 
 
 @pytest.mark.parametrize("n", [20, 60, 100])
 def test_a_suite_in_which_one_case_in_twenty_breaks_hardly_ever_passes(n: int) -> None:
-    draw, runs = np.random.default_rng(n), 3_000
-    broken = draw.binomial(n, 0.05, runs)
+    repeat, runs = np.random.default_rng(n), 3_000
+    broken = repeat.binomial(n, 0.05, runs)
     verdicts = {k: worst_plausible_change([-1.0] * k + [0.0] * (n - k)) for k in range(n + 1)}
     passed = np.mean([(verdicts[k] or -1) > -0.05 for k in broken.tolist()])
     assert passed <= 0.067 + 0.01
 
 
 def test_a_real_drop_is_found_as_often_as_documented() -> None:
-    draw, runs = np.random.default_rng(11), 300
+    repeat, runs = np.random.default_rng(11), 300
     found = 0
     for _ in range(runs):
-        d = draw.normal(-0.10, 0.2, 50).clip(-1, 1)
+        d = repeat.normal(-0.10, 0.2, 50).clip(-1, 1)
         found += gate(d.tolist()).verdict is FAIL
     assert found / runs == pytest.approx(0.96, abs=0.04)
 

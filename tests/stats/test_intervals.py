@@ -209,9 +209,9 @@ def test_one_case_of_a_pass_rate_has_no_interval() -> None:
 
 @pytest.mark.parametrize("n", [10, 20])
 def test_tied_pass_marks_are_covered_too(n: int) -> None:
-    draw, hits = np.random.default_rng(n), 0
+    repeat, hits = np.random.default_rng(n), 0
     for _ in range(2_000):
-        found = mean_interval((draw.random(n) < 0.9).astype(float))
+        found = mean_interval((repeat.random(n) < 0.9).astype(float))
         assert found is not None and found.low is not None and found.high is not None
         hits += found.low <= 0.9 <= found.high
     assert hits / 2_000 >= 0.925

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from edison_ci.records import Verdict
 from edison_ci.stats.other_metrics import (
     AmountRule,
     decide_amount,
@@ -17,7 +18,6 @@ from edison_ci.stats.other_metrics import (
     tail_latency,
 )
 from edison_ci.stats.paired import Pairs
-from edison_ci.stats.verdicts import Verdict
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 
@@ -27,9 +27,9 @@ def rng() -> np.random.Generator:
 
 
 def costs(n: int, ratio: float, seed: int = 1, noise: float = 0.1) -> Pairs:
-    draw = np.random.default_rng(seed)
-    base = draw.lognormal(0, 0.5, n) * 1e-5
-    return Pairs.of(base.tolist(), (base * ratio * draw.lognormal(0, noise, n)).tolist())
+    repeat = np.random.default_rng(seed)
+    base = repeat.lognormal(0, 0.5, n) * 1e-5
+    return Pairs.of(base.tolist(), (base * ratio * repeat.lognormal(0, noise, n)).tolist())
 
 
 def test_equal_costs_pass_and_doubled_ones_fail() -> None:
@@ -107,19 +107,19 @@ def test_the_cases_needed_let_an_unchanged_head_pass_four_times_in_five() -> Non
     pairs = costs(60, 1.0, noise=0.5)
     needed = decide_amount(pairs, rng=rng()).n_needed
     assert needed is not None
-    draw, runs = np.random.default_rng(2), 400
+    repeat, runs = np.random.default_rng(2), 400
     e = pairs.means("head") - 1.1 * pairs.means("base")
     e = e - e.mean() - 0.1 * pairs.means("base").mean()
-    samples = draw.choice(e, (runs, needed))
+    samples = repeat.choice(e, (runs, needed))
     error = samples.std(axis=1, ddof=1) / math.sqrt(needed)
     passed = np.mean(samples.mean(axis=1) + t.ppf(0.95, needed - 1) * error < 0)
     assert passed == pytest.approx(0.8, abs=0.06)
 
 
 def test_costs_at_exactly_the_margin_pass_about_one_time_in_twenty() -> None:
-    draw, runs, n = np.random.default_rng(12), 4_000, 60
-    base = draw.lognormal(0, 0.5, (runs, n))
-    e = base * 1.1 * draw.lognormal(-0.02, 0.2, (runs, n)) - 1.1 * base  # lognormal mean 1
+    repeat, runs, n = np.random.default_rng(12), 4_000, 60
+    base = repeat.lognormal(0, 0.5, (runs, n))
+    e = base * 1.1 * repeat.lognormal(-0.02, 0.2, (runs, n)) - 1.1 * base  # lognormal mean 1
     upper = e.mean(axis=1) + t.ppf(0.95, n - 1) * e.std(axis=1, ddof=1) / math.sqrt(n)
     assert 0.03 <= np.mean(upper < 0) <= 0.075
 
@@ -141,10 +141,10 @@ def test_p95_is_an_order_statistic_from_60_calls_on() -> None:
 
 
 def test_the_interval_of_p95_covers_it() -> None:
-    draw, hits, runs = np.random.default_rng(5), 0, 1_000
+    repeat, hits, runs = np.random.default_rng(5), 0, 1_000
     truth = -math.log(0.05)
     for _ in range(runs):
-        found = tail_latency(draw.exponential(1, 150))
+        found = tail_latency(repeat.exponential(1, 150))
         assert found.interval is not None and found.value is not None
         assert found.interval.low <= found.value <= found.interval.high
         hits += found.interval.low <= truth <= found.interval.high

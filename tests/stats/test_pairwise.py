@@ -96,13 +96,13 @@ def test_swapping_the_systems_mirrors_everything(values: list[tuple[float, float
 
 
 def test_both_orders_cancel_a_judge_that_favours_the_first() -> None:
-    draw, runs, wrong = np.random.default_rng(7), 300, {"one": 0, "both": 0}
+    repeat, runs, wrong = np.random.default_rng(7), 300, {"one": 0, "both": 0}
     for _ in range(runs):
-        first = (draw.random((2, 60)) < 0.62).astype(float)  # prefers what it reads first
+        first = (repeat.random((2, 60)) < 0.62).astype(float)  # prefers what it reads first
         both = cases(*zip(first[0].tolist(), (1 - first[1]).tolist(), strict=True))
-        wrong["both"] += win_rate(both, rng=draw).preference in (Preference.A, Preference.B)
+        wrong["both"] += win_rate(both, rng=repeat).preference in (Preference.A, Preference.B)
         once = cases(*zip(first[0].tolist(), first[0].tolist(), strict=True))
-        wrong["one"] += win_rate(once, rng=draw).preference in (Preference.A, Preference.B)
+        wrong["one"] += win_rate(once, rng=repeat).preference in (Preference.A, Preference.B)
     assert wrong["both"] / runs <= 0.05 + 2.5 * (0.05 * 0.95 / runs) ** 0.5
     assert wrong["one"] / runs > 0.25
 
@@ -111,9 +111,9 @@ def test_both_orders_cancel_a_judge_that_favours_the_first() -> None:
 
 
 def test_the_length_effect_is_a_regression() -> None:
-    draw = np.random.default_rng(2)
-    a, b = draw.uniform(50, 500, (2, 40))
-    w = np.clip(0.5 + 0.3 * np.log(a / b) + draw.normal(0, 0.2, 40), 0, 1)
+    repeat = np.random.default_rng(2)
+    a, b = repeat.uniform(50, 500, (2, 40))
+    w = np.clip(0.5 + 0.3 * np.log(a / b) + repeat.normal(0, 0.2, 40), 0, 1)
     found = length_effect(w, a, b)
     expected = linregress(np.log(a / b), w - 0.5)
     assert found is not None and found.interval is not None

@@ -13,7 +13,7 @@ from edison_ci.stats.ranking import Comparison, Model, RankingRule, fit, rank
 if TYPE_CHECKING:
     from typing import Literal
 
-    from edison_ci.stats.ranking import Placed, Ranking
+    from edison_ci.stats.ranking import RankedSystem, Ranking
 
     Outcome = Literal["first", "second", "tie"]
 
@@ -33,7 +33,7 @@ def games(
     ]
 
 
-def of(ranking: Ranking, system: str) -> Placed:
+def of(ranking: Ranking, system: str) -> RankedSystem:
     return next(placed for placed in ranking.placed if placed.system == system)
 
 

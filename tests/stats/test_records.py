@@ -14,18 +14,16 @@ import pytest
 
 from edison_ci import stats
 from edison_ci.stats.ab import compare
-from edison_ci.stats.agreement import krippendorff
-from edison_ci.stats.calibration import Labelled, corrected_mean, judge_trust
+from edison_ci.stats.agreement import krippendorff, panel
+from edison_ci.stats.calibration import LabelledScores, corrected_mean, judge_trust
 from edison_ci.stats.convergence import accept, converged
 from edison_ci.stats.drift import watch
-from edison_ci.stats.evidence import evidence
-from edison_ci.stats.levels import Limit, decide_score_level
+from edison_ci.stats.gates import Limit, decide_score_level
 from edison_ci.stats.other_metrics import decide_amount, tail_latency
 from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.pairwise import BothOrders, win_rate
-from edison_ci.stats.panel import panel
 from edison_ci.stats.ranking import Comparison, rank
-from edison_ci.stats.sequential import decide_anytime, decide_planned
+from edison_ci.stats.sequential import decide_look, evidence
 from edison_ci.stats.value import Contender, recommend
 
 if TYPE_CHECKING:
@@ -48,8 +46,7 @@ def results() -> dict[str, Any]:
     ]
     return {
         "paired": paired_difference(head - base),
-        "planned": decide_planned(pairs, look=1, rng=rng),
-        "anytime": decide_anytime(head - base, n_max=40),
+        "anytime": decide_look(pairs, looks=[20, 40]),
         "evidence": evidence(head - base, null="at most", mean=-0.05),
         "level": decide_score_level(base, Limit(0.7)),
         "amount": decide_amount(pairs, rng=rng),
@@ -58,7 +55,7 @@ def results() -> dict[str, Any]:
         "panel": panel([[0.1, 0.9, None]] * 5),
         "rank": rank(games, rng=rng),
         "alpha": krippendorff(np.column_stack((base, head)).tolist(), rng=rng),
-        "mean": corrected_mean(Labelled(base[:25], head[:25], head[25:])),
+        "mean": corrected_mean(LabelledScores(base[:25], head[:25], head[25:])),
         "trust": judge_trust(base, head),
         "ab": compare(pairs, rng=rng),
         "loop": converged([0.5, 0.6, 0.61]),

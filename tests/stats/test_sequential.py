@@ -10,22 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edison_ci.stats.evidence import (
+from edison_ci.records import Verdict
+from edison_ci.stats.sequential import (
     BETS,
     always_valid_interval,
     cases_for_evidence,
+    decide_look,
     evidence,
     log_capital,
-)
-from edison_ci.stats.paired import Pairs
-from edison_ci.stats.sequential import (
-    decide_anytime,
-    decide_planned,
-    halved,
     planned_levels,
-    sampling_order,
 )
-from edison_ci.stats.verdicts import GateRule, Verdict
+from edison_ci.stats.verdicts import GateRule
+from tests.stats.anytime import by_capital, by_looks, pairs_of
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 DIFFERENCES = st.lists(st.floats(-1, 1, allow_nan=False), min_size=1, max_size=30)
@@ -78,7 +74,8 @@ def test_extreme_evidence_stays_a_number() -> None:
 
 def test_ties_alone_pass_at_93_cases() -> None:
     assert cases_for_evidence([0.0], margin=0.05) == 93
-    assert decide_anytime([0.0] * 100, n_max=100, batch=1).n == 93
+    few, enough = (decide_look(pairs_of([0.0] * n), looks=range(1, n + 1)) for n in (92, 93))
+    assert (few.verdict, enough.verdict) == (INCONCLUSIVE, PASS)
     assert cases_for_evidence([1.0, -1.0], margin=0.0001) is None
 
 
@@ -108,35 +105,38 @@ def test_a_claim_outside_the_range_is_refused(mean: float) -> None:
 # --- the anytime rule -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("fail_rule", ["beyond_zero", "beyond_margin"])
+@pytest.mark.parametrize("mean", [0.0, -0.05, -0.12, -0.4])
+def test_looks_decide_as_the_e_values_of_the_contract(
+    mean: float, fail_rule: Literal["beyond_zero", "beyond_margin"]
+) -> None:
+    rng, rule = np.random.default_rng(7), GateRule(fail_rule=fail_rule)
+    for _ in range(3):
+        d = rng.normal(mean, 0.2, 130).clip(-1, 1).tolist()
+        expected = by_capital(d, rule, n_max=130)
+        assert by_looks(d, rule, n_max=130)[:3] == expected[:3]
+
+
 def test_it_stops_at_the_first_clear_look() -> None:
-    found = decide_anytime([-0.6] * 100, n_max=100)
+    found = by_looks([-0.6] * 100, n_max=100)
     assert (found.verdict, found.n, found.looks) == (FAIL, 20, (20,))
-    assert found.saved == pytest.approx(0.8)
-    assert found.interval is not None and found.interval.high < 0
+    assert found.decision is not None and found.decision.interval is not None
+    assert found.decision.interval.high < 0
 
 
-def test_it_goes_on_while_unclear_and_ends_inconclusive() -> None:
-    d = [0.2, -0.2] * 20
-    going = decide_anytime(d, n_max=100)
-    assert (going.verdict, going.go_on, going.saved) == (INCONCLUSIVE, True, 0.0)
-    ended = decide_anytime(d, n_max=40)
-    assert (ended.verdict, ended.go_on, ended.n) == (INCONCLUSIVE, False, 40)
-    assert decide_anytime([], n_max=40).value is None
-
-
-def test_a_look_between_batches_does_not_happen() -> None:
-    assert decide_anytime([-0.6] * 19, n_max=100).looks == ()
-    assert decide_anytime([0.0] * 50, n_max=50, batch=20).looks == (20, 40, 50)
+def test_it_ends_inconclusive_while_unclear() -> None:
+    assert by_looks([0.2, -0.2] * 20, n_max=40)[:2] == (INCONCLUSIVE, 40)
+    nothing = decide_look(pairs_of([]), looks=[20])
+    assert (nothing.verdict, nothing.value) == (INCONCLUSIVE, None)
 
 
 def test_a_drop_smaller_than_the_margin_never_fails() -> None:
-    found = decide_anytime([-0.04] * 2_000, n_max=2_000)
-    assert found.verdict is not FAIL
+    assert by_looks([-0.04] * 2_000, n_max=2_000, batch=200).verdict is not FAIL
 
 
 def test_beyond_margin_asks_for_a_drop_beyond_the_margin() -> None:
     rule = GateRule(fail_rule="beyond_margin")
-    plain, strict = (decide_anytime([-0.12] * 400, r, n_max=400) for r in (GateRule(), rule))
+    plain, strict = (by_looks([-0.12] * 400, r, n_max=400) for r in (GateRule(), rule))
     assert plain.verdict is FAIL and strict.verdict is FAIL
     assert plain.n < strict.n
 
@@ -144,41 +144,21 @@ def test_beyond_margin_asks_for_a_drop_beyond_the_margin() -> None:
 def test_clusters_count_by_their_means() -> None:
     d = [-0.5, -0.7] * 40
     names = [str(i // 2) for i in range(80)]
-    grouped = decide_anytime(d, n_max=40, batch=10, clusters=names)
-    assert grouped.looks[-1] <= 20 and grouped.verdict is FAIL
-    assert grouped.value == pytest.approx(-0.6)
-    with pytest.raises(ValueError, match="clusters"):
-        decide_anytime(d, n_max=40, clusters=["a"])
-
-
-def test_plans_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="n_max"):
-        decide_anytime([0.1], n_max=1)
-    with pytest.raises(ValueError, match="differences"):
-        decide_anytime([math.nan], n_max=10)
-
-
-def test_a_split_halves_the_error() -> None:
-    assert halved(GateRule()).alpha == pytest.approx(0.025)
-
-
-def test_the_sampling_order_is_random_and_repeatable() -> None:
-    ids = [f"c{i}" for i in range(30)]
-    first, again = (sampling_order(x, rng=np.random.default_rng(1)) for x in (ids, ids[::-1]))
-    assert first == again != tuple(sorted(ids))
-    assert sorted(first) == sorted(ids)
+    grouped = by_looks(d, n_max=40, batch=10, clusters=names)
+    assert grouped.n <= 20 and grouped.verdict is FAIL
+    assert grouped.decision is not None and grouped.decision.value == pytest.approx(-0.6)
 
 
 @pytest.mark.parametrize(("mean", "wrong"), [(0.0, FAIL), (-0.05, PASS)])
 def test_looking_every_twenty_cases_keeps_both_promises(mean: float, wrong: Verdict) -> None:
-    draw, runs = np.random.default_rng(3), 500
+    repeat, runs = np.random.default_rng(3), 500
     errors = 0
     for _ in range(runs):
         # Rare complete breaks, the nastiest shape; else ties.
         size = abs(mean) or 0.05
-        d = np.where(draw.random(200) < size, -1.0, 0.0)
+        d = np.where(repeat.random(200) < size, -1.0, 0.0)
         if mean == 0:
-            d *= draw.choice([-1, 1], 200)
+            d *= repeat.choice([-1, 1], 200)
         log_e = log_capital(d, null="at most", mean=-0.05), log_capital(d, null="at least", mean=0)
         hit = [bool((x[19::20] >= math.log(20)).any()) for x in log_e]
         errors += hit[0] if wrong is PASS else hit[1]
@@ -219,19 +199,6 @@ def test_one_look_has_the_whole_error_and_no_look_is_refused() -> None:
     assert planned_levels(1) == (0.05,)
     with pytest.raises(ValueError, match="looks"):
         planned_levels(0)
-    with pytest.raises(ValueError, match="not one of"):
-        decide_planned(Pairs.of([0.1], [0.2]), look=4, looks=3, rng=np.random.default_rng(1))
-
-
-def test_an_early_look_needs_more_evidence_and_shows_the_same_interval() -> None:
-    d = [-0.1] * 7 + [0.0] * 3  # p = 1/128
-    pairs = Pairs.of([-x for x in d], [0.0] * 10)
-    first, second = (
-        decide_planned(pairs, look=look, looks=3, rng=np.random.default_rng(1)) for look in (1, 2)
-    )
-    assert (first.verdict, second.verdict) == (INCONCLUSIVE, FAIL)
-    assert first.interval == second.interval and first.level == 0.95
-    assert (first.alpha, second.alpha) == (0.0015, 0.0181)
 
 
 def test_an_always_valid_interval_agrees_with_the_capital_at_its_ends() -> None:

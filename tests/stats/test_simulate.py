@@ -8,15 +8,15 @@ import pytest
 from benchmarks import simulate
 from benchmarks import simulate_batch as batch
 from benchmarks.simulate_cells import AT_MARGIN, UNCHANGED, Figures
-from edison_ci.stats.calibration import Labelled, corrected_mean
+from edison_ci.records import Verdict
+from edison_ci.stats.calibration import LabelledScores, corrected_mean
 from edison_ci.stats.correction import holm
 from edison_ci.stats.drift import cusum
 from edison_ci.stats.gates import decide
 from edison_ci.stats.intervals import mean_interval
 from edison_ci.stats.other_metrics import decide_amount
 from edison_ci.stats.paired import Pairs, paired_difference
-from edison_ci.stats.sequential import decide_anytime
-from edison_ci.stats.verdicts import Verdict
+from tests.stats.anytime import by_looks
 
 SHAPES = {**UNCHANGED, **AT_MARGIN}
 
@@ -56,10 +56,10 @@ def test_intervals() -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_early_stopping(name: str) -> None:
-    d = SHAPES[name](rng(), 12, 200)
+    d = SHAPES[name](rng(), 4, 200)
     found = batch.anytime(d)
     for index, row in enumerate(d):
-        decision = decide_anytime(row, n_max=200)
+        decision = by_looks(row.tolist(), n_max=200)
         assert found.verdicts.passes[index] == (decision.verdict is Verdict.PASS)
         assert found.verdicts.fails[index] == (decision.verdict is Verdict.FAIL)
         assert found.cases[index] == decision.n
@@ -85,7 +85,7 @@ def test_corrections_costs_and_drift() -> None:
     for h, j, r, low, high in zip(
         human, judge, rest, *batch.ppi_ends(human, judge, rest), strict=True
     ):
-        assert corrected_mean(Labelled(h, j, r)).interval == pytest.approx((low, high))
+        assert corrected_mean(LabelledScores(h, j, r)).interval == pytest.approx((low, high))
 
 
 def test_figures_become_a_table_between_the_marks() -> None:

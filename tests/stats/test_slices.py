@@ -11,7 +11,7 @@ from scipy import stats
 
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.stats.scores import t_tail
-from edison_ci.stats.slices import Grouped, Moments, Scores, against_rest
+from edison_ci.stats.slices import ClusteredScores, Moments, Scores, against_rest
 
 
 def scores(n: int, seed: int) -> list[float]:
@@ -65,7 +65,7 @@ def test_many_scores_at_once_are_the_same_as_one_by_one(clustered: bool) -> None
 def test_clusters_have_the_interval_of_the_arrays() -> None:
     values = scores(60, 2)
     groups = [f"g{i % 17}" for i in range(60)]
-    grouped = Grouped()
+    grouped = ClusteredScores()
     for group, value in zip(groups, values, strict=True):
         grouped.add(group, value)
     found, expected = grouped.interval(), clustered_interval(values, groups)
@@ -73,16 +73,16 @@ def test_clusters_have_the_interval_of_the_arrays() -> None:
     assert found.low == pytest.approx(expected.low)
     assert found.high == pytest.approx(expected.high)
     assert grouped.units().n == 17
-    one = Grouped({"g": (1.2, 2)}).interval()
+    one = ClusteredScores({"g": (1.2, 2)}).interval()
     assert one is not None and one.low is None and one.estimate == pytest.approx(0.6)
-    assert Grouped().interval() is None
-    same = Grouped({"a": (1.0, 1), "b": (2.0, 2)}).interval()
+    assert ClusteredScores().interval() is None
+    same = ClusteredScores({"a": (1.0, 1), "b": (2.0, 2)}).interval()
     assert same is not None and same.method == "all scores equal"
 
 
 def test_clusters_are_taken_out_of_clusters() -> None:
-    whole = Grouped({"a": (2.0, 3), "b": (0.5, 1), "c": (1.0, 1)})
-    left = whole.without(Grouped({"a": (1.0, 1), "b": (0.5, 1)}))
+    whole = ClusteredScores({"a": (2.0, 3), "b": (0.5, 1), "c": (1.0, 1)})
+    left = whole.without(ClusteredScores({"a": (1.0, 1), "b": (0.5, 1)}))
     assert left.groups == {"a": (1.0, 2), "c": (1.0, 1)}
 
 
@@ -126,7 +126,7 @@ def test_the_tail_of_t_is_that_of_scipy(t: float, df: float) -> None:
     assert t_tail(t, df) == pytest.approx(float(stats.t.sf(t, df)), rel=2e-3, abs=1e-12)
 
 
-def test_a_pass_rate_is_wilson_s_unless_draws_differ_or_cases_belong_together() -> None:
+def test_a_pass_rate_is_wilson_s_unless_repeats_differ_or_cases_belong_together() -> None:
     plain = Scores.empty(clustered=False)
     for value in (1.0, 0.0, 1.0, None, 1.0):
         plain.add(value, "g")

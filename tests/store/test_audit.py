@@ -11,7 +11,6 @@ from edison_ci.store.audit import (
     START,
     AuditEntry,
     add_audit,
-    audited,
     count_audit,
     read_audit,
     verify_audit,
@@ -122,14 +121,17 @@ def test_a_name_that_is_no_text_is_stored(db: sqlite3.Connection) -> None:
 def test_a_row_is_added_through_the_writer_and_a_failure_leaves_no_gap(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
 
+    def add(connection: sqlite3.Connection) -> int:
+        return add_audit(connection, ENTRY)
+
     def fail(connection: sqlite3.Connection) -> None:
         add_audit(connection, ENTRY)
         raise ValueError("no")
 
     with Writer(path) as writer:
-        assert writer.submit(audited(ENTRY)).result() == 1
+        assert writer.submit(add).result() == 1
         with pytest.raises(ValueError, match="no"):
             writer.submit(fail).result()
-        assert writer.submit(audited(ENTRY)).result() == 2
+        assert writer.submit(add).result() == 2
     with opened(path) as connection:
         assert verify_audit(connection).broken is None

@@ -10,14 +10,14 @@ import pytest
 
 from edison_ci.errors import StoreError
 from edison_ci.records import Completion
-from edison_ci.store.answers import Settlement, Stored, newest_answer
+from edison_ci.store.answers import CachedAnswer, Settlement, newest_answer
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import (
     Booking,
-    Cap,
-    Elsewhere,
-    Refused,
-    Reserved,
+    BudgetRefusal,
+    InFlight,
+    Reservation,
+    SpendingCap,
     booked,
     lose,
     reclaim,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = "2026-11-15T12:00:00Z"
-BUDGET = Cap("run:r1", None, microusd=1_000, name="stop.budget_usd")
+BUDGET = SpendingCap("run:r1", None, microusd=1_000, name="stop.budget_usd")
 CALL = Booking(
-    address="a" * 64,
+    request_hash="a" * 64,
     run_id="r1",
     model="small",
     phase="generate",
@@ -58,12 +58,12 @@ def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 def reserved(db: sqlite3.Connection, booking: Booking = CALL) -> int:
     outcome = reserve(booking)(db)
-    assert isinstance(outcome, Reserved)
+    assert isinstance(outcome, Reservation)
     return outcome.attempt
 
 
 def spent(db: sqlite3.Connection, scope: str = "run:r1") -> tuple[int, int]:
-    return booked(db, Cap(scope, None), "2026-11-15")
+    return booked(db, SpendingCap(scope, None), "2026-11-15")
 
 
 def test_a_call_is_booked_at_its_worst_case_in_every_scope(db: sqlite3.Connection) -> None:
@@ -76,7 +76,7 @@ def test_settling_books_what_it_really_cost_and_stores_the_answer(db: sqlite3.Co
     attempt = reserved(db)
     assert settle(CALL, attempt, ANSWER)(db) == 0
     assert spent(db) == (150, 30)
-    stored = newest_answer(db, CALL.address)
+    stored = newest_answer(db, CALL.request_hash)
     assert stored is not None and stored.completion.text == "hello"
     assert stored.cost_microusd == 150
 
@@ -110,48 +110,50 @@ def test_no_attempt_is_settled_twice(db: sqlite3.Connection) -> None:
 
 def test_a_call_that_does_not_fit_the_budget_is_refused(db: sqlite3.Connection) -> None:
     for letter in "bc":
-        reserved(db, replace(CALL, address=letter * 64))
-    outcome = reserve(replace(CALL, address="d" * 64))(db)
-    assert outcome == Refused(BUDGET, 800, ("me",))
+        reserved(db, replace(CALL, request_hash=letter * 64))
+    outcome = reserve(replace(CALL, request_hash="d" * 64))(db)
+    assert outcome == BudgetRefusal(BUDGET, 800, ("me",))
     assert spent(db) == (800, 200)
 
 
 def test_a_token_limit_refuses_too(db: sqlite3.Connection) -> None:
-    limit = Cap("run:r1", None, tokens=150, name="stop.max_total_tokens")
+    limit = SpendingCap("run:r1", None, tokens=150, name="stop.max_total_tokens")
     reserved(db, replace(CALL, caps=(limit,)))
-    outcome = reserve(replace(CALL, address="b" * 64, caps=(limit,)))(db)
-    assert outcome == Refused(limit, 100, ("me",))
+    outcome = reserve(replace(CALL, request_hash="b" * 64, caps=(limit,)))(db)
+    assert outcome == BudgetRefusal(limit, 100, ("me",))
 
 
 def test_a_rolling_budget_forgets_what_is_older_than_its_days(db: sqlite3.Connection) -> None:
-    monthly = Cap("project", 30, microusd=500, name="monthly_budget_usd")
+    monthly = SpendingCap("project", 30, microusd=500, name="monthly_budget_usd")
     old = replace(CALL, now="2026-10-16T23:59:59Z", caps=(monthly,))
-    edge = replace(CALL, address="b" * 64, now="2026-10-17T00:00:00Z", caps=())
+    edge = replace(CALL, request_hash="b" * 64, now="2026-10-17T00:00:00Z", caps=())
     reserved(db, old)
     assert booked(db, monthly, "2026-11-15") == (0, 0)
     reserved(db, edge)
     assert booked(db, monthly, "2026-11-15") == (400, 100)
-    assert isinstance(reserve(replace(CALL, address="c" * 64, caps=(monthly,)))(db), Refused)
+    assert isinstance(
+        reserve(replace(CALL, request_hash="c" * 64, caps=(monthly,)))(db), BudgetRefusal
+    )
 
 
 def test_a_stored_answer_is_taken_if_it_is_new_enough(db: sqlite3.Connection) -> None:
     settle(CALL, reserved(db), ANSWER)(db)
     for since in ("2026-11-01", NOW):
-        assert isinstance(reserve(replace(CALL, newer_than=since))(db), Stored)
-    assert isinstance(reserve(replace(CALL, newer_than="2026-11-16"))(db), Reserved)
+        assert isinstance(reserve(replace(CALL, newer_than=since))(db), CachedAnswer)
+    assert isinstance(reserve(replace(CALL, newer_than="2026-11-16"))(db), Reservation)
 
 
 def test_a_second_answer_is_a_new_take_and_the_first_stays(db: sqlite3.Connection) -> None:
     settle(CALL, reserved(db), ANSWER)(db)
     again = replace(ANSWER, completion=Completion("hello again"))
     assert settle(CALL, reserved(db), again)(db) == 1
-    texts = db.execute("select text from answer_text order by take").fetchall()
+    texts = db.execute("select text from answer_text order by answer_no").fetchall()
     assert texts == [("hello",), ("hello again",)]
 
 
 def test_an_answer_from_a_recording_is_not_reused(db: sqlite3.Connection) -> None:
     settle(CALL, reserved(db), replace(ANSWER, cost_kind="replayed"))(db)
-    assert isinstance(reserve(replace(CALL, newer_than=""))(db), Reserved)
+    assert isinstance(reserve(replace(CALL, newer_than=""))(db), Reservation)
 
 
 def test_an_answer_without_its_text_is_bought_again(db: sqlite3.Connection) -> None:
@@ -164,10 +166,10 @@ def test_an_answer_without_its_text_is_bought_again(db: sqlite3.Connection) -> N
 def test_a_take_follows_the_last_one_even_where_the_first_are_missing(
     db: sqlite3.Connection,
 ) -> None:
-    attempts = [reserved(db, replace(CALL, address=letter * 64, caps=())) for letter in "abc"]
+    attempts = [reserved(db, replace(CALL, request_hash=letter * 64, caps=())) for letter in "abc"]
     db.execute(
         "insert into answer values (?, 4, ?, 'stop', 1, 1, 0, 1, 1, 'billed', 'm', ?)",
-        (CALL.address, attempts[2], NOW),
+        (CALL.request_hash, attempts[2], NOW),
     )
     assert settle(CALL, attempts[0], ANSWER)(db) == 5
 
@@ -181,20 +183,20 @@ def test_answers_cannot_be_changed(db: sqlite3.Connection) -> None:
 def test_a_tampered_text_is_not_reused(db: sqlite3.Connection) -> None:
     settle(CALL, reserved(db), ANSWER)(db)
     db.execute("update answer_text set text = 'forged'")
-    assert newest_answer(db, CALL.address) is None
+    assert newest_answer(db, CALL.request_hash) is None
 
 
 def test_the_same_call_is_not_made_twice_at_once(db: sqlite3.Connection) -> None:
     reserved(db)
-    assert reserve(replace(CALL, owner="another"))(db) == Elsewhere("me")
+    assert reserve(replace(CALL, owner="another"))(db) == InFlight("me")
 
 
 def test_attempts_of_the_dead_become_unknown_and_the_call_is_free_again(
     db: sqlite3.Connection,
 ) -> None:
     reserved(db)
-    reserved(db, replace(CALL, address="b" * 64, owner="alive"))
+    reserved(db, replace(CALL, request_hash="b" * 64, owner="alive"))
     assert reclaim(lambda owner: owner == "alive", now=NOW)(db) == 1
     states = db.execute("select owner, state from attempt order by id").fetchall()
     assert states == [("me", "unknown"), ("alive", "reserved")]
-    assert isinstance(reserve(replace(CALL, caps=()))(db), Reserved)
+    assert isinstance(reserve(replace(CALL, caps=()))(db), Reservation)

@@ -9,12 +9,16 @@ import pytest
 
 from docs.sample import Sample
 from edison_ci.results.rollups import write_rollups
-from edison_ci.store.checking import check_database
-from edison_ci.store.comparisons import ComparisonRow, store_comparisons
 from edison_ci.store.database import open_database
-from edison_ci.store.events import add_event
-from edison_ci.store.opinions import OpinionRow, write_opinions
-from edison_ci.store.retention import Collected, Retention, collect, collectable
+from edison_ci.store.integrity import check_database
+from edison_ci.store.judgments import (
+    ComparisonRow,
+    JudgeScoreRow,
+    store_comparisons,
+    write_judge_scores,
+)
+from edison_ci.store.retention import Retention, RetentionResult, collect, collectable
+from edison_ci.store.runs import add_event
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,7 +47,7 @@ def readable(db: sqlite3.Connection) -> set[str]:
 
 
 def numbers(db: sqlite3.Connection) -> list[list[tuple[object, ...]]]:
-    tables = ("answer", "attempt", "booked", "rollup_run", "rollup_model", "rollup_part")
+    tables = ("answer", "attempt", "booked", "rollup_run", "rollup_model", "rollup_component")
     scores = "select id, status, composite, passed from cell"
     return [db.execute(f"select * from {t}").fetchall() for t in tables] + [
         db.execute(scores).fetchall()
@@ -62,7 +66,8 @@ def test_old_texts_go_and_numbers_stay(db: sqlite3.Connection) -> None:
 
 def test_reasons_quote_answers_and_go_with_them(db: sqlite3.Connection) -> None:
     gone = collect(db, RETENTION)
-    left = "select count(*) from part p join cell c on c.id = p.cell_id where p.reason <> '' and {}"
+    left = "select count(*) from component p join cell c on c.id = p.cell_id "
+    left += "where p.reason <> '' and {}"
     assert db.execute(left.format("run_id = 'r1'")).fetchone() == (0,)
     assert db.execute(left.format("run_id = 'r2'")).fetchone() == (gone.reasons,)
 
@@ -72,15 +77,15 @@ def test_reasons_of_judges_go_too_and_what_they_decided_stays(db: sqlite3.Connec
         a, b = (
             cell for (cell,) in db.execute("select id from cell where run_id = ? limit 2", [run])
         )
-        said = OpinionRow("judge", "Empathy", 4.0, 0.8, None, "it quotes the answer")
-        write_opinions(db, [(a, said)])
+        said = JudgeScoreRow("judge", "Empathy", 4.0, 0.8, None, "it quotes the answer")
+        write_judge_scores(db, [(a, said)])
         reasons = ("it quotes one answer", "it quotes the other")
         row = ComparisonRow(a, b, run, "judge", "5e1f", "a", "tie", *reasons, 20, 30, True)
         store_comparisons([row])(db)
     kept = {
         table: f"select {columns} from {table} order by 1"
         for table, columns in (
-            ("opinion", "cell_id, judge, criterion, raw, score"),
+            ("judge_score", "cell_id, judge, criterion, raw, score"),
             ("comparison", "a_cell, b_cell, ab_winner, ba_winner, chars_a, chars_b"),
         )
     }
@@ -89,7 +94,7 @@ def test_reasons_of_judges_go_too_and_what_they_decided_stays(db: sqlite3.Connec
     assert collect(db, RETENTION) == seen
     assert [db.execute(sql).fetchall() for sql in kept.values()] == before
     left = "select run_id from {} where {} <> ''"
-    assert db.execute(left.format("opinions", "reason")).fetchall() == [("r2",)]
+    assert db.execute(left.format("judge_scores", "reason")).fetchall() == [("r2",)]
     assert db.execute(left.format("comparison", "ab_reason || ba_reason")).fetchall() == [("r2",)]
 
 
@@ -160,7 +165,7 @@ def test_a_preview_says_the_same_and_changes_nothing(db: sqlite3.Connection) -> 
     preview = collectable(db, RETENTION)
     assert db.total_changes == changes
     assert preview == collect(db, RETENTION)
-    assert collectable(db, RETENTION) == Collected(spared_texts=4)
+    assert collectable(db, RETENTION) == RetentionResult(spared_texts=4)
 
 
 def test_sums_can_be_made_anew_without_the_texts(db: sqlite3.Connection) -> None:

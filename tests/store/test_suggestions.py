@@ -10,15 +10,15 @@ import pytest
 
 from docs.sample import Sample
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.database import changing, open_database
+from edison_ci.store.database import open_database, open_for_change
 from edison_ci.store.retention import Retention, collect
 from edison_ci.store.suggestions import (
     MAX_TEXT_CHARS,
     MOVES,
     Guardrail,
-    Status,
     Suggestion,
     SuggestionComment,
+    SuggestionStatus,
     add_comment,
     add_suggestion,
     comments_of,
@@ -40,7 +40,7 @@ ONE = Suggestion(
     base_hash="a" * 64,
     diff="--- a/prompts/support-reply.md\n+++ b/prompts/support-reply.md\n",
     note="Say sorry first.",
-    status=Status.PROPOSED,
+    status=SuggestionStatus.PROPOSED,
     created_at="2026-11-15T12:00:00.000Z",
     new_hash="b" * 64,
     targets=("Empathy",),
@@ -78,16 +78,16 @@ def test_what_makes_it_another_one_is_what_it_changes_and_how() -> None:
 
 
 def test_measuring_again_replaces_the_evidence_and_adds_the_cost(db: sqlite3.Connection) -> None:
-    add_suggestion(db, replace(ONE, status=Status.TRIED, evidence={}))
+    add_suggestion(db, replace(ONE, status=SuggestionStatus.TRIED, evidence={}))
     later = replace(ONE, created_at="2026-11-16T12:00:00.000Z", cost_microusd=800)
     stored = add_suggestion(db, later)
-    assert (stored.status, stored.cost_microusd) == (Status.PROPOSED, 2_000)
+    assert (stored.status, stored.cost_microusd) == (SuggestionStatus.PROPOSED, 2_000)
     assert stored.created_at == ONE.created_at
     assert list_suggestions(db) == [stored]
 
 
 @pytest.mark.parametrize(
-    "seen", [{"branch": "edison/refine/x-1"}, {"status": Status.REJECTED, "reason": "no"}]
+    "seen", [{"branch": "edison/refine/x-1"}, {"status": SuggestionStatus.REJECTED, "reason": "no"}]
 )
 def test_what_people_saw_or_decided_is_not_replaced(
     db: sqlite3.Connection, seen: dict[str, object]
@@ -96,9 +96,11 @@ def test_what_people_saw_or_decided_is_not_replaced(
     assert add_suggestion(db, replace(ONE, note="again", evidence={})) == before
 
 
-@pytest.mark.parametrize("start", Status)
-@pytest.mark.parametrize("to", Status)
-def test_only_legal_moves_are_made(db: sqlite3.Connection, start: Status, to: Status) -> None:
+@pytest.mark.parametrize("start", SuggestionStatus)
+@pytest.mark.parametrize("to", SuggestionStatus)
+def test_only_legal_moves_are_made(
+    db: sqlite3.Connection, start: SuggestionStatus, to: SuggestionStatus
+) -> None:
     before = add_suggestion(db, replace(ONE, status=start))
     if to is start or to in MOVES[start]:
         moved = move_suggestion(db, before, to, decided_by="ada")
@@ -112,9 +114,9 @@ def test_only_legal_moves_are_made(db: sqlite3.Connection, start: Status, to: St
 
 def test_a_decision_about_what_has_moved_meanwhile_is_refused(db: sqlite3.Connection) -> None:
     seen = add_suggestion(db, ONE)
-    move_suggestion(db, seen, Status.REJECTED)
+    move_suggestion(db, seen, SuggestionStatus.REJECTED)
     with pytest.raises(UsageError, match="is rejected by now"):
-        move_suggestion(db, seen, Status.APPROVED)
+        move_suggestion(db, seen, SuggestionStatus.APPROVED)
 
 
 def test_a_few_digits_are_enough_unless_they_fit_several(db: sqlite3.Connection) -> None:
@@ -130,13 +132,17 @@ def test_a_few_digits_are_enough_unless_they_fit_several(db: sqlite3.Connection)
 
 def test_lists_are_newest_first_and_can_be_narrowed(db: sqlite3.Connection) -> None:
     other = replace(
-        ONE, prompt="other", status=Status.TRIED, created_at="2026-11-16T00:00:00Z", hash=""
+        ONE,
+        prompt="other",
+        status=SuggestionStatus.TRIED,
+        created_at="2026-11-16T00:00:00Z",
+        hash="",
     )
     for one in (ONE, other):
         add_suggestion(db, one)
     assert list_suggestions(db) == [other, ONE]
     assert list_suggestions(db, prompt="other") == [other]
-    assert list_suggestions(db, statuses=[Status.PROPOSED]) == [ONE]
+    assert list_suggestions(db, statuses=[SuggestionStatus.PROPOSED]) == [ONE]
     assert list_suggestions(db, experiment="none") == []
 
 
@@ -148,7 +154,7 @@ def test_rejections_with_a_reason_are_told_to_the_next_one(db: sqlite3.Connectio
                 ONE,
                 diff=str(number),
                 hash="",
-                status=Status.REJECTED,
+                status=SuggestionStatus.REJECTED,
                 reason=reason,
                 decided_at=f"2026-11-1{number}T00:00:00Z",
             ),
@@ -176,13 +182,13 @@ def test_texts_of_models_are_bounded_and_need_not_be_unicode(db: sqlite3.Connect
 
 def test_a_change_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
-    with pytest.raises(UsageError), changing(path) as connection:
+    with pytest.raises(UsageError), open_for_change(path) as connection:
         add_suggestion(connection, ONE)
         raise UsageError("no")
-    with changing(path) as connection:
+    with open_for_change(path) as connection:
         assert list_suggestions(connection) == []
         add_suggestion(connection, ONE)
-    with changing(path) as connection:
+    with open_for_change(path) as connection:
         assert list_suggestions(connection) == [ONE]
 
 
@@ -193,9 +199,11 @@ def test_a_row_that_somebody_broke_is_an_error_in_words(db: sqlite3.Connection) 
         list_suggestions(db)
 
 
-@pytest.mark.parametrize(("status", "spared"), [(Status.PROPOSED, True), (Status.REJECTED, False)])
+@pytest.mark.parametrize(
+    ("status", "spared"), [(SuggestionStatus.PROPOSED, True), (SuggestionStatus.REJECTED, False)]
+)
 def test_gc_spares_what_an_open_suggestion_rests_on(
-    db: sqlite3.Connection, status: Status, spared: bool
+    db: sqlite3.Connection, status: SuggestionStatus, spared: bool
 ) -> None:
     sample = Sample(db)
     sample.run("r1", "2026-01-01T00:00:00Z")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.database import migrations, open_database, open_reader
-from edison_ci.store.header import APPLICATION_ID
+from edison_ci.store.database import APPLICATION_ID, migrations, open_database, open_reader
 from edison_ci.store.writer import Writer
 from tests.opened import opened
 from tests.timing import PATIENCE_S

@@ -19,7 +19,7 @@ import pytest
 from tests import showcase
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S
-from tests.web.desk import Desk, build
+from tests.web.review_site import ReviewSite, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class Stored:
         """A cell of that run, as people see its id."""
         found = self.one(
             f"select id from cell where run_id = ? and case_id = ? and side = 'head' and {where} "
-            "order by prompt, model, draw",
+            "order by prompt, model, repeat",
             self.against,
             case,
         )
@@ -91,9 +91,9 @@ class Stored:
         found += [f"/cell/{self.cell()}", f"/cell/{self.cell(hostile)}"]
         found += [f"/run/{run}/case?{urlencode({'case': hostile, 'diff': '1'})}"]
         found += [
-            f"/run/{run}/{tab}" for tab in ("decisions", "criteria", "facets", "judges", "log")
+            f"/run/{run}/{tab}" for tab in ("decisions", "criteria", "slices", "judges", "log")
         ]
-        found += [f"/run/{paused}/decisions", f"/run/{paused}/criteria", f"/run/{paused}/facets"]
+        found += [f"/run/{paused}/decisions", f"/run/{paused}/criteria", f"/run/{paused}/slices"]
         found += ["/leaderboard", f"/leaderboard?experiment={showcase.EXPERIMENT}", "/costs"]
         found += ["/prompts", "/prompt/support-reply", "/datasets"]
         found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]
@@ -175,15 +175,15 @@ def server(request: pytest.FixtureRequest, project: Path) -> Iterator[Server]:
 @pytest.fixture(scope="module", params=LINES)
 def one_desk(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Desk]:
+) -> Iterator[ReviewSite]:
     """A server of each line on a project of its own, in which people grade and decide."""
     folder = build(tmp_path_factory.mktemp("desk"))
     for server in started(folder.path, request.param, "--offline"):
-        yield Desk(folder, server)
+        yield ReviewSite(folder, server)
 
 
 @pytest.fixture
-def desk(one_desk: Desk) -> Desk:
+def desk(one_desk: ReviewSite) -> ReviewSite:
     """That server, as if nothing had happened yet."""
     one_desk.begin()
     return one_desk

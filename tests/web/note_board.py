@@ -13,14 +13,13 @@ from datasette import Response, hookimpl
 from datasette.plugins import pm
 
 from edison_ci.errors import UsageError
-from edison_ci.operate.actors import Role
-from edison_ci.operate.site import site_at
+from edison_ci.operate.site import Role, open_site
 from edison_ci.store.audit import write_audit
-from edison_ci.web.forms import Post, Posted, posted
+from edison_ci.web.forms import FormRequest, FormRoute, form_view
 from edison_ci.web.serving import Serving, serve
 
 
-def note(sent: Posted) -> str:
+def note(sent: FormRequest) -> str:
     """Write a note down."""
     text = sent.form.text("text")
     if not text:
@@ -40,14 +39,14 @@ class Board:
         async def form(request: Any) -> Any:
             return Response.html(request.scope["csrftoken"]())
 
-        post = Post("^/-/note/(?P<about>[^/]+)$", Role.REVIEWER, "note", note)
-        return [(post.pattern, posted(post)), ("^/-/form$", form)]
+        post = FormRoute("^/-/note/(?P<about>[^/]+)$", Role.REVIEWER, "note", note)
+        return [(post.pattern, form_view(post)), ("^/-/form$", form)]
 
 
 def main(folder: Path) -> None:
     """Serve until somebody ends it."""
     pm.register(Board(), name="board")
-    site = site_at(folder)
+    site = open_site(folder)
     person = site.actor().identity
     serving = Serving(site.results, site.root, "notes", "127.0.0.1", 0, person)
 

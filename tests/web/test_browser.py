@@ -117,7 +117,7 @@ async def test_a_run_can_be_read_by_keyboard(watched: Watched, stored: Stored) -
     await page.keyboard.press("?")
     await page.wait_for_url("**/help")
     await page.keyboard.press("Tab")
-    assert await page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
     assert watched.wrong == []
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import pytest
 
+from edison_ci.numeric import dollars
 from tests import showcase
 from tests.conftest import ROOT
 
@@ -129,7 +130,7 @@ def test_the_grid_filters_sorts_and_pages_by_its_address(server: Server, stored:
     failed = stored.one("select count(*) from rollup_case where run_id = ? and side = 'head' "
                         "and failed > 0", stored.against)  # fmt: skip
     assert f" of {failed}<" in server.get(f"{run}?failed=1").text
-    assert "No case fits these filters" in server.get(f"{run}?q=nobody-wrote-this").text
+    assert "No case matches these filters" in server.get(f"{run}?q=nobody-wrote-this").text
     assert cases(q="HUGE-message") == ["huge-message"]
 
 
@@ -143,8 +144,8 @@ def test_the_grid_shows_another_number(server: Server, stored: Stored, metric: s
 def test_a_cell_says_what_was_asked_answered_and_why(server: Server, stored: Stored) -> None:
     text = Read(server.get(f"/-/edison/cell/{stored.cell()}").text).text
     assert "how do i send this back" in text  # from the dataset, which has not changed
-    assert "What judges said" in text
-    assert "Compared with other answers" in text
+    assert "Judge scores" in text
+    assert "Pairwise comparisons" in text
     assert re.search(r"Score: \(0\.5 x", text)
 
 
@@ -154,7 +155,7 @@ def test_what_is_not_there_is_said(server: Server) -> None:
         ("/-/edison/cell/0123456789ab", "there is no cell"),
         ("/-/edison/cell/%3Cscript%3E", "there is no cell"),
         ("/-/edison/experiment/suport-reply", "did you mean 'support-reply'?"),
-        ("/-/edison/nowhere", "there is no such page"),
+        ("/-/edison/nowhere", "this page does not exist"),
     ):
         answer = server.get(path)
         assert answer.status_code == 404
@@ -191,24 +192,25 @@ def test_decisions_have_sentences_numbers_and_pictures(server: Server, stored: S
                                     stored.against):  # fmt: skip
         assert sentence.replace("`", "") in text
     assert "no worse than base by 10 points" in text
-    assert "Change against the base" in text
+    assert "Change from base" in text
 
 
 def test_criteria_lead_to_the_answers_that_are_weak_in_them(server: Server, stored: Stored) -> None:
-    body = server.get(f"/-/edison/run/{stored.against}/criteria?part=criterion:Empathy").text
+    body = server.get(f"/-/edison/run/{stored.against}/criteria?component=criterion:Empathy").text
     (worst,) = stored.rows(
-        "select c.id, c.case_id from cell c join part p on p.cell_id = c.id and p.name = 'Empathy' "
+        "select c.id, c.case_id from cell c join component p on p.cell_id = c.id and p.name = "
+        "'Empathy' "
         "where c.run_id = ? and c.side = 'head' order by p.score, c.case_id, c.model limit 1",
         stored.against,
     )
     assert f"/-/edison/cell/{worst[0][:12]}" in body
-    assert "Empathy: how scores are spread" in body
+    assert "Empathy: distribution of scores" in body
 
 
-def test_kinds_of_cases_say_how_many_comparisons_were_made(server: Server, stored: Stored) -> None:
-    text = Read(server.get(f"/-/edison/run/{stored.against}/facets").text).text
-    family = stored.one("select max(family) from rollup_facet where run_id = ?", stored.against)
-    assert f"{family} comparisons of kinds of cases were made" in text
+def test_slice_table_say_how_many_comparisons_were_made(server: Server, stored: Stored) -> None:
+    text = Read(server.get(f"/-/edison/run/{stored.against}/slices").text).text
+    family = stored.one("select max(family) from rollup_slice where run_id = ?", stored.against)
+    assert f"{family} slice comparisons; after correction" in text
     assert "difficulty easy" in text
 
 
@@ -222,19 +224,19 @@ def test_the_leaderboard_says_which_differences_are_shown(server: Server) -> Non
     text = Read(server.get("/-/edison/leaderboard?experiment=support-reply").text).text
     assert "comparisons were made" in text
     assert "By preference" in text
-    assert "Score against cost" in text
+    assert "Score and cost per answer" in text
 
 
 def test_costs_add_up_to_what_is_booked(server: Server, stored: Stored) -> None:
     total = stored.one("select sum(microusd) from booked where scope = 'project'")
     for by in ("model", "phase", "experiment", "day"):
         text = Read(server.get(f"/-/edison/costs?by={by}&days=365").text).text
-        assert f"${total / 1e6:,.4f}" in text
+        assert dollars(total) in text
     rows = stored.rows("select model, sum(cost_microusd) from rollup_spending group by 1")
     text = Read(server.get("/-/edison/costs?by=model&days=365").text).text
     for model, cost in rows:
         assert model in text
-        assert f"${cost / 1e6:,.4f}" in text
+        assert dollars(cost) in text
 
 
 def test_a_prompt_has_its_versions_and_what_changed(server: Server) -> None:
@@ -260,8 +262,8 @@ def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored:
     ]
     text = Read(server.get(f"/-/edison/suggestion/{found}").text).text
     assert json.loads(evidence)["sentence"] in text
-    assert "a loop waits" in text
-    assert "One commit on the branch better here changes prompts/support-reply.md." in text
+    assert "waiting loop" in text
+    assert "Changes prompts/support-reply.md with one commit on the branch better." in text
     listed = Read(server.get("/-/edison/suggestions").text).text
     assert found in listed
     assert "1 open" in Read(server.get("/-/edison").text).text
@@ -269,7 +271,7 @@ def test_a_suggestion_has_its_diff_evidence_and_comments(server: Server, stored:
 
 def test_a_loop_has_its_iterations_gain_cost_and_end(server: Server, stored: Stored) -> None:
     listed = Read(server.get("/-/edison/loops").text).text
-    assert "nothing new was suggested that is shown to help" in listed
+    assert "no suggestion is shown to help" in listed
     assert "waiting" in listed
     done, waits = stored.rows("select id, suggestion from loop order by started_at")
     page = server.get(f"/-/edison/loop/{done[0]}").text
@@ -279,8 +281,9 @@ def test_a_loop_has_its_iterations_gain_cost_and_end(server: Server, stored: Sto
     for (run,) in stored.rows("select run_id from loop_iteration where loop = ?", done[0]):
         assert f'/-/edison/run/{run}"' in page
     waiting = server.get(f"/-/edison/loop/{waits[0]}").text
-    assert f'waits for a decision about <a class="mono" href="/-/edison/suggestion/{waits[1]}"' in (
-        waiting
+    assert (
+        f'Waiting for a decision about <a class="mono" href="/-/edison/suggestion/{waits[1]}"'
+        in (waiting)
     )
     assert server.get("/-/edison/loop/nope").status_code == 404
     assert (

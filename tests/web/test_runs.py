@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.results.case_filter import Roll
-from edison_ci.results.comparable import complete_runs
 from edison_ci.results.leaderboard import board_of
 from edison_ci.results.run_lists import cells_of, ranked_cells
+from edison_ci.results.samples import CaseFilter
+from edison_ci.results.snapshot import complete_runs
 from edison_ci.store.database import open_database
 from tests.planted import Planted, plant
 
@@ -51,7 +51,7 @@ def test_a_board_is_made_of_the_newest_cells_of_each_subject(folder: Folder) -> 
         assert cells_of(connection, "hello") == NIGHTS * 2 * CASES
         asked: list[str] = []
         connection.set_trace_callback(asked.append)
-        board = board_of(connection, "hello", Roll())
+        board = board_of(connection, "hello", CaseFilter())
         connection.set_trace_callback(None)
     assert board is not None and len(board.rows) == 4
     assert not [sql for sql in asked if "comparison" in sql], "no cell is looked through for them"

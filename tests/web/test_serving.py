@@ -96,7 +96,7 @@ async def test_a_copy_is_shown_without_its_project(project: Path, tmp_path: Path
         answer = await datasette.client.get(f"/-/edison{path}")
         assert answer.status_code == 200, path
     body = (await datasette.client.get(f"/-/edison/cell/{cell[:12]}")).text
-    assert "which are not beside these results" in body
+    assert "are not available here" in body
 
 
 async def test_a_file_of_another_version_is_not_guessed_at(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_file_of_another_version_is_not_guessed_at(tmp_path: Path) -> No
     datasette = Datasette([str(path)])
     await datasette.invoke_startup()
     answer = await datasette.client.get("/-/edison")
-    assert "made by another version of edison" in answer.text
+    assert "from another version of edison" in answer.text
     health = await datasette.client.get("/-/edison/health")
     assert (health.status_code, health.json()["ok"]) == (503, False)
 
@@ -118,7 +118,7 @@ async def test_several_files_are_told_apart_by_name(project: Path, tmp_path: Pat
     await datasette.invoke_startup()
     assert "support-reply" in (await datasette.client.get("/-/edison")).text
     other = (await datasette.client.get("/-/edison?db=empty")).text
-    assert "No run yet" in other
+    assert "No runs yet" in other
     assert "/-/edison/leaderboard?db=empty" in other
     for path in ("leaderboard", "costs", "prompts", "datasets", "suggestions", "audit"):
         answer = await datasette.client.get(f"/-/edison/{path}?db=empty")

@@ -1,4 +1,4 @@
-"""Bar charts: amounts by name or by day, and what they are made of."""
+"""Bar charts of amounts by name or day, and histograms of scores."""
 
 from __future__ import annotations
 
@@ -10,26 +10,155 @@ from edison_ci.report.charts.drawing import (
     Column,
     DataTable,
     Drawing,
+    Scale,
     Size,
+    Unit,
     bottom_axis,
     empty,
-    framed,
+    finite,
+    format_interval,
+    format_value,
+    frame,
     hatch,
     left_axis,
     line,
+    mark,
+    nice_step,
+    scale_of,
     series_class,
-    shortened,
+    shorten,
     text,
+    tick_text,
     whisker,
     width_of,
 )
-from edison_ci.report.charts.scales import Unit, finite, interval_written, scale_of, written
-from edison_ci.report.markup import Html, element
+from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from edison_ci.report.charts.scales import Scale
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Number of values from `low` (inclusive) to `high` (exclusive)."""
+
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Values counted in bins of one width."""
+
+    title: str
+    bins: tuple[Bin, ...]
+    unit: Unit = Unit.POINTS
+    mean: float | None = None
+    threshold: float | None = None
+    """A required minimum, if there is one."""
+    counted: str = "answers"
+    width: int = 420
+    height: int = 220
+
+
+def tenths(counts: Sequence[int]) -> tuple[Bin, ...]:
+    """Return equal bins from 0 to 1 with these counts."""
+    width = len(counts)
+    return tuple(Bin(i / width, (i + 1) / width, count) for i, count in enumerate(counts))
+
+
+def histogram(chart: Histogram) -> Drawing:
+    """Draw a histogram."""
+    size, table = Size(chart.width, chart.height), _histogram_table(chart)
+    total = sum(each.count for each in chart.bins)
+    if not total:
+        return Drawing(chart.title, empty(chart.width, chart.title, "No scores yet."), table)
+    box = Box(44, 44, chart.width - 14, chart.height - 40)
+    most = scale_of([each.count for each in chart.bins], Unit.COUNT, zero=True, most_ticks=4)
+    up = most.on(box.bottom, box.top)
+    low, high = chart.bins[0].low, chart.bins[-1].high
+    along = Scale(low, high, box.left, box.right, chart.unit, nice_step(high - low, 5))
+    drawn = left_axis(up, box, chart.counted)
+    for each in chart.bins:
+        left, right = along.at(each.low) + 1, along.at(each.high) - 1
+        top = up.at(each.count)
+        tooltip = element("title", f"{_range(chart, each)}: {each.count:,}")
+        bar = element(
+            "rect", tooltip, x=left, y=top, width=max(right - left, 0.5), height=box.bottom - top,
+            class_="c-bar c-s1", fill="currentColor",
+        )  # fmt: skip
+        drawn.append(bar)
+    drawn += _below(along, box, chart.unit.noun)
+    drawn += _pointers(chart, along, box)
+    return Drawing(
+        chart.title, frame(size, chart.title, _histogram_summary(chart, total), *drawn), table
+    )
+
+
+def _below(along: Scale, box: Box, label: str) -> Iterator[Markup]:
+    """Yield the lower axis without grid lines."""
+    axis = bottom_axis(along, box._replace(top=box.bottom), label)
+    yield from (piece for piece in axis if not piece.startswith("<line"))
+    yield line((box.left, box.bottom), (box.right, box.bottom), "c-axis")
+
+
+def _pointers(chart: Histogram, along: Scale, box: Box) -> Iterator[Markup]:
+    """Yield the mean and the threshold as lines with a label above."""
+    pointed = (
+        ("mean", chart.mean, "c-mean", "", "down"),
+        ("threshold", chart.threshold, "c-rule", "5 4", "diamond"),
+    )
+    known = sorted(
+        (along.at(value), f"{word} {format_value(chart.unit, value)}", class_, dash, shape)
+        for word, given, class_, dash, shape in pointed
+        if (value := finite(given)) is not None
+    )
+    for position, (x, words, class_, dash, shape) in enumerate(known):
+        wide = width_of(words)
+        # Of two labels, the first ends at its line and the second starts there.
+        left = x - wide / 2 if len(known) == 1 else x - (wide - 4) * (position == 0) - 4 * position
+        left = min(max(left, 0.0), chart.width - wide)
+        yield line((x, box.top - 22), (x, box.bottom), class_, dash or None)
+        yield mark(shape, (x, box.top - 22), class_=class_, r=3)
+        yield text((left, box.top - 30), words)
+
+
+def _range(chart: Histogram, each: Bin) -> str:
+    step = each.high - each.low
+    low, high = (tick_text(chart.unit, value, step) for value in (each.low, each.high))
+    return f"{low} to {high}"
+
+
+def _histogram_summary(chart: Histogram, total: int) -> str:
+    fullest = max(chart.bins, key=lambda each: each.count)
+    summary = f"{total:,} {chart.counted}; most, {fullest.count:,}, at {_range(chart, fullest)}."
+    if finite(chart.mean) is not None:
+        summary += f" The mean is {format_value(chart.unit, chart.mean)}."
+    if finite(chart.threshold) is not None:
+        summary += f" The threshold is {format_value(chart.unit, chart.threshold)}."
+    return summary
+
+
+def _histogram_table(chart: Histogram) -> DataTable:
+    total = sum(each.count for each in chart.bins)
+    columns = (
+        Column(chart.unit.noun),
+        Column(chart.counted, numeric=True),
+        Column("share", numeric=True),
+    )
+    rows = tuple(
+        (
+            _range(chart, each),
+            f"{each.count:,}",
+            format_value(Unit.SHARE, each.count / total if total else None),
+        )
+        for each in chart.bins
+    )
+    return DataTable(columns, rows)
+
 
 _HIGH = 26
 _WIDEST_LABEL = 180.0
@@ -38,7 +167,7 @@ _MOST_BARS = 40
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One amount, in one or more parts."""
+    """One amount, of one or more parts."""
 
     label: str
     parts: tuple[float | None, ...]
@@ -47,40 +176,40 @@ class Bar:
 
     @property
     def total(self) -> float | None:
-        """What its parts add up to; None when nothing is known."""
+        """Sum of its known parts; None if none is known."""
         known = [part for each in self.parts if (part := finite(each)) is not None]
         return sum(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Amounts beside each other."""
+    """A bar chart."""
 
     title: str
     bars: tuple[Bar, ...]
     unit: Unit = Unit.DOLLARS
     parts: tuple[str, ...] = ("amount",)
-    """What each part of a bar is."""
+    """Names of the parts of a bar."""
     limit: tuple[str, float] | None = None
-    """A line that is not to be passed, with its name."""
-    standing: bool = False
-    """Whether bars stand beside each other, as days do, or lie below each other."""
+    """Name and value of a limit, drawn as a line."""
+    vertical: bool = False
+    """Whether bars are vertical, for example by day; else horizontal."""
     width: int = 640
 
 
 def bars(chart: Bars) -> Drawing:
-    """Return amounts as a drawing."""
+    """Draw a bar chart."""
     table = _table(chart)
-    # Days are cut off at their old end, a list by name at its lower end.
-    shown = chart.bars[-_MOST_BARS:] if chart.standing else chart.bars[:_MOST_BARS]
+    # Of too many days the oldest are left out, of too many names the last.
+    shown = chart.bars[-_MOST_BARS:] if chart.vertical else chart.bars[:_MOST_BARS]
     left_out = len(chart.bars) - len(shown)
-    note = f"{left_out:,} more are in the table." if left_out else ""
+    note = f"The data table has {left_out:,} more." if left_out else ""
     if not any(bar.total is not None for bar in shown):
-        return Drawing(chart.title, empty(chart.width, chart.title, "Nothing to show yet."), table)
+        return Drawing(chart.title, empty(chart.width, chart.title, "No data yet."), table)
     above, height = _legend(chart)
-    draw = _standing if chart.standing else _lying
+    draw = _vertical if chart.vertical else _horizontal
     size, drawn = draw(chart, shown, height)
-    svg = framed(size, chart.title, _told(chart), *above, *drawn)
+    svg = frame(size, chart.title, _summary(chart), *above, *drawn)
     return Drawing(chart.title, svg, table, note)
 
 
@@ -89,9 +218,9 @@ def _ends(chart: Bars, shown: Sequence[Bar]) -> list[float | None]:
     return ends if chart.limit is None else [*ends, chart.limit[1]]
 
 
-def _lying(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Html]]:
+def _horizontal(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
     room = max(width_of(bar.label) for bar in shown) + 10
-    amount = max(width_of(written(chart.unit, bar.total)) for bar in shown) + 10
+    amount = max(width_of(format_value(chart.unit, bar.total)) for bar in shown) + 10
     box = Box(
         min(room, _WIDEST_LABEL),
         top + 6 + (18 if chart.limit else 0),
@@ -104,31 +233,31 @@ def _lying(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Ht
     for row, bar in enumerate(shown):
         upper = box.top + 5 + _HIGH * row
         lower, middle = upper + _HIGH - 10, upper + (_HIGH - 10) / 2
-        pieces = [element("title", _said(chart, bar))]
-        for i, (start, end) in _stack(bar, scale):
+        pieces = [element("title", _bar_label(chart, bar))]
+        for i, (start, end) in _stacked_parts(bar, scale):
             left, right = min(start, end), max(start, end)
-            pieces += _filled(Box(left, upper, right, lower), i)
+            pieces += _fill(Box(left, upper, right, lower), i)
         low, high = finite(bar.low), finite(bar.high)
         if low is not None and high is not None:
             pieces.append(whisker((scale.at(low), middle), (scale.at(high), middle), "c-over"))
         drawn.append(element("g", *pieces))
         drawn.append(text((box.left - 8, middle + 4), bar.label, "end", room=box.left - 8))
         end = max(scale.at(value) for value in (bar.total or 0.0, high or 0.0, 0.0))
-        words = written(chart.unit, bar.total)
+        words = format_value(chart.unit, bar.total)
         drawn.append(text((end + 6, middle + 4), words, class_="c-text c-number"))
     zero = scale.at(0.0)
     drawn.append(line((zero, box.top), (zero, box.bottom), "c-axis"))
     if chart.limit and finite(chart.limit[1]) is not None:
         x = scale.at(chart.limit[1])
         drawn.append(line((x, box.top - 6), (x, box.bottom), "c-rule", "5 4"))
-        words = f"{chart.limit[0]} {written(chart.unit, chart.limit[1])}"
+        words = f"{chart.limit[0]} {format_value(chart.unit, chart.limit[1])}"
         half = width_of(words) / 2
         middle = min(max(x, half), chart.width - half)
         drawn.append(text((middle, box.top - 10), words, "middle", class_="c-text c-rule-text"))
     return Size(chart.width, box.bottom + 40), drawn
 
 
-def _standing(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Html]]:
+def _vertical(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
     box = Box(62, top + 26, chart.width - 12, top + 190)
     scale = scale_of(_ends(chart, shown), chart.unit, zero=True).on(box.bottom, box.top)
     drawn = left_axis(scale, box, chart.unit.noun)
@@ -137,10 +266,10 @@ def _standing(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list
     for column, bar in enumerate(shown):
         middle = box.left + wide * (column + 0.5)
         half = min(wide * 0.38, 22)
-        pieces = [element("title", _said(chart, bar))]
-        for i, (start, end) in _stack(bar, scale):
+        pieces = [element("title", _bar_label(chart, bar))]
+        for i, (start, end) in _stacked_parts(bar, scale):
             upper, lower = min(start, end), max(start, end)
-            pieces += _filled(Box(middle - half, upper, middle + half, lower), i)
+            pieces += _fill(Box(middle - half, upper, middle + half, lower), i)
         low, high = finite(bar.low), finite(bar.high)
         if low is not None and high is not None:
             pieces.append(whisker((middle, scale.at(low)), (middle, scale.at(high)), "c-over"))
@@ -154,13 +283,13 @@ def _standing(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list
     if chart.limit and finite(chart.limit[1]) is not None:
         y = scale.at(chart.limit[1])
         drawn.append(line((box.left, y), (box.right, y), "c-rule", "5 4"))
-        words = f"{chart.limit[0]} {written(chart.unit, chart.limit[1])}"
+        words = f"{chart.limit[0]} {format_value(chart.unit, chart.limit[1])}"
         drawn.append(text((box.right, y - 5), words, "end", class_="c-text c-rule-text"))
     return Size(chart.width, box.bottom + 28), drawn
 
 
-def _stack(bar: Bar, scale: Scale) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Yield where each part begins and ends, one after the other."""
+def _stacked_parts(bar: Bar, scale: Scale) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Yield index, start and end position of each part."""
     reached = 0.0
     for i, part in enumerate(bar.parts):
         known = finite(part)
@@ -169,8 +298,8 @@ def _stack(bar: Bar, scale: Scale) -> Iterator[tuple[int, tuple[float, float]]]:
             reached += known
 
 
-def _filled(box: Box, position: int) -> Iterator[Html]:
-    """Yield a part of a bar; all but the first have strokes too, so colour is not needed."""
+def _fill(box: Box, position: int) -> Iterator[Markup]:
+    """Yield a part of a bar; all but the first are hatched, so that color is not needed."""
     class_ = series_class(position)
     wide, high = max(box.width, 0.5), max(box.height, 0.5)
     yield element(
@@ -182,39 +311,41 @@ def _filled(box: Box, position: int) -> Iterator[Html]:
         yield element("path", d=strokes, class_="c-hatch", fill="none", stroke="currentColor")
 
 
-def _legend(chart: Bars) -> tuple[list[Html], float]:
+def _legend(chart: Bars) -> tuple[list[Markup], float]:
     if len(chart.parts) < 2:
         return [], 0.0
-    drawn: list[Html] = []
+    drawn: list[Markup] = []
     x, y = 2.0, 6.0
     for position, name in enumerate(chart.parts):
-        shown = shortened(name, 200)
+        shown = shorten(name, 200)
         needed = 22 + width_of(shown) + 14
         if x > 2 and x + needed > chart.width:
             x, y = 2.0, y + 18
-        drawn += _filled(Box(x, y, x + 16, y + 12), position)
+        drawn += _fill(Box(x, y, x + 16, y + 12), position)
         drawn.append(text((x + 22, y + 10), name, room=200))
         x += needed
     return drawn, y + 14
 
 
-def _said(chart: Bars, bar: Bar) -> str:
-    said = f"{bar.label}: {written(chart.unit, bar.total)}"
+def _bar_label(chart: Bars, bar: Bar) -> str:
+    summary = f"{bar.label}: {format_value(chart.unit, bar.total)}"
     if len(chart.parts) > 1:
         named = zip(chart.parts, bar.parts, strict=False)
-        said += f" ({', '.join(f'{name} {written(chart.unit, part)}' for name, part in named)})"
+        summary += (
+            f" ({', '.join(f'{name} {format_value(chart.unit, part)}' for name, part in named)})"
+        )
     if finite(bar.low) is not None:
-        said += f" ({interval_written(chart.unit, bar.low, bar.high)})"
-    return said
+        summary += f" ({format_interval(chart.unit, bar.low, bar.high)})"
+    return summary
 
 
-def _told(chart: Bars) -> str:
+def _summary(chart: Bars) -> str:
     known = [bar for bar in chart.bars if bar.total is not None]
     most = max(known, key=lambda bar: bar.total or 0.0)
-    said = f"{len(chart.bars)} bars; the greatest is {_said(chart, most)}."
+    summary = f"{len(chart.bars)} bars; the greatest is {_bar_label(chart, most)}."
     if chart.limit is not None:
-        said += f" {chart.limit[0]}: {written(chart.unit, chart.limit[1])}."
-    return said
+        summary += f" {chart.limit[0]}: {format_value(chart.unit, chart.limit[1])}."
+    return summary
 
 
 def _table(chart: Bars) -> DataTable:
@@ -224,14 +355,14 @@ def _table(chart: Bars) -> DataTable:
         Column("name"),
         *(Column(name, numeric=True) for name in chart.parts if several),
         Column("total" if several else chart.unit.noun, numeric=True),
-        *((Column("95% interval", numeric=True),) if ranged else ()),
+        *((Column("95% CI", numeric=True),) if ranged else ()),
     )
     rows = tuple(
         (
             bar.label,
-            *(written(chart.unit, part) for part in bar.parts if several),
-            written(chart.unit, bar.total),
-            *((interval_written(chart.unit, bar.low, bar.high),) if ranged else ()),
+            *(format_value(chart.unit, part) for part in bar.parts if several),
+            format_value(chart.unit, bar.total),
+            *((format_interval(chart.unit, bar.low, bar.high),) if ranged else ()),
         )
         for bar in chart.bars
     )

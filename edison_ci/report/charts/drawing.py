@@ -1,34 +1,197 @@
-"""What all charts have in common: the frame, texts that fit, marks, and the table behind."""
+"""Shared parts of charts: units and axes, the SVG frame, texts, marks, and the data table."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.report.markup import Child, Html, element, number
+from edison_ci.numeric import NOTHING, dollars, fixed, rounded, significant
+from edison_ci.report.markup import Child, element, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from edison_ci.report.charts.scales import Scale
+    from markupsafe import Markup
+
+
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_TINY = 1e-12
+
+
+class Unit(StrEnum):
+    """The unit of a number, which decides its format."""
+
+    POINTS = "points"
+    """A score from 0 to 1, written as points out of 100."""
+    CHANGE = "change"
+    """A difference of scores, in points with its sign."""
+    SHARE = "share"
+    """A share from 0 to 1, written in percent."""
+    RATIO = "ratio"
+    """A relative change, in percent with its sign."""
+    DOLLARS = "dollars"
+    """Micro-dollars, written in dollars."""
+    MILLISECONDS = "milliseconds"
+    COUNT = "count"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the greatest possible value."""
+        if self in (Unit.POINTS, Unit.SHARE):
+            return 0.0, 1.0
+        return (-math.inf if self in (Unit.CHANGE, Unit.RATIO) else 0.0), math.inf
+
+    @property
+    def least_span(self) -> float:
+        """Smallest range of an axis, so that noise does not look like a change."""
+        if self in (Unit.POINTS, Unit.SHARE, Unit.CHANGE, Unit.RATIO):
+            return 0.1
+        return 1.0
+
+    @property
+    def noun(self) -> str:
+        """The label of an axis."""
+        return _NOUNS[self]
+
+
+_NOUNS = {
+    Unit.POINTS: "points of 100",
+    Unit.CHANGE: "change in points",
+    Unit.SHARE: "percent",
+    Unit.RATIO: "change in percent",
+    Unit.DOLLARS: "dollars",
+    Unit.MILLISECONDS: "milliseconds",
+    Unit.COUNT: "count",
+}
+
+
+def finite(value: float | None) -> float | None:
+    """Return a finite value, else None."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def format_value(unit: Unit, value: float | None) -> str:
+    """Return a value as text for tables and sentences."""
+    shown = finite(value)
+    if shown is None:
+        return NOTHING
+    if unit is Unit.POINTS:
+        return fixed(100 * shown, 1)
+    if unit is Unit.CHANGE:
+        return fixed(100 * shown, 1, signed=True)
+    if unit is Unit.SHARE:
+        return f"{fixed(100 * shown)}%"
+    if unit is Unit.RATIO:
+        return f"{fixed(100 * shown, 1, signed=True)}%"
+    if unit is Unit.DOLLARS:
+        return dollars(shown)
+    if unit is Unit.MILLISECONDS:
+        return f"{fixed(shown, grouped=True)} ms"
+    return significant(shown, 6, grouped=True)
+
+
+def format_interval(unit: Unit, low: float | None, high: float | None) -> str:
+    """Return an interval as text for tables."""
+    if finite(low) is None or finite(high) is None:
+        return NOTHING
+    return f"{format_value(unit, low)} to {format_value(unit, high)}"
+
+
+def tick_text(unit: Unit, value: float, step: float) -> str:
+    """Return a value as text for an axis, with only the digits that distinguish ticks."""
+    if unit in (Unit.POINTS, Unit.CHANGE, Unit.SHARE, Unit.RATIO):
+        value, step = 100 * value, 100 * step
+    elif unit is Unit.DOLLARS:
+        value, step = value / 1e6, step / 1e6
+    digits = max(0, -math.floor(math.log10(step) + _TINY)) if step > 0 else 0
+    if rounded(step, digits) != rounded(step, digits + 1):
+        digits += 1  # 2.5 needs a digit more than 2
+    signed = unit in (Unit.CHANGE, Unit.RATIO) and rounded(value, digits) > 0
+    text = fixed(value, min(digits, 9), signed=signed, grouped=True)
+    if unit is Unit.DOLLARS:
+        return f"-${text[1:]}" if text.startswith("-") else f"${text}"
+    return f"{text}%" if unit in (Unit.SHARE, Unit.RATIO) else text
+
+
+class Scale(NamedTuple):
+    """A linear scale from values to positions."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    unit: Unit
+    step: float
+    """Distance between ticks."""
+
+    def at(self, value: float) -> float:
+        """Return the position of a value, clamped to the ends of the scale."""
+        inside = min(max(value, self.low), self.high)
+        return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def ticks(self) -> tuple[tuple[float, str], ...]:
+        """The values of the ticks, with their labels."""
+        step = self.step
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        values = (i * step for i in range(first, last + 1))
+        return tuple((value, tick_text(self.unit, value, step)) for value in values)
+
+    def on(self, start: float, end: float) -> Scale:
+        """Return the scale with other positions."""
+        return self._replace(start=start, end=end)
+
+
+def nice_step(span: float, most: int) -> float:
+    """Return a round step that divides a span into at most `most` parts."""
+    rough = max(span, _TINY) / max(most, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(power * step for step in _STEPS if power * step >= rough * (1 - 1e-9))
+
+
+def scale_of(
+    values: Iterable[float | None], unit: Unit, *, zero: bool = False, most_ticks: int = 5
+) -> Scale:
+    """Return a scale with round ends that covers all values, and 0 with `zero`."""
+    known = [shown for value in values if (shown := finite(value)) is not None]
+    if zero or not known:
+        known.append(0.0)
+    low, high = min(known), max(known)
+    span = max(high - low, unit.least_span, abs(high) * 1e-6)
+    if high - low < span:
+        middle = (low + high) / 2
+        low, high = (
+            (low, low + span) if zero and low >= 0 else (middle - span / 2, middle + span / 2)
+        )
+    bottom, top = unit.bounds
+    if low < bottom:
+        low, high = bottom, high + (bottom - low)
+    if high > top:
+        low, high = max(low - (high - top), bottom), top
+    step = nice_step(high - low, most_ticks)
+    low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    return Scale(max(low, bottom), min(high, top), 0.0, 1.0, unit, step)
+
 
 TEXT = 12
-"""Height of a chart's texts, as the stylesheet sets it."""
+"""Font size of charts, as in the stylesheet."""
 _EMPTY = 88
 _CUT = "\u2026"
 _NARROW = frozenset("iljtfrI.,:;|!'()[] ")
 _WIDE = frozenset("mwMW@%")
 
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "cross")
-"""Marks of the first, second, ... series: they differ without any colour."""
+"""Marks of the first, second, ... series, distinguishable without color."""
 _DASHES = (None, "7 3", "2 3", "9 3 2 3", "4 2", "1 2")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a column, and whether its cells are numbers, which stand to the right."""
+    """A column header; numeric columns are right-aligned."""
 
     name: str
     numeric: bool = False
@@ -36,7 +199,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class DataTable:
-    """The numbers behind a chart, as texts."""
+    """The data of a chart, as texts."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -44,24 +207,24 @@ class DataTable:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A chart that is drawn: the picture, and the same in words and numbers."""
+    """A rendered chart: SVG, title, data table and note."""
 
     title: str
-    svg: Html
+    svg: Markup
     table: DataTable
     note: str = ""
-    """What a reader must know to read it right; stands below the picture."""
+    """Reading aid below the chart."""
 
 
 class Size(NamedTuple):
-    """How large a picture is, in units of the screen at full size."""
+    """Size of a chart in CSS pixels."""
 
     width: float
     height: float
 
 
 class Box(NamedTuple):
-    """A part of a picture."""
+    """A rectangle in a chart."""
 
     left: float
     top: float
@@ -70,22 +233,22 @@ class Box(NamedTuple):
 
     @property
     def width(self) -> float:
-        """How wide it is."""
+        """Width in pixels."""
         return self.right - self.left
 
     @property
     def height(self) -> float:
-        """How high it is."""
+        """Height in pixels."""
         return self.bottom - self.top
 
 
-def framed(size: Size, title: str, told: str, *children: Child) -> Html:
-    """Return a whole picture, with what a screen reader says instead of it."""
+def frame(size: Size, title: str, description: str, *children: Child) -> Markup:
+    """Return an SVG with its title and description for screen readers."""
     width, height = math.ceil(size.width), math.ceil(size.height)
     return element(
         "svg",
         element("title", title),
-        element("desc", told),
+        element("desc", description),
         *children,
         xmlns="http://www.w3.org/2000/svg",
         class_="plot",
@@ -96,21 +259,21 @@ def framed(size: Size, title: str, told: str, *children: Child) -> Html:
     )
 
 
-def empty(width: float, title: str, said: str) -> Html:
-    """Return a picture without data, which says so."""
-    frame = element(
+def empty(width: float, title: str, reason: str) -> Markup:
+    """Return the placeholder of a chart without data."""
+    border = element(
         "rect", x=0.5, y=0.5, width=width - 1, height=_EMPTY - 1, rx=6, class_="c-frame",
         fill="none", stroke="currentColor", stroke_dasharray="4 4",
     )  # fmt: skip
-    words = text((width / 2, _EMPTY / 2 + 4), said, "middle", class_="c-text c-quiet")
-    return framed(Size(width, _EMPTY), title, said, frame, words)
+    label = text((width / 2, _EMPTY / 2 + 4), reason, "middle", class_="c-text c-quiet")
+    return frame(Size(width, _EMPTY), title, reason, border, label)
 
 
 # --- texts ----------------------------------------------------------------------------------------
 
 
 def width_of(words: str, size: float = TEXT) -> float:
-    """Return about how wide a text is; a little more rather than less."""
+    """Return the approximate width of a text, rather too wide than too narrow."""
     return sum(_advance(letter) for letter in words) * size
 
 
@@ -126,8 +289,8 @@ def _advance(letter: str) -> float:
     return 0.7 if letter.isupper() else 0.58
 
 
-def shortened(words: str, room: float, size: float = TEXT) -> str:
-    """Return a text that fits; what had to go is told by an ellipsis."""
+def shorten(words: str, room: float, size: float = TEXT) -> str:
+    """Cut a text to a width, with an ellipsis where it was cut."""
     one_line = " ".join(words.split())
     if width_of(one_line, size) <= room:
         return one_line
@@ -148,11 +311,11 @@ def text(
     *,
     class_: str = "c-text",
     room: float = math.inf,
-) -> Html:
-    """Return a text; one that is cut to its room says all of it when pointed at."""
-    shown = shortened(words, room)
+) -> Markup:
+    """Return a text; a cut text has the whole text as tooltip."""
+    shown = shorten(words, room)
     rtl = _right_to_left(shown)
-    if rtl:  # an anchor is where a text starts, and this one starts on its right
+    if rtl:  # the anchor is the start of a text, which is on the right here
         anchor = {"start": "end", "end": "start"}.get(anchor, anchor)
     whole = element("title", words) if shown != " ".join(words.split()) else None
     return element(
@@ -182,7 +345,7 @@ def _right_to_left(words: str) -> bool:
 
 def line(
     start: Sequence[float], end: Sequence[float], class_: str, dash: str | None = None
-) -> Html:
+) -> Markup:
     """Return a straight line."""
     return element(
         "line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], class_=class_,
@@ -191,14 +354,14 @@ def line(
 
 
 def path_of(points: Iterable[Sequence[float]]) -> str:
-    """Return points as the description of a path."""
+    """Return points as path data."""
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
 def polyline(
     points: Sequence[Sequence[float]], class_: str, dash: str | None = None
-) -> Html | None:
-    """Return a line through points; None through fewer than two."""
+) -> Markup | None:
+    """Return a line through points; None for fewer than two."""
     if len(points) < 2:
         return None
     return element(
@@ -208,19 +371,19 @@ def polyline(
 
 
 def dash_of(position: int) -> str | None:
-    """Return the dashes of the first, second, ... series."""
+    """Return the dash pattern of the n-th series."""
     return _DASHES[position % len(_DASHES)]
 
 
 def series_class(position: int) -> str:
-    """Return the class that colours the first, second, ... series."""
+    """Return the color class of the n-th series."""
     return f"c-s{position % len(SHAPES) + 1}"
 
 
 def mark(
     shape: str, at: Sequence[float], *, class_: str, r: float = 4, hollow: bool = False
-) -> Html:
-    """Return a mark; shapes tell series and verdicts apart without colour."""
+) -> Markup:
+    """Return a mark; shapes distinguish series and verdicts without color."""
     x, y = at
     fill = {"fill": "none"} if hollow or shape == "cross" else {"fill": "currentColor"}
     class_ = f"c-mark {class_}" + (" c-hollow" if hollow or shape == "cross" else "")
@@ -242,7 +405,7 @@ def mark(
 
 
 def hatch(box: Box, step: float, *, falling: bool = False) -> str:
-    """Return the strokes that fill a box slantwise, as the description of a path."""
+    """Return diagonal strokes that fill a box, as path data."""
     parts = []
     offset = step / 2
     while offset < box.width + box.height:
@@ -256,8 +419,8 @@ def hatch(box: Box, step: float, *, falling: bool = False) -> str:
     return "".join(parts)
 
 
-def whisker(start: Sequence[float], end: Sequence[float], class_: str, cap: float = 3) -> Html:
-    """Return an interval: a line with a small cap at both ends."""
+def whisker(start: Sequence[float], end: Sequence[float], class_: str, cap: float = 3) -> Markup:
+    """Return an error bar with caps at both ends."""
     across = (cap, 0.0) if start[0] == end[0] else (0.0, cap)
     caps = "".join(
         path_of(((x - across[0], y - across[1]), (x + across[0], y + across[1])))
@@ -270,8 +433,8 @@ def whisker(start: Sequence[float], end: Sequence[float], class_: str, cap: floa
 # --- axes and legends -----------------------------------------------------------------------------
 
 
-def left_axis(scale: Scale, box: Box, label: str) -> list[Html]:
-    """Return lines across the box at round values, with the values to its left."""
+def left_axis(scale: Scale, box: Box, label: str) -> list[Markup]:
+    """Return horizontal grid lines with their values on the left."""
     drawn = [text((box.left, box.top - 10), label, class_="c-text c-quiet", room=box.width)]
     for value, words in scale.ticks:
         y = scale.at(value)
@@ -280,8 +443,8 @@ def left_axis(scale: Scale, box: Box, label: str) -> list[Html]:
     return drawn
 
 
-def bottom_axis(scale: Scale, box: Box, label: str) -> list[Html]:
-    """Return lines down the box at round values, with the values below it."""
+def bottom_axis(scale: Scale, box: Box, label: str) -> list[Markup]:
+    """Return vertical grid lines with their values below."""
     drawn = []
     for value, words in scale.ticks:
         x = scale.at(value)
@@ -292,12 +455,14 @@ def bottom_axis(scale: Scale, box: Box, label: str) -> list[Html]:
     return drawn
 
 
-def legend(names: Sequence[str], left: float, top: float, width: float) -> tuple[list[Html], float]:
-    """Return the marks of series with their names, and how high that is."""
-    drawn: list[Html] = []
+def legend(
+    names: Sequence[str], left: float, top: float, width: float
+) -> tuple[list[Markup], float]:
+    """Return the legend of series, and its height."""
+    drawn: list[Markup] = []
     x, y = left, top
     for position, name in enumerate(names):
-        shown = shortened(name, min(220, width - 30))
+        shown = shorten(name, min(220, width - 30))
         needed = width_of(shown) + 34
         if x > left and x + needed > left + width:
             x, y = left, y + 18

@@ -1,66 +1,70 @@
-"""Heat maps: values in a grid, and those that stand out."""
+"""Heat maps: a grid of values, with outliers marked."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
+from edison_ci.numeric import TOLERANCE
 from edison_ci.report.charts.drawing import (
     Box,
     Column,
     DataTable,
     Drawing,
     Size,
+    Unit,
     empty,
-    framed,
+    finite,
+    format_value,
+    frame,
     hatch,
     mark,
     text,
     width_of,
 )
-from edison_ci.report.charts.scales import Unit, finite, written
-from edison_ci.report.markup import Html, element
-from edison_ci.rounding import TOLERANCE
+from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from markupsafe import Markup
 
 _STEPS = 5
 _HIGH = 30
 _WIDEST_LABEL = 190.0
 _LEAST_COLUMN = 62.0
 _MOST_ROWS = 60
-_OUT = "A triangle marks what stands out from the rest, and points up or down."
+_OUT = "A triangle marks a value that differs from the rest; it points up or down."
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One place of the grid."""
+    """One field of the grid."""
 
     value: float | None
     n: int | None = None
-    """How many cases it is the mean of."""
+    """Number of cases of the mean."""
     stands_out: Literal["", "above", "below"] = ""
-    """Where it lies if it differs from the rest by more than chance explains."""
+    """Its direction if it differs from the rest beyond chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """A grid of values; every place prints its number, the shade only leads the eye."""
+    """A grid of values; every field shows its number, the shade is only a guide."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Field | None, ...]], ...]
-    """Name and places of each row, one for each column."""
+    """Name and fields of each row."""
     unit: Unit = Unit.POINTS
     least: float = 0.0
     most: float = 1.0
-    """The values of the lightest and the darkest shade."""
+    """Values of the lightest and the darkest shade."""
     width: int = 640
 
 
 def heatmap(chart: HeatMap) -> Drawing:
-    """Return the grid as a drawing."""
+    """Draw a heat map."""
     table = _table(chart)
     shown = chart.rows[:_MOST_ROWS]
     if not chart.columns or not any(field for _, fields in shown for field in fields):
@@ -69,7 +73,7 @@ def heatmap(chart: HeatMap) -> Drawing:
     left = min(room, _WIDEST_LABEL, chart.width * 0.4)
     wide = max((chart.width - left) / len(chart.columns), _LEAST_COLUMN)
     size = Size(max(chart.width, left + wide * len(chart.columns)), 28 + _HIGH * len(shown))
-    drawn: list[Html] = [
+    drawn: list[Markup] = [
         text((left + wide * (i + 0.5), 16), name, "middle", class_="c-text c-quiet", room=wide - 6)
         for i, name in enumerate(chart.columns)
     ]
@@ -78,23 +82,25 @@ def heatmap(chart: HeatMap) -> Drawing:
         drawn.append(text((left - 8, top + _HIGH / 2 + 3), name, "end", room=left - 10))
         for column, field in enumerate(fields):
             box = Box(left + wide * column, top, left + wide * (column + 1) - 2, top + _HIGH - 2)
-            drawn.append(element("g", *_place(chart, field, box, (name, chart.columns[column]))))
+            drawn.append(
+                element("g", *_field_shapes(chart, field, box, (name, chart.columns[column])))
+            )
     left_out = len(chart.rows) - len(shown)
-    note = f"{left_out:,} more rows are in the table." if left_out else ""
+    note = f"The data table has {left_out:,} more rows." if left_out else ""
     if any(field and field.stands_out for _, fields in shown for field in fields):
         note = f"{_OUT} {note}".strip()
-    svg = framed(size, chart.title, _told(chart), *drawn)
+    svg = frame(size, chart.title, _summary(chart), *drawn)
     return Drawing(chart.title, svg, table, note)
 
 
-def _place(
+def _field_shapes(
     chart: HeatMap, field: Field | None, box: Box, where: tuple[str, str]
-) -> Iterator[Html | None]:
+) -> Iterator[Markup | None]:
     middle, base = (box.left + box.right) / 2, (box.top + box.bottom) / 2 + 4
     value = finite(field.value) if field else None
     if field is None or value is None:
         yield element("title", f"{where[0]}, {where[1]}: not measured")
-        # Strokes instead of a shade: what is missing is no low value.
+        # Hatching instead of a shade: a missing value is not a low one.
         yield element(
             "path", d=hatch(box, 9), class_="c-missing", fill="none", stroke="currentColor",
             stroke_opacity="0.3",
@@ -105,20 +111,19 @@ def _place(
     step = min(max(int(position * _STEPS + TOLERANCE), 0), _STEPS - 1)
     cases = "" if field.n is None else f", {field.n:,} cases"
     out = f", {field.stands_out} the rest" if field.stands_out else ""
-    said = f"{where[0]}, {where[1]}: {written(chart.unit, value)}{cases}{out}"
-    yield element("title", said)
+    yield element("title", f"{where[0]}, {where[1]}: {format_value(chart.unit, value)}{cases}{out}")
     yield element(
         "rect", x=box.left, y=box.top, width=box.width, height=box.height,
         class_=f"c-heat c-h{step}", fill="none", stroke="currentColor", stroke_opacity="0.3",
     )  # fmt: skip
-    words = written(chart.unit, value)
+    words = format_value(chart.unit, value)
     yield text((middle, base), words, "middle", class_=f"c-text c-number c-on-h{step}")
     if field.stands_out:
         shape = "down" if field.stands_out == "below" else "triangle"
         yield mark(shape, (box.right - 8, base - 4), class_=f"c-on-h{step}", r=3)
 
 
-def _told(chart: HeatMap) -> str:
+def _summary(chart: HeatMap) -> str:
     known = [
         (value, name, column)
         for name, fields in chart.rows
@@ -128,11 +133,11 @@ def _told(chart: HeatMap) -> str:
     if not known:
         return "Nothing measured yet."
     ends = ((word, pick(known)) for word, pick in (("lowest", min), ("highest", max)))
-    said = "; ".join(
-        f"{word} {written(chart.unit, value)} at {name}, {column}"
+    summary = "; ".join(
+        f"{word} {format_value(chart.unit, value)} at {name}, {column}"
         for word, (value, name, column) in ends
     )
-    return f"{len(chart.rows)} rows by {len(chart.columns)} columns; {said}."
+    return f"{len(chart.rows)} rows by {len(chart.columns)} columns; {summary}."
 
 
 def _table(chart: HeatMap) -> DataTable:
@@ -145,10 +150,10 @@ def _table(chart: HeatMap) -> DataTable:
 
 def _cell(unit: Unit, field: Field | None) -> str:
     if field is None:
-        return written(unit, None)
+        return format_value(unit, None)
     cases = "" if field.n is None else f" (n {field.n:,})"
     return (
-        written(unit, field.value)
+        format_value(unit, field.value)
         + cases
         + (f", {field.stands_out} the rest" if field.stands_out else "")
     )

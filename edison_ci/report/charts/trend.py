@@ -1,4 +1,4 @@
-"""Trend charts: a number from run to run, and how sure each value is."""
+"""Trend charts: a number by run with its interval, and sparklines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.formatting import counted
+from edison_ci.numeric import counted, mean_or_none
 from edison_ci.report.charts.drawing import (
     SHAPES,
     Box,
@@ -14,66 +14,119 @@ from edison_ci.report.charts.drawing import (
     DataTable,
     Drawing,
     Size,
+    Unit,
     dash_of,
     empty,
-    framed,
+    finite,
+    format_interval,
+    format_value,
+    frame,
     left_axis,
     legend,
     line,
     mark,
     path_of,
     polyline,
+    scale_of,
     series_class,
     text,
     whisker,
     width_of,
 )
-from edison_ci.report.charts.scales import (
-    Unit,
-    finite,
-    interval_written,
-    scale_of,
-    written,
-)
-from edison_ci.report.markup import Html, element
-from edison_ci.rounding import mean_or_none
+from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from edison_ci.report.charts.scales import Scale
+    from markupsafe import Markup
+
+    from edison_ci.report.charts.drawing import Scale
+
+
+_MOST = 60
+_EDGE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    """The latest values of a number, oldest first."""
+
+    title: str
+    values: tuple[float | None, ...]
+    unit: Unit = Unit.POINTS
+    width: int = 120
+    height: int = 28
+
+
+def sparkline(chart: Sparkline) -> Drawing:
+    """Draw a sparkline; its last value has a mark."""
+    size = Size(chart.width, chart.height)
+    values = [finite(value) for value in chart.values]
+    shown = values[-_MOST:]
+    known = [value for value in shown if value is not None]
+    rows = tuple((str(i), format_value(chart.unit, v)) for i, v in enumerate(values, start=1))
+    columns = (Column("number", numeric=True), Column(chart.unit.noun, numeric=True))
+    table = DataTable(columns, rows)
+    if not known:
+        dash = text(
+            (size.width / 2, size.height / 2 + 4), "no data", "middle", class_="c-text c-quiet"
+        )
+        return Drawing(chart.title, frame(size, chart.title, "No measurements yet.", dash), table)
+    scale = scale_of(known, chart.unit).on(size.height - _EDGE, _EDGE)
+    step = (size.width - 2 * _EDGE) / max(len(shown) - 1, 1)
+    start = _EDGE if len(shown) > 1 else size.width / 2
+    places = [
+        None if value is None else (start + i * step, scale.at(value))
+        for i, value in enumerate(shown)
+    ]
+    drawn = []
+    for there, group in groupby(places, key=lambda place: place is not None):
+        points = [place for place in group if place is not None]
+        if there and len(points) > 1:
+            drawn.append(polyline(points, "c-line c-s1"))
+        elif there:
+            drawn.append(mark("circle", points[0], class_="c-s1", r=1.5))
+    last = next(place for place in reversed(places) if place is not None)
+    drawn.append(mark("circle", last, class_="c-s1", r=2.5))
+    last_value, least, greatest = (
+        format_value(chart.unit, value) for value in (known[-1], min(known), max(known))
+    )
+    count = counted(len(known), "measurement")
+    summary = f"{count}, last {last_value}, least {least}, greatest {greatest}."
+    return Drawing(chart.title, frame(size, chart.title, summary, *drawn), table)
+
 
 _MOST_POINTS = 200
-"""More are drawn together, several runs to a mark."""
+"""Of more points, several are merged into one."""
 _MOST_WHISKERS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TrendPoint:
     """One measurement of a series."""
 
     at: float
-    """Where it stands from left to right: a time, or a number in a row."""
+    """Position on the x axis: a time or an index."""
     label: str
-    """What is written below it, such as a day."""
+    """Label of the x axis, such as a day."""
     value: float | None
     low: float | None = None
     high: float | None = None
     note: str = ""
-    """What is said when it is pointed at, and in the table."""
+    """Note in the tooltip and the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What one line of a chart follows."""
+    """One line of a trend chart."""
 
     name: str
-    moments: tuple[Moment, ...]
+    points: tuple[TrendPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A value that a line marks, such as a gate."""
+    """A horizontal line at a value, such as a gate."""
 
     label: str
     value: float
@@ -81,7 +134,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Series of values with intervals, from left to right."""
+    """A trend chart of one or more series."""
 
     title: str
     series: tuple[Series, ...]
@@ -92,46 +145,42 @@ class Trend:
 
 
 def trend(chart: Trend) -> Drawing:
-    """Return the trend as a drawing."""
+    """Draw a trend chart."""
     size = Size(chart.width, chart.height)
-    series, together = _thinned(chart.series)
-    moments = [each for one in series for each in one.moments]
+    series, together = _thin_out(chart.series)
+    points = [each for one in series for each in one.points]
     table = _table(chart)
-    if not any(finite(each.value) is not None for each in moments):
+    if not any(finite(each.value) is not None for each in points):
         return Drawing(chart.title, empty(chart.width, chart.title, "No measurements yet."), table)
     names = [one.name for one in series]
     above, height = legend(names, 52, 14, chart.width - 68) if len(series) > 1 else ([], 0)
     box = Box(52, 28 + height, chart.width - 16, chart.height - 28)
-    ends = [value for each in moments for value in (each.value, each.low, each.high)]
+    ends = [value for each in points for value in (each.value, each.low, each.high)]
     ends += [rule.value for rule in chart.rules]
     scale = scale_of(ends, chart.unit).on(box.bottom, box.top)
-    across = _Across.of(moments, box)
-    drawn = [*above, *left_axis(scale, box, chart.unit.noun), *_labels(moments, across, box)]
+    across = _Across.of(points, box)
+    drawn = [*above, *left_axis(scale, box, chart.unit.noun), *_labels(points, across, box)]
     drawn += [piece for rule in chart.rules for piece in _rule(rule, scale, box)]
-    whiskers = len(moments) <= _MOST_WHISKERS
+    whiskers = len(points) <= _MOST_WHISKERS
     for position, one in enumerate(series):
-        drawn += _series(one.moments, position, (across, scale), whiskers=whiskers)
-    note = (
-        f"Each point of a line is the mean of up to {together} measurements."
-        if together > 1
-        else ""
-    )
+        drawn += _series(one.points, position, (across, scale), whiskers=whiskers)
+    note = f"Each point is the mean of up to {together} measurements." if together > 1 else ""
     return Drawing(
-        chart.title, framed(size, chart.title, _told(chart), *drawn), table, note
+        chart.title, frame(size, chart.title, _summary(chart), *drawn), table, note
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Across:
-    """Places from left to right."""
+    """The x axis of a trend chart."""
 
     low: float
     high: float
     box: Box
 
     @classmethod
-    def of(cls, moments: Sequence[Moment], box: Box) -> _Across:
-        places = [each.at for each in moments]
+    def of(cls, points: Sequence[TrendPoint], box: Box) -> _Across:
+        places = [each.at for each in points]
         return cls(min(places), max(places), box)
 
     def at(self, place: float) -> float:
@@ -141,9 +190,9 @@ class _Across:
         return left + (place - self.low) / (self.high - self.low) * (right - left)
 
 
-def _labels(moments: Sequence[Moment], across: _Across, box: Box) -> Iterator[Html]:
-    """Yield the labels that fit below, the last one first of all."""
-    by_place = {across.at(each.at): each.label for each in sorted(moments, key=lambda m: m.at)}
+def _labels(points: Sequence[TrendPoint], across: _Across, box: Box) -> Iterator[Markup]:
+    """Yield the labels of the x axis that fit, the last one first."""
+    by_place = {across.at(each.at): each.label for each in sorted(points, key=lambda m: m.at)}
     places = sorted(by_place)
     wanted = [places[-1], *places[:-1]]
     taken: list[tuple[float, float]] = []
@@ -156,37 +205,37 @@ def _labels(moments: Sequence[Moment], across: _Across, box: Box) -> Iterator[Ht
             yield text((middle, box.bottom + 18), words, "middle", room=110)
 
 
-def _rule(rule: Rule, scale: Scale, box: Box) -> Iterator[Html]:
+def _rule(rule: Rule, scale: Scale, box: Box) -> Iterator[Markup]:
     if finite(rule.value) is None:
         return
     y = scale.at(rule.value)
     yield line((box.left, y), (box.right, y), "c-rule", "5 4")
-    words = f"{rule.label} {written(scale.unit, rule.value)}"
+    words = f"{rule.label} {format_value(scale.unit, rule.value)}"
     above = y - 5 if y - 5 > box.top + 8 else y + 14
     yield text((box.right, above), words, "end", class_="c-text c-rule-text", room=box.width / 2)
 
 
 def _series(
-    moments: Sequence[Moment], position: int, places: tuple[_Across, Scale], *, whiskers: bool
-) -> Iterator[Html]:
+    points: Sequence[TrendPoint], position: int, places: tuple[_Across, Scale], *, whiskers: bool
+) -> Iterator[Markup]:
     across, scale = places
     class_ = series_class(position)
-    ordered = sorted(moments, key=lambda each: each.at)
-    # A value that is missing is a gap, never a line drawn across it.
+    ordered = sorted(points, key=lambda each: each.at)
+    # A missing value is a gap in the line.
     for known, group in groupby(ordered, key=lambda each: finite(each.value) is not None):
         run = list(group) if known else []
-        points = [(across.at(each.at), scale.at(each.value or 0.0), each) for each in run]
+        placed = [(across.at(each.at), scale.at(each.value or 0.0), each) for each in run]
         if not whiskers:
-            yield from _band(points, scale, class_)
-        drawn = polyline([(x, y) for x, y, _ in points], f"c-line {class_}", dash_of(position))
+            yield from _band(placed, scale, class_)
+        drawn = polyline([(x, y) for x, y, _ in placed], f"c-line {class_}", dash_of(position))
         if drawn is not None:
             yield drawn
-        # Of very many, only those that stand alone or last have a mark.
-        for x, y, each in points if whiskers else points[-1:]:
+        # Of very many points only the last of a segment has a mark.
+        for x, y, each in placed if whiskers else placed[-1:]:
             low, high = finite(each.low), finite(each.high)
             interval = low is not None and high is not None and whiskers
             pieces = [
-                element("title", _said(each, scale.unit)),
+                element("title", _point_label(each, scale.unit)),
                 whisker((x, scale.at(low or 0.0)), (x, scale.at(high or 0.0)), class_)
                 if interval
                 else None,
@@ -196,8 +245,8 @@ def _series(
 
 
 def _band(
-    points: Sequence[tuple[float, float, Moment]], scale: Scale, class_: str
-) -> Iterator[Html]:
+    points: Sequence[tuple[float, float, TrendPoint]], scale: Scale, class_: str
+) -> Iterator[Markup]:
     known = [(x, each.low, each.high) for x, _, each in points if finite(each.low) is not None]
     edges = [(x, low, high) for x, low, high in known if low is not None and high is not None]
     if len(edges) > 1:
@@ -209,26 +258,26 @@ def _band(
         )
 
 
-def _thinned(series: tuple[Series, ...]) -> tuple[tuple[Series, ...], int]:
-    """Return series that can be drawn, and how many measurements a mark stands for."""
-    longest = max((len(one.moments) for one in series), default=0)
+def _thin_out(series: tuple[Series, ...]) -> tuple[tuple[Series, ...], int]:
+    """Return series that can be drawn, and how many measurements are merged per point."""
+    longest = max((len(one.points) for one in series), default=0)
     together = -(-longest // _MOST_POINTS)
     if together <= 1:
         return series, 1
     return tuple(
-        Series(one.name, tuple(_joined(one.moments, together))) for one in series
+        Series(one.name, tuple(_merge_points(one.points, together))) for one in series
     ), together
 
 
-def _joined(moments: Sequence[Moment], together: int) -> Iterator[Moment]:
-    """Yield neighbours as one: their mean, and the widest of what their intervals cover."""
-    ordered = sorted(moments, key=lambda each: each.at)
+def _merge_points(points: Sequence[TrendPoint], together: int) -> Iterator[TrendPoint]:
+    """Yield groups of neighbors as one point: mean, and the range of their intervals."""
+    ordered = sorted(points, key=lambda each: each.at)
     for start in range(0, len(ordered), together):
         group = ordered[start : start + together]
         values = [value for each in group if (value := finite(each.value)) is not None]
         lows = [low for each in group if (low := finite(each.low)) is not None]
         highs = [high for each in group if (high := finite(each.high)) is not None]
-        yield Moment(
+        yield TrendPoint(
             group[-1].at,
             group[-1].label,
             mean_or_none(values),
@@ -237,46 +286,48 @@ def _joined(moments: Sequence[Moment], together: int) -> Iterator[Moment]:
         )
 
 
-def _said(each: Moment, unit: Unit) -> str:
-    interval = interval_written(unit, each.low, each.high)
+def _point_label(each: TrendPoint, unit: Unit) -> str:
+    interval = format_interval(unit, each.low, each.high)
     bars = "" if finite(each.low) is None else f" ({interval})"
-    return f"{each.label}: {written(unit, each.value)}{bars}" + (f", {each.note}" * bool(each.note))
+    return f"{each.label}: {format_value(unit, each.value)}{bars}" + (
+        f", {each.note}" * bool(each.note)
+    )
 
 
-def _told(chart: Trend) -> str:
-    """Return in words what the picture shows: where each series began and where it is."""
+def _summary(chart: Trend) -> str:
+    """Return the description of the chart: first and last value of each series."""
     sentences = []
     for one in chart.series:
-        known = [m for m in sorted(one.moments, key=lambda m: m.at) if finite(m.value) is not None]
+        known = [m for m in sorted(one.points, key=lambda m: m.at) if finite(m.value) is not None]
         if not known:
             sentences.append(f"{one.name}: no measurements.")
             continue
-        last = _said(known[-1], chart.unit)
-        first = f"from {_said(known[0], chart.unit)} to " if len(known) > 1 else ""
+        last = _point_label(known[-1], chart.unit)
+        first = f"from {_point_label(known[0], chart.unit)} to " if len(known) > 1 else ""
         sentences.append(f"{one.name}: {counted(len(known), 'measurement')}, {first}{last}.")
-    rules = (f"{rule.label} at {written(chart.unit, rule.value)}." for rule in chart.rules)
+    rules = (f"{rule.label} at {format_value(chart.unit, rule.value)}." for rule in chart.rules)
     return " ".join((*sentences, *rules))
 
 
 def _table(chart: Trend) -> DataTable:
     several = len(chart.series) > 1
-    noted = any(each.note for one in chart.series for each in one.moments)
+    noted = any(each.note for one in chart.series for each in one.points)
     columns = (
         *((Column("series"),) if several else ()),
         Column("when"),
         Column(chart.unit.noun, numeric=True),
-        Column("95% interval", numeric=True),
+        Column("95% CI", numeric=True),
         *((Column("note"),) if noted else ()),
     )
     rows = tuple(
         (
             *((one.name,) if several else ()),
             each.label,
-            written(chart.unit, each.value),
-            interval_written(chart.unit, each.low, each.high),
+            format_value(chart.unit, each.value),
+            format_interval(chart.unit, each.low, each.high),
             *((each.note,) if noted else ()),
         )
         for one in chart.series
-        for each in sorted(one.moments, key=lambda m: m.at)
+        for each in sorted(one.points, key=lambda m: m.at)
     )
     return DataTable(columns, rows)

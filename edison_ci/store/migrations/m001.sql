@@ -5,8 +5,11 @@ create table run (                          -- one evaluation of one experiment
   id            text primary key,
   experiment    text not null,
   trigger       text not null,              -- who started it: cli, schedule, import, ...
-  status        text not null,              -- PENDING, EXECUTING, JUDGING, ..., COMPLETED, FAILED
-  verdict       text,                       -- pass, fail, inconclusive, error, skipped; null before
+  status        text not null               -- PENDING, EXECUTING, JUDGING, ..., COMPLETED, FAILED
+    check (status in ('PENDING', 'EXECUTING', 'JUDGING', 'AGGREGATING', 'REFINING', 'REVIEWING',
+                      'PAUSED', 'COMPLETED', 'FAILED', 'CANCELLED')),
+  verdict       text                        -- pass, fail, inconclusive, error, skipped; null before
+    check (verdict in ('pass', 'fail', 'inconclusive', 'skipped', 'error')),
   plan_hash     text not null,              -- of everything the result depends on
   snapshot      text not null,              -- JSON: what was planned, to explain a changed plan
   labels        text not null default '{}', -- JSON: prompt id to its label, such as v3
@@ -19,33 +22,35 @@ create table run (                          -- one evaluation of one experiment
   base_ref      text,                       -- what it is compared with
   base_commit   text,
   commit_id     text,                       -- HEAD, if no file of the experiment differed from it
-  shard         text,                       -- I/N, if it is one of N parts: its gates do not decide
+  shard         text,                       -- I/N, if it is one of N shards: its gates do not decide
   loop          text,                       -- the loop that it was for; null for none
   owner         text,                       -- the process that runs it
-  wanted        text,                       -- pause or cancel, asked for by another process
+  wanted        text,                       -- pause or cancel, requested by another process
   created_at    text not null,
   finished_at   text
 ) strict;
 create index run_by_experiment on run (experiment, created_at);
 
 create table cell (                         -- one case, with one prompt and model
-  id         text primary key,              -- 24 hex; hash of run, side, prompt, model, case, draw
-  run_id     text not null references run (id),
-  side       text not null,                 -- head, or base with --against
-  prompt     text not null,
-  version    text not null,                 -- hash of the prompt
-  model      text not null,                 -- model and its own parameters
-  case_id    text not null,
-  draw       integer not null,              -- 0, 1, ... of the same call
-  address    text not null,                 -- names the call
-  take       integer,                       -- with the address: the answer; null without one
-  status     text not null,                 -- ok, malformed, error, blocked, skipped
-  composite  real,                          -- weighted mean of its parts; null if one broke
-  passed     integer,                       -- 1, 0 or null
-  error      text,                          -- class of the error
-  reason     text,                          -- in words
-  cluster    text,                          -- cases of one cluster are not independent
-  case_hash  text                           -- of input and expected output: is it the same case?
+  id           text primary key,            -- 24 hex; hash of run, side, prompt, model, case, repeat
+  run_id       text not null references run (id),
+  side         text not null                -- head, or base with --against
+    check (side in ('head', 'base')),
+  prompt       text not null,
+  version      text not null,               -- hash of the prompt
+  model        text not null,               -- model and its own parameters
+  case_id      text not null,
+  repeat       integer not null,            -- 0, 1, ... of the same call
+  request_hash text not null,               -- names the call
+  answer_no    integer,                     -- with the request hash: the answer; null without one
+  status       text not null                -- ok, malformed, error, blocked, skipped
+    check (status in ('ok', 'malformed', 'error', 'blocked', 'skipped')),
+  composite    real,                        -- weighted mean of its components; null if one broke
+  passed       integer,                     -- 1, 0 or null
+  error        text,                        -- class of the error
+  reason       text,                        -- in words
+  cluster      text,                        -- cases of one cluster are not independent
+  case_hash    text                         -- of input and expected output: is it the same case?
 ) strict;
 create index cell_by_case on cell (case_id);
 create index cell_by_run on cell (run_id, case_id, model, status);
@@ -54,52 +59,53 @@ create table run_case (                     -- what kind of case each case of a 
   run_id     text not null references run (id),
   case_id    text not null,
   tags       text not null,                 -- JSON: a list
-  difficulty integer,                       -- 1 to 5; null if nobody said
+  difficulty integer,                       -- 1 to 5; null if not given
   kind       text not null,                 -- golden, synthetic, adversarial
   words      integer not null,              -- of all inputs together
   primary key (run_id, case_id)
 ) strict, without rowid;
 
-create table part (                         -- what a cell's composite is made of
+create table component (                    -- what a cell's composite is made of
   cell_id text not null references cell (id),
   name    text not null,
   kind    text not null,                    -- check, rubric, criterion, grader
   score   real,                             -- null if it was skipped or broke
   passed  integer,
   weight  real not null,
-  status  text not null,                    -- ok, skipped, error
+  status  text not null                     -- ok, skipped, error
+    check (status in ('ok', 'skipped', 'error')),
   reason  text not null default '',         -- in words; may quote the answer
   primary key (cell_id, kind, name)
 ) strict, without rowid;
 
 create table judgment (                     -- which answers of judges and graders a cell rests on
-  cell_id text not null references cell (id),
-  model   text not null,
-  address text not null,
-  take    integer not null,
-  primary key (cell_id, model, address, take)
+  cell_id      text not null references cell (id),
+  model        text not null,
+  request_hash text not null,
+  answer_no    integer not null,
+  primary key (cell_id, model, request_hash, answer_no)
 ) strict, without rowid;
 
-create table question_score (               -- what a judge says of a case as a question
-  experiment text not null,
-  case_id    text not null,
-  judge      text not null,
-  criterion  text not null,                 -- clarity, difficulty, ..., or one of your own
-  case_hash  text not null,                 -- of input and expected output: is it the same case?
-  hash       text not null,                 -- of instructions, criteria, objective and judge
-  score      real,                          -- on its scale; null if there is none to be used
-  low        real not null,                 -- the worst and the best score of the scale
-  high       real not null,
-  reason     text not null default '',      -- in words, or why there is no score; may quote
-  status     text not null check (status in ('ok', 'error')),
-  simulated  integer not null check (simulated in (0, 1)),
-  address    text not null,                 -- with the take: what the judge answered
-  take       integer,
-  judged_at  text not null,
+create table question_score (               -- scores of cases as questions, by judges
+  experiment   text not null,
+  case_id      text not null,
+  judge        text not null,
+  criterion    text not null,               -- clarity, difficulty, ..., or one of your own
+  case_hash    text not null,               -- of input and expected output: is it the same case?
+  hash         text not null,               -- of instructions, criteria, objective and judge
+  score        real,                        -- on its scale; null if there is none to be used
+  low          real not null,               -- the worst and the best score of the scale
+  high         real not null,
+  reason       text not null default '',    -- in words, or why there is no score; may quote
+  status       text not null check (status in ('ok', 'error')),
+  simulated    integer not null check (simulated in (0, 1)),
+  request_hash text not null,               -- with answer_no: what the judge answered
+  answer_no    integer,
+  judged_at    text not null,
   primary key (experiment, case_id, judge, criterion)
 ) strict, without rowid;
 
-create table opinion (                      -- what each judge of the rubric said of an answer
+create table judge_score (                  -- scores of each judge of the rubric
   cell_id   text not null references cell (id),
   judge     text not null,
   criterion text not null,
@@ -123,7 +129,7 @@ create table comparison (                   -- two answers to a case, judged in 
   ba_reason  text not null default '',
   chars_a    integer not null,              -- length of the answer
   chars_b    integer not null,
-  asked      integer not null check (asked in (0, 1)), -- 0: equal or malformed, so nobody was asked
+  asked      integer not null check (asked in (0, 1)), -- 0: equal or malformed, not judged
   own        text check (own in ('a', 'b', 'both')), -- a, b or both: by the judge's own model
   primary key (a_cell, b_cell)
 ) strict, without rowid;
@@ -131,7 +137,7 @@ create index comparison_by_b on comparison (b_cell);
 
 create table attempt (                      -- one try at a call, booked before it is sent
   id            integer primary key,
-  address       text not null,              -- names the call
+  request_hash  text not null,              -- names the call
   run_id        text not null,              -- or what else it was for, such as try-...
   experiment    text,                       -- null: that of the run
   loop          text,                       -- the loop that it was for; null for none
@@ -148,13 +154,13 @@ create table attempt (                      -- one try at a call, booked before 
   http_status   integer,
   error         text
 ) strict;
-create index attempt_open on attempt (address) where state = 'reserved';
+create index attempt_open on attempt (request_hash) where state = 'reserved';
 create index attempt_by_run on attempt (run_id);
 create index attempt_by_loop on attempt (loop) where loop is not null;
 
 create table answer (                       -- append-only: nothing paid for is overwritten
-  address       text not null,              -- sha256 of all that decides the answer
-  take          integer not null,           -- 0 and up, when the call was made again
+  request_hash  text not null,              -- sha256 of all that decides the answer
+  answer_no     integer not null,           -- 0 and up, when the call was made again
   attempt       integer not null references attempt (id), -- the one that was paid
   finish_reason text not null,
   tokens_in     integer,                    -- null if the provider did not say
@@ -165,16 +171,16 @@ create table answer (                       -- append-only: nothing paid for is 
   cost_kind     text not null,              -- billed, estimated, replayed, imported
   served_model  text not null,              -- as the provider names it
   created_at    text not null,
-  primary key (address, take)
+  primary key (request_hash, answer_no)
 ) strict, without rowid;
 
-create table answer_text (                  -- what an answer said; gone after a time
-  address    text not null,
-  take       integer not null,
-  text       text not null,
-  tool_calls text,                          -- JSON
-  sha256     text not null,                 -- of text and tool calls
-  primary key (address, take)
+create table answer_text (                  -- text of an answer; removed by retention
+  request_hash text not null,
+  answer_no    integer not null,
+  text         text not null,
+  tool_calls   text,                        -- JSON
+  sha256       text not null,               -- of text and tool calls
+  primary key (request_hash, answer_no)
 ) strict;
 
 create trigger answer_is_kept before update on answer
@@ -205,7 +211,7 @@ create table audit (                        -- who changed what; append-only, ea
   seq      integer primary key autoincrement,
   time     text not null,
   actor    text not null,                   -- login, e-mail address or name
-  known_by text not null,                   -- how the actor is known: web, github, git, nobody
+  known_by text not null,                   -- source of the name: web, github, git, nobody
   action   text not null,                   -- such as gc or cache clear; "refused: ..." if refused
   entity   text not null,                   -- what it was done to
   before   text,                            -- JSON
@@ -219,56 +225,57 @@ begin select raise(abort, 'the audit is append-only'); end;
 create trigger audit_stays before delete on audit
 begin select raise(abort, 'the audit is append-only'); end;
 
-create table decision (                     -- what a gate said; a decision made is not rewritten
+create table decision (                     -- decision of a gate; never rewritten
   run_id     text not null references run (id),
-  round      integer not null,              -- 0, 1, ... for each look, or when decided again
+  round      integer not null,              -- 0, 1, ... per interim analysis or decision
   position   integer not null,              -- order in the report
   metric     text not null,
   prompt     text,                          -- null, like model, for a decision on everything
   model      text,
-  verdict    text not null,                 -- pass, fail, inconclusive, skipped
+  verdict    text not null                  -- pass, fail, inconclusive, skipped
+    check (verdict in ('pass', 'fail', 'inconclusive', 'skipped')),
   sentence   text not null,                 -- the verdict in words
-  estimate   real,                          -- change or level; detail says of which kind
+  estimate   real,                          -- change or level, by the kind in detail
   low        real,                          -- interval, two-sided
   high       real,
   n          integer not null,              -- cases it rests on; answers for shares and latency
-  n_more     integer,                       -- further cases that would settle it
-  p          real,                          -- chance of such a change if nothing changed
-  p_holm     real,                          -- after allowing for the other rows
+  n_more     integer,                       -- further cases that would decide it
+  p          real,                          -- p-value
+  p_holm     real,                          -- corrected for the other rows (Holm)
   gate       text not null,                 -- JSON: the gate as it was
-  detail     text not null,                 -- JSON: kind, method, bounds, missing, look, notes
+  detail     text not null,                 -- JSON: kind, method, bounds, missing, interim, notes
   decided_at text not null,
   primary key (run_id, round, position)
 ) strict, without rowid;
 create trigger decision_is_kept before update on decision
 begin select raise(abort, 'decisions are not rewritten'); end;
 
-create table manual_grade (                 -- what people said of answers; only ever added to
-  id         integer primary key,           -- of a person's grades of an answer the highest counts
-  cell_id    text not null references cell (id), -- where it was graded
-  experiment text not null,
-  case_id    text not null,
-  address    text not null,                 -- with take: the answer, whichever runs it is in
-  take       integer not null,
-  actor      text not null,                 -- who graded
-  scale      text not null check (scale in ('', 'thumbs', '1-5', '0-1')), -- '': a flag alone
-  score      real,                          -- 0-1; null for a flag alone
-  passed     integer,                       -- 1 or 0; null for a flag alone
-  criteria   text not null default '{}',    -- JSON: criterion to score, 0-1
-  note       text not null default '',
-  flagged    integer not null check (flagged in (0, 1)), -- 1: wants a second look
-  seed       integer not null,              -- of the random order of cases that was gone through
-  graded_at  text not null
+create table manual_grade (                 -- human grades of answers; append-only
+  id           integer primary key,         -- of a person's grades of an answer the highest counts
+  cell_id      text not null references cell (id), -- where it was graded
+  experiment   text not null,
+  case_id      text not null,
+  request_hash text not null,               -- with answer_no: the answer, whichever runs it is in
+  answer_no    integer not null,
+  actor        text not null,               -- who graded
+  scale        text not null check (scale in ('', 'thumbs', '1-5', '0-1')), -- '': a flag alone
+  score        real,                        -- 0-1; null for a flag alone
+  passed       integer,                     -- 1 or 0; null for a flag alone
+  criteria     text not null default '{}',  -- JSON: criterion to score, 0-1
+  note         text not null default '',
+  flagged      integer not null check (flagged in (0, 1)), -- 1: flagged for review
+  seed         integer not null,            -- of the random order of cases that was gone through
+  graded_at    text not null
 ) strict;
-create index manual_grade_by_answer on manual_grade (experiment, case_id, address, take);
+create index manual_grade_by_answer on manual_grade (experiment, case_id, request_hash, answer_no);
 create index manual_grade_flagged on manual_grade (experiment, case_id) where flagged = 1;
 create trigger manual_grade_is_kept before update on manual_grade
 begin select raise(abort, 'grades are only added to'); end;
 
-create table licence (                      -- what the judges of a run were allowed to decide
+create table judge_approval (               -- what the judges of a run were allowed to decide
   run_id      text primary key references run (id),
   judges      text not null,                -- JSON: names of the models that judge
-  licensed    integer not null check (licensed in (0, 1)),
+  approved    integer not null check (approved in (0, 1)),
   reason      text not null,                -- why not, in words
   kappa       real,                         -- agreement with people; null if never measured
   n           integer not null,             -- labels it rests on
@@ -288,7 +295,7 @@ create table suggestion (                   -- a change of a prompt that was sug
   base_hash        text not null,           -- version that it changes
   new_hash         text,                    -- version that it makes; null if it makes none
   diff             text not null,           -- unified, of this one file
-  note             text not null,           -- why, by whoever wrote the diff
+  note             text not null,           -- reason, by the author of the diff
   targets          text not null,           -- JSON: criteria, checks or graders it is to help
   guardrails       text not null,           -- JSON: list of {rule, ok, detail}
   evidence         text not null,           -- JSON: what trying it showed; see Suggestions
@@ -303,7 +310,7 @@ create table suggestion (                   -- a change of a prompt that was sug
   decided_by       text,
   decided_at       text,
   reason           text,                    -- why it was refused, rejected or superseded
-  edited_from      text references suggestion (id), -- what somebody wrote it from
+  edited_from      text references suggestion (id), -- suggestion that it was edited from
   simulated        integer not null check (simulated in (0, 1)),
   cost_microusd    integer not null,        -- of asking for it and trying it
   runs             text not null default '[]', -- JSON: ids of the runs that tried it
@@ -313,7 +320,7 @@ create table suggestion (                   -- a change of a prompt that was sug
 ) strict;
 create index suggestion_by_experiment on suggestion (experiment, created_at);
 
-create table suggestion_comment (           -- what people said of a suggestion; only added to
+create table suggestion_comment (           -- comments on a suggestion; append-only
   id         integer primary key,
   suggestion text not null references suggestion (id),
   actor      text not null,
@@ -368,8 +375,8 @@ create table rollup_run (                   -- a side of a run, over all prompts
   error            integer not null,
   blocked          integer not null,
   skipped          integer not null,
-  composite        real,                    -- mean over cases of the mean over draws
-  composite_low    real,                    -- interval, and how it was made; null if nobody did
+  composite        real,                    -- mean over cases of the mean over repeats
+  composite_low    real,                    -- interval and its method; null if not computed
   composite_high   real,
   composite_n      integer not null,        -- cases that have a composite
   composite_method text,
@@ -432,7 +439,7 @@ create table rollup_model (                 -- a prompt with a model
   primary key (run_id, side, prompt, model)
 ) strict, without rowid;
 
-create table rollup_case (                  -- a case, over all prompts, models and draws of a side
+create table rollup_case (                  -- a case, over all prompts, models and repeats of a side
   run_id        text not null references run (id),
   side          text not null,
   case_id       text not null,
@@ -446,7 +453,7 @@ create table rollup_case (                  -- a case, over all prompts, models 
   failed        integer not null,
   composite     real,                       -- mean over its cells
   lowest        real,                       -- composite of its worst cell
-  cost_microusd integer not null,           -- of its answers, whoever paid for them
+  cost_microusd integer not null,           -- of its answers, reused ones included
   tokens        integer not null,           -- in and out
   latency_ms    integer,                    -- of its slowest answer
   primary key (run_id, side, case_id)
@@ -461,7 +468,7 @@ create table rollup_mark (                  -- what cases are found by: tags, fa
   run_id  text not null references run (id),
   side    text not null,
   kind    text not null check (kind in ('tag', 'failed', 'status')),
-  value   text not null,                    -- tag; status; part that fails, or '' for the grade
+  value   text not null,                    -- tag; status; component that fails, or '' for the grade
   case_id text not null,
   primary key (run_id, side, kind, value, case_id)
 ) strict, without rowid;
@@ -475,7 +482,7 @@ create table rollup_marked (                -- how many cases have each of these
   primary key (run_id, side, kind, value)
 ) strict, without rowid;
 
-create table rollup_part (                  -- a check, criterion or grader with a prompt and model
+create table rollup_component (             -- a check, criterion or grader with a prompt and model
   run_id  text not null references run (id),
   side    text not null,
   prompt  text not null,
@@ -495,12 +502,12 @@ create table rollup_part (                  -- a check, criterion or grader with
   primary key (run_id, side, prompt, model, kind, name)
 ) strict, without rowid;
 
-create table rollup_part_total (            -- a check, criterion or grader over all of a side
+create table rollup_component_total (       -- a check, criterion or grader over all of a side
   run_id  text not null references run (id),
   side    text not null,
   name    text not null,
   kind    text not null,
-  place   integer not null,                 -- the order in which parts first came in
+  place   integer not null,                 -- the order in which components first came in
   n       integer not null,                 -- cells with a score
   passed  integer not null,
   mean    real,
@@ -509,29 +516,29 @@ create table rollup_part_total (            -- a check, criterion or grader over
   primary key (run_id, side, kind, name)
 ) strict, without rowid;
 
-create table rollup_reliability (           -- how often k draws of a case all pass, or any does
+create table rollup_reliability (           -- how often k repeats of a case all pass, or any does
   run_id        text not null references run (id),
   side          text not null,
   prompt        text not null,              -- empty, like model, over all of them
   model         text not null,
-  k             integer not null,           -- draws
+  k             integer not null,           -- repeats
   pass_all      real not null,              -- pass^k: the mean over cases of C(c,k)/C(r,k)
   pass_all_low  real,
   pass_all_high real,
   pass_any      real not null,              -- pass@k: the mean of 1 - C(r-c,k)/C(r,k)
   pass_any_low  real,
   pass_any_high real,
-  n             integer not null,           -- cases with k graded draws
+  n             integer not null,           -- cases with k graded repeats
   method        text not null,
   primary key (run_id, side, prompt, model, k)
 ) strict, without rowid;
 
-create table rollup_facet (                 -- a part of the cases, with a prompt and model
+create table rollup_slice (                 -- a slice of the cases, with a prompt and model
   run_id           text not null references run (id),
   side             text not null,
   prompt           text not null,           -- empty, like model, over all of them
   model            text not null,
-  facet            text not null,           -- tag, length, difficulty, kind
+  dimension        text not null,           -- tag, length, difficulty, kind
   value            text not null,           -- such as billing, XS, hard, golden; (none)
   cases            integer not null,        -- with an answer that was graded
   composite        real,
@@ -549,7 +556,7 @@ create table rollup_facet (                 -- a part of the cases, with a promp
   p_adjusted       real,                    -- Benjamini-Hochberg over the run's comparisons
   family           integer not null,        -- how many comparisons that were
   stands_out       integer not null check (stands_out in (0, 1)), -- p_adjusted at most 0.1
-  primary key (run_id, side, prompt, model, facet, value)
+  primary key (run_id, side, prompt, model, dimension, value)
 ) strict, without rowid;
 
 create table rollup_spending (              -- what a run spent, its judges and lost calls included
@@ -588,13 +595,13 @@ create table rollup_paid (                  -- what the calls of a run cost, by 
 
 create view results as                      -- one row for each cell, with its answer
 select r.experiment, c.run_id, r.created_at as run_started, r.simulated, c.id as cell, c.side,
-  c.prompt, c.version, c.model, c.case_id, c.draw, c.status, c.composite, c.passed, c.error,
+  c.prompt, c.version, c.model, c.case_id, c.repeat, c.status, c.composite, c.passed, c.error,
   c.reason, a.cost_microusd, a.tokens_in, a.tokens_out, a.latency_ms, a.finish_reason,
   a.served_model, t.text
 from cell c
 join run r on r.id = c.run_id
-left join answer a on a.address = c.address and a.take = c.take
-left join answer_text t on t.address = c.address and t.take = c.take;
+left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no
+left join answer_text t on t.request_hash = c.request_hash and t.answer_no = c.answer_no;
 
 create view spending as                     -- what was spent by day, experiment, model and phase
 select substr(t.sent_at, 1, 10) as day, coalesce(t.experiment, r.experiment) as experiment,
@@ -618,17 +625,17 @@ where r.rowid = (select l.rowid from run l
                  where l.experiment = r.experiment and l.trigger <> 'refine'
                  order by l.created_at desc, l.rowid desc limit 1);
 
-create view failed_checks as                -- every part of a grade that failed or broke
-select r.experiment, c.run_id, c.side, c.prompt, c.model, c.case_id, c.draw, p.name, p.kind,
+create view failed_checks as                -- every component of a grade that failed or broke
+select r.experiment, c.run_id, c.side, c.prompt, c.model, c.case_id, c.repeat, p.name, p.kind,
   p.status, p.score, p.reason, c.id as cell
-from part p
+from component p
 join cell c on c.id = p.cell_id
 join run r on r.id = c.run_id
 where p.passed = 0 or p.status = 'error';
 
 create view head_to_head as                 -- two answers to a case, and which of them was preferred
 select r.experiment, x.run_id, r.created_at as run_started, r.simulated, a.prompt, a.side as a_side,
-  a.model as a_model, b.side as b_side, b.model as b_model, a.case_id, a.draw, x.judge,
+  a.model as a_model, b.side as b_side, b.model as b_model, a.case_id, a.repeat, x.judge,
   case when x.status <> 'ok' then null when x.ab_winner = x.ba_winner then x.ab_winner
     else 'tie' end as winner,
   x.ab_winner = x.ba_winner as consistent, x.ab_winner, x.ba_winner, x.ab_reason, x.ba_reason,
@@ -638,17 +645,17 @@ join cell a on a.id = x.a_cell
 join cell b on b.id = x.b_cell
 join run r on r.id = x.run_id;
 
-create view opinions as                     -- what each judge said of each answer
-select r.experiment, c.run_id, r.simulated, c.side, c.prompt, c.model, c.case_id, c.draw, o.judge,
+create view judge_scores as                 -- scores of each judge for each answer
+select r.experiment, c.run_id, r.simulated, c.side, c.prompt, c.model, c.case_id, c.repeat, o.judge,
   o.criterion, o.raw, o.score, o.missing, o.reason, c.id as cell
-from opinion o
+from judge_score o
 join cell c on c.id = o.cell_id
 join run r on r.id = c.run_id;
 
 create view human_grades as                 -- answers that people graded: the mean over people
-select experiment, case_id, address, take, count(score) as people, avg(score) as score,
+select experiment, case_id, request_hash, answer_no, count(score) as people, avg(score) as score,
   avg(case when scale <> 'thumbs' then score end) as rating, avg(passed) as passed,
   max(flagged) as flagged, min(seed) as seed
 from manual_grade
-where id in (select max(id) from manual_grade group by experiment, case_id, address, take, actor)
-group by experiment, case_id, address, take;
+where id in (select max(id) from manual_grade group by experiment, case_id, request_hash, answer_no, actor)
+group by experiment, case_id, request_hash, answer_no;

@@ -1,11 +1,11 @@
-"""The pages of datasets: kinds of cases, how good they are as questions, and their faults."""
+"""The pages of datasets: slices, quality of the questions, and problems of cases."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.facets import content_hash
+from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
 from edison_ci.results.dataset_health import (
@@ -19,11 +19,11 @@ from edison_ci.results.dataset_health import (
 )
 from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.questions import count_judged, last_judged, scores_of
+from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
 from edison_ci.store.runs import find_run
-from edison_ci.web.cache import AGAIN_S, aside, remembered
-from edison_ci.web.page_context import AT_ONCE, MOST_CELLS, Crumb, Look, Page, Paging
-from edison_ci.web.pages.experiment import named
+from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.page_context import INLINE_CELLS, MOST_CELLS, Crumb, Page, PageContext, Paging
+from edison_ci.web.pages.experiment import requested_experiment
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
@@ -35,34 +35,34 @@ _KINDS = ("kind", "difficulty", "length", "tag")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known of the cases of an experiment."""
+    """Health, flakiness and question quality of the cases of an experiment."""
 
     health: Health | None
-    """None where the dataset is not at hand or too large."""
+    """None if the dataset is not accessible or too large."""
     flaky: Flakiness | None
     quality: QuestionQuality
 
 
-def datasets(look: Look) -> Page:
-    """Return the experiments with what is known of their cases."""
+def datasets(context: PageContext) -> Page:
+    """Return the experiments with the number of their cases."""
     found = []
-    for name in experiments(look.connection):
-        total = cases_of(look.connection, last_whole(look.connection, name))
-        judged = count_judged(look.connection, name)
+    for name in experiments(context.connection):
+        total = cases_of(context.connection, last_whole(context.connection, name))
+        judged = count_judged_questions(context.connection, name)
         found.append({"name": name, "cases": total, "judged": judged})
     return Page("datasets", "Datasets", {"datasets": found}, area="datasets")
 
 
-def dataset(look: Look) -> Page:
-    """Return the cases of an experiment: kinds, question quality and health."""
-    name = named(look)
-    run_id = last_whole(look.connection, name)
-    known = _diagnosis(look, name, run_id)
+def dataset(context: PageContext) -> Page:
+    """Return the dataset of an experiment: slices, question quality and health."""
+    name = requested_experiment(context)
+    run_id = last_whole(context.connection, name)
+    known = _diagnosis(context, name, run_id)
     found = known or Diagnosis(None, None, quality_of([], _any))
-    paging = Paging.of(look.args, len(found.quality.questions))
+    paging = Paging.of(context.args, len(found.quality.questions))
 
     def again(**changes: Any) -> str:
-        return look.links.to("dataset", name, **changes)
+        return context.links.to("dataset", name, **changes)
 
     return Page(
         "dataset",
@@ -70,7 +70,7 @@ def dataset(look: Look) -> Page:
         {
             "experiment": name,
             "run_id": run_id,
-            "kinds": _kinds(RunResult(look.connection, find_run(look.connection, run_id))),
+            "kinds": _kinds(RunResult(context.connection, find_run(context.connection, run_id))),
             "waiting": known is None,
             "health": found.health,
             "flaky": found.flaky,
@@ -79,55 +79,65 @@ def dataset(look: Look) -> Page:
             "paging": paging,
             "again": again,
         },
-        crumbs=(Crumb("Datasets", look.links.to("datasets")),),
+        crumbs=(Crumb("Datasets", context.links.to("datasets")),),
         area="datasets",
-        refresh_s=AGAIN_S if known is None else None,
+        refresh_s=REFRESH_S if known is None else None,
     )
 
 
 def _kinds(result: RunResult) -> dict[str, list[tuple[str, int]]]:
-    """Return the slices of all cases of a run, with their sizes, by what they are cut by."""
+    """Return the slices of a run with their sizes, by dimension."""
     found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in _KINDS}
-    for each in result.breakdown.facets:
+    for each in result.breakdown.slices:
         if not each.prompt and not each.model:
-            found.setdefault(each.facet, []).append((each.value, each.cases))
+            found.setdefault(each.dimension, []).append((each.value, each.cases))
     return {kind: values for kind, values in found.items() if values}
 
 
-def _diagnosis(look: Look, name: str, run_id: str) -> Diagnosis | None:
-    """Return what is known of the cases; None while it is worked out."""
-    project = project_of(look)
+def _diagnosis(context: PageContext, name: str, run_id: str) -> Diagnosis | None:
+    """Return the diagnosis of a dataset; None while it is computed."""
+    project = project_of(context)
     if project is None or not searchable(project, name):
-        return Diagnosis(None, None, quality_of(scores_of(look.connection, name), _any))
-    newest = last_judged(look.connection, name)
+        return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
+    newest = questions_judged_at(context.connection, name)
     files = [(project.root / e.path).stat() for e in project.experiments[name].file.data]
     stamps = tuple(file.st_mtime_ns for file in files)
-    cells = cells_of(look.connection, name)
-    key = ("dataset", look.links.database, str(look.root), name, run_id, newest, stamps)
+    cells = cells_of(context.connection, name)
+    key = (
+        "dataset",
+        context.links.database,
+        str(context.root),
+        name,
+        run_id,
+        newest,
+        stamps,
+    )
 
-    def work(own: Look) -> Diagnosis:
+    def work(own: PageContext) -> Diagnosis:
         return _work(own, project, name, small=cells <= MOST_CELLS)
 
-    quick = cells <= AT_ONCE and sum(file.st_size for file in files) <= _AT_ONCE_BYTES
-    if look.patient or quick:
-        return remembered(key, lambda: work(look))
-    return aside(look, key, work)
+    quick = cells <= INLINE_CELLS and sum(file.st_size for file in files) <= _AT_ONCE_BYTES
+    if context.synchronous or quick:
+        return cached(key, lambda: work(context))
+    return cached_in_background(context, key, work)
 
 
 def _any(case: str, content: str) -> bool:
     del case, content
-    return True  # nobody can say whether the case has changed since
+    return True  # without the dataset, changes of a case are unknown
 
 
-def _work(look: Look, project: Project, name: str, *, small: bool) -> Diagnosis:
+def _work(context: PageContext, project: Project, name: str, *, small: bool) -> Diagnosis:
     experiment = project.experiments[name]
     try:
         examined = examine(lambda: project.cases(experiment), content_hash)
     except (Fault, EdisonError, OSError):
-        return Diagnosis(None, None, quality_of(scores_of(look.connection, name), _any))
-    quality = quality_of(scores_of(look.connection, name), examined.has)
+        return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
+    quality = quality_of(question_scores(context.connection, name), examined.has)
     if not small:
         return Diagnosis(examined.health, None, quality)
     return Diagnosis(
-        weigh(look.connection, name, examined), flakiness_of(look.connection, name), quality
+        weigh(context.connection, name, examined),
+        flakiness_of(context.connection, name),
+        quality,
     )

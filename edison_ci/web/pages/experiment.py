@@ -1,35 +1,59 @@
-"""The page of an experiment: its newest numbers, their trend, its models and runs."""
+"""The pages of an experiment, its leaderboard, and the versions of prompts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.errors import UsageError
-from edison_ci.names import did_you_mean
-from edison_ci.report.charts.trend import Moment, Series, Trend, trend
-from edison_ci.results.run_lists import count_of, experiments, ids_of
-from edison_ci.results.snapshot import objective_of
-from edison_ci.results.totals import totals_by_model
-from edison_ci.results.trends import Point, points_of
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.numeric import snap
+from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
+from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
+from edison_ci.report.components import diff_view
+from edison_ci.results.leaderboard import Leaderboard, board_of
+from edison_ci.results.rollups import totals_by_model
+from edison_ci.results.run_lists import count_of, experiments, ids_of, newest_measured, ranked_cells
+from edison_ci.results.samples import CaseFilter, case_filter_of
+from edison_ci.results.slices import EstimateWithInterval
+from edison_ci.results.snapshot import complete_runs, measured_experiments, objective_of
+from edison_ci.results.trends import TrendRun, points_of
+from edison_ci.results.versions import History, ModelScore, Version, measured_prompts, model_scores
+from edison_ci.spelling import did_you_mean
+from edison_ci.stats.sentences import chance, comparisons_sentence
 from edison_ci.store.loops import loops_by_experiment
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
-from edison_ci.web.page_context import Crumb, Look, Page, Paging, run_results
+from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.page_context import (
+    INLINE_CELLS,
+    MOST_CELLS,
+    Crumb,
+    Page,
+    PageContext,
+    Paging,
+    run_results,
+)
+from edison_ci.web.workspace import git_state, project_of, searchable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from markupsafe import Markup
+
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.leaderboard import LeaderboardRow
+    from edison_ci.stats.intervals import Interval
+    from edison_ci.store.runs import Run
+
 
 _IN_TREND = 40
 
 
-def experiment(look: Look) -> Page:
-    """Return how an experiment stands: its newest numbers, their trend, its models and runs."""
-    name = named(look)
-    points = points_of(look.connection, name, most=_IN_TREND)
-    paging = Paging.of(look.args, count_of(look.connection, name))
-    newest = find_run(look.connection, name)
+def experiment(context: PageContext) -> Page:
+    """Return an experiment: latest scores, trend, models and runs."""
+    name = requested_experiment(context)
+    points = points_of(context.connection, name, most=_IN_TREND)
+    paging = Paging.of(context.args, count_of(context.connection, name))
+    newest = find_run(context.connection, name)
     last = points[-1] if points else None
     return Page(
         "experiment",
@@ -41,46 +65,46 @@ def experiment(look: Look) -> Page:
             "last": last,
             "before": points[-2] if len(points) > 1 else None,
             "labels": last.run.labels if last else {},
-            "models": totals_by_model(look.connection, last.run.id) if last else [],
+            "models": totals_by_model(context.connection, last.run.id) if last else [],
             "trend": score_trend(points) if len(points) > 1 else None,
             "changes": [point for point in points if point.changed and not point.only_prompts],
             "versions": [point for point in points if point.only_prompts],
-            "runs": run_results(look, ids_of(look.connection, name, most=paging.per_page,
+            "runs": run_results(context, ids_of(context.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
             "paging": paging,
-            "loops": loops_by_experiment(look.connection).get(name, 0),
-            "waiting": open_suggestions(look.connection).get(name, 0),
+            "loops": loops_by_experiment(context.connection).get(name, 0),
+            "waiting": open_suggestions(context.connection).get(name, 0),
         },
-        crumbs=(Crumb("Experiments", look.links.to()),),
+        crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
     )  # fmt: skip
 
 
-def named(look: Look) -> str:
-    """Return the experiment that the address names; one that never ran is refused."""
-    wanted, known = look.path["experiment"], experiments(look.connection)
+def requested_experiment(context: PageContext) -> str:
+    """Return the experiment of the address; raises UsageError if it has no run."""
+    wanted, known = context.path["experiment"], experiments(context.connection)
     if wanted not in known:
         hint = did_you_mean(wanted, known, label="experiments")
-        raise UsageError(f"no run of an experiment {wanted!r} is stored", hint=hint)
+        raise UsageError(f"the experiment {wanted!r} has no stored run", hint=hint)
     return wanted
 
 
-def score_trend(points: Sequence[Point]) -> Drawing:
-    """Return the scores of runs as a chart with its table."""
-    moments = tuple(_moment(index, point) for index, point in enumerate(points))
+def score_trend(points: Sequence[TrendRun]) -> Drawing:
+    """Return the trend chart of runs."""
+    trend_points = tuple(_trend_point(index, point) for index, point in enumerate(points))
     return trend(
         Trend(
-            title="Score of each whole run, with its 95% interval",
-            series=(Series("score", moments),),
+            title="Score of each complete run, with 95% CI",
+            series=(Series("score", trend_points),),
             width=800,
         )
     )
 
 
-def _moment(index: int, point: Point) -> Moment:
+def _trend_point(index: int, point: TrendRun) -> TrendPoint:
     found = point.composite
-    return Moment(
-        at=float(index),  # runs come in bursts: time would hide most of them behind each other
+    return TrendPoint(
+        at=float(index),  # runs come in bursts, which would overlap on a time axis
         label=point.run.created_at[:10],
         value=None if found is None else found.estimate,
         low=None if found is None else found.low,
@@ -89,9 +113,298 @@ def _moment(index: int, point: Point) -> Moment:
     )
 
 
-def _notes(point: Point) -> Iterator[str]:
+def _notes(point: TrendRun) -> Iterator[str]:
     if point.changed:
         word = "new version" if point.only_prompts else "changed"
         yield f"{word}: {', '.join(point.changed)}"
     if point.stopped is not None:
         yield point.stopped.sentence
+
+
+# --- leaderboard ----------------------------------------------------------------------------------
+
+_MOST_DIFFERENCES = 12
+
+
+class LeaderboardLine(NamedTuple):
+    """A variant (prompt version and model) on the leaderboard."""
+
+    rank: str
+    prompt: str
+    version: str
+    label: str
+    model: str
+    composite: EstimateWithInterval
+    pass_rate: EstimateWithInterval
+    cost_microusd: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    run: Run
+    missing: int
+
+
+class Difference(NamedTuple):
+    """The difference of two variants on their common cases."""
+
+    better: str
+    worse: str
+    significant: bool
+    points: float
+    low: float | None
+    high: float | None
+    n: int
+    p: str
+
+
+def leaderboard(context: PageContext) -> Page:
+    """Return the leaderboard of an experiment."""
+    names = measured_experiments(context.connection)
+    wanted = context.args.text("experiment")
+    name = wanted if wanted in names else (newest_measured(context.connection) or "")
+    shown: dict[str, Any] = {"experiments": names, "experiment": name}
+    if name:
+        (newest,) = complete_runs(context.connection, name, 1)
+        cells = ranked_cells(context.connection, name, newest)
+        small = cells <= MOST_CELLS
+        board = _board(context, name, newest, at_once=cells <= INLINE_CELLS) if small else None
+        places = _places(board.rows) if board is not None else _sums(context, newest)
+        shown |= {
+            "places": places,
+            "small": small,
+            "waiting": small and board is None,
+            "board": board,
+            "differences": _differences(board) if board is not None else [],
+            "sentence": _sentence(board),
+            "front": _pareto(places),
+            "preferences": None if board is None else board.preferences,
+        }
+    return Page(
+        "leaderboard",
+        f"Leaderboard of {name}" if name else "Leaderboard",
+        shown,
+        area="leaderboard",
+        refresh_s=REFRESH_S if shown.get("waiting") else None,
+    )
+
+
+def _board(context: PageContext, name: str, newest: Run, *, at_once: bool) -> Leaderboard | None:
+    """Return the leaderboard; None while it is computed."""
+    project = project_of(context)
+    key: tuple[Any, ...] = ("board", context.links.database, str(context.root), newest.id)
+    known = project if project is not None and searchable(project, name) else None
+    if known is not None:
+        out = frozenset(e.case for e in known.quarantine.cases if e.experiment == name)
+        key = (*key, out)
+
+    def work(own: PageContext) -> Leaderboard | None:
+        stored = own.connection
+        case_filter = CaseFilter() if known is None else case_filter_of(known, name, stored=stored)
+        return board_of(stored, name, case_filter)
+
+    key = (*key, newest.finished_at)
+    if context.synchronous or at_once:
+        return cached(key, lambda: work(context))
+    return cached_in_background(context, key, work)
+
+
+def _places(rows: Sequence[LeaderboardRow]) -> list[LeaderboardLine]:
+    return [
+        LeaderboardLine(
+            rank=_rank(row.best_rank, row.worst_rank),
+            prompt=row.place.prompt,
+            version=row.place.version,
+            label=row.label or "",
+            model=row.place.model,
+            composite=_estimate(row.composite),
+            pass_rate=_estimate(row.pass_rate),
+            cost_microusd=row.cost_microusd,
+            p50_ms=row.p50_ms,
+            p95_ms=row.p95_ms,
+            run=row.place.run,
+            missing=row.scores.missing,
+        )
+        for row in rows
+    ]
+
+
+def _sums(context: PageContext, run: Run) -> list[LeaderboardLine]:
+    """Return the newest run only, without ranks, as differences are not tested."""
+    rows = totals_by_model(context.connection, run.id)
+    rows.sort(key=lambda row: -snap(row.composite.estimate or 0.0))
+    return [
+        LeaderboardLine("", row.prompt, row.version, run.labels.get(row.prompt, ""), row.model,
+              row.composite, row.pass_rate, row.answer_cost_microusd, row.p50_ms, row.p95_ms, run,
+              row.missing)
+        for row in rows
+    ]  # fmt: skip
+
+
+def _rank(best: int, worst: int) -> str:
+    return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
+
+
+def _estimate(found: Interval | None) -> EstimateWithInterval:
+    if found is None:
+        return EstimateWithInterval(None, None, None, 0, None)
+    return EstimateWithInterval(found.estimate, found.low, found.high, found.n, found.method)
+
+
+def _differences(board: Leaderboard) -> list[Difference]:
+    found = []
+    names = [_name(row, board.rows) for row in board.rows]
+    ordered = sorted(
+        board.contrasts, key=lambda each: (not each.significant, each.better, each.worse)
+    )
+    for each in ordered[:_MOST_DIFFERENCES]:
+        low, high = each.interval or (None, None)
+        luck = chance(each.p_holm)
+        found.append(
+            Difference(names[each.better], names[each.worse], each.significant, each.difference,
+                       low, high, each.n, luck)
+        )  # fmt: skip
+    return found
+
+
+def _name(row: LeaderboardRow, rows: Sequence[LeaderboardRow]) -> str:
+    versions = {(each.place.prompt, each.place.version) for each in rows}
+    version = row.label or row.place.version[:8]
+    return row.place.model if len(versions) == 1 else f"{row.place.model} {version}"
+
+
+def _sentence(board: Leaderboard | None) -> str:
+    if board is None or not board.contrasts:
+        return ""
+    stand_out = sum(each.significant for each in board.contrasts)
+    return comparisons_sentence(made=len(board.contrasts), stand_out=stand_out)
+
+
+def _pareto(places: Sequence[LeaderboardLine]) -> Drawing | None:
+    """Draw score against cost; None with fewer than two variants that cost something."""
+    known = [each for each in places if each.cost_microusd and each.composite.estimate is not None]
+    if len(known) < 2:
+        return None
+    spots = tuple(
+        ParetoPoint(
+            label=f"{each.model} {each.label}".strip(),
+            cost=each.cost_microusd,
+            value=each.composite.estimate,
+            low=each.composite.low,
+            high=each.composite.high,
+            front=not any(_dominates(other, each) for other in known),
+        )
+        for each in known
+    )
+    return pareto(Pareto("Score and cost per answer", spots))
+
+
+def _dominates(other: LeaderboardLine, each: LeaderboardLine) -> bool:
+    """Whether another variant is at least as good and as cheap, and better in one of them."""
+    ours = (-(each.composite.estimate or 0.0), each.cost_microusd or 0.0)
+    theirs = (-(other.composite.estimate or 0.0), other.cost_microusd or 0.0)
+    return theirs != ours and theirs[0] <= ours[0] and theirs[1] <= ours[1]
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+_MOST_CHARS = 200_000
+"""Longer prompts are not compared."""
+
+
+class VersionLine(NamedTuple):
+    """A version of a prompt."""
+
+    hash: str
+    label: str
+    author: str
+    date: str
+    subject: str
+    commit: str
+    results: tuple[ModelScore, ...]
+    text: str | None
+
+
+def prompts(context: PageContext) -> Page:
+    """Return all measured prompts."""
+    found = measured_prompts(context.connection)
+    return Page("prompts", "Prompts", {"prompts": found}, area="prompts")
+
+
+def prompt(context: PageContext) -> Page:
+    """Return the versions of a prompt, newest first, and the diff of one of them."""
+    name = context.path["prompt"]
+    results = model_scores(context.connection, name)
+    if not results:
+        known = sorted(each.prompt for each in measured_prompts(context.connection))
+        hint = did_you_mean(name, known, label="prompts")
+        raise UsageError(f"the prompt {name!r} was not measured", hint=hint)
+    versions, cut_off, why = _lineage(context, name)
+    lines = _lines(versions, results)
+    wanted = context.args.text("version")
+    chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(wanted)), 0)
+    before = next((line for line in lines[chosen + 1 :] if line.text is not None), None)
+    return Page(
+        "prompt",
+        f"Prompt {name}",
+        {
+            "prompt": name,
+            "versions": lines,
+            "chosen": lines[chosen],
+            "before": before,
+            "changes": _changes(before, lines[chosen]),
+            "cut_off": cut_off,
+            "why": why,
+        },
+        crumbs=(Crumb("Prompts", context.links.to("prompts")),),
+        area="prompts",
+    )
+
+
+def _lineage(context: PageContext, name: str) -> tuple[list[Version], bool, str]:
+    """Return the versions in Git, oldest first, or the reason why there are none."""
+    project = project_of(context)
+    if project is None:
+        return [], False, "The project files with the texts are not available here."
+    found = next((each for each in project.prompts.values() if each.id == name), None)
+    if found is None:
+        return [], False, "The prompt is no longer part of the project."
+
+    def read() -> tuple[list[Version], bool, str]:
+        try:
+            history = History.of(found, project)
+            return history.versions(), history.cut_off, ""
+        except (EdisonError, OSError):
+            return [], False, "Git could not be read."
+
+    state = git_state(project.root)
+    key = ("lineage", str(project.root), found.path, found.version, state)
+    return read() if state is None else cached(key, read)
+
+
+def _lines(known: list[Version], results: dict[str, list[ModelScore]]) -> list[VersionLine]:
+    lines = [
+        VersionLine(
+            version.hash, version.label, version.author or "", version.date or "",
+            version.subject or "", version.commit or "",
+            tuple(results.get(version.hash, ())), _text(version),
+        )
+        for version in reversed(known)
+    ]  # fmt: skip
+    there = {line.hash for line in lines}
+    alone = [
+        VersionLine(version, "", "", found[0].created_at, "", "", tuple(found), None)
+        for version, found in results.items()
+        if version not in there
+    ]
+    return lines + sorted(alone, key=lambda line: line.date, reverse=True)
+
+
+def _text(version: Version) -> str | None:
+    return None if version.data is None else version.data.decode("utf-8", "replace")
+
+
+def _changes(before: VersionLine | None, now: VersionLine) -> Markup | None:
+    if before is None or before.text is None or now.text is None:
+        return None
+    if max(len(before.text), len(now.text)) > _MOST_CHARS:
+        return None
+    return diff_view(before.text, now.text)

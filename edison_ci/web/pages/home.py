@@ -1,13 +1,18 @@
-"""The home page: every experiment with its last run, trend and cost."""
+"""The pages of the project: home, costs, audit and keyboard shortcuts."""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci import formatting
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.report.charts.sparkline import Sparkline, sparkline
+from edison_ci.execute.budgets import caps_of
+from edison_ci.report.charts.bars import Bar, Bars, bars
+from edison_ci.report.charts.drawing import Unit
+from edison_ci.report.charts.trend import Sparkline, sparkline
+from edison_ci.results.rollups import Totals, totals_of_run
 from edison_ci.results.run_lists import (
     experiments,
     last_complete,
@@ -16,16 +21,26 @@ from edison_ci.results.run_lists import (
     recent_scores,
 )
 from edison_ci.results.snapshot import objective_of
-from edison_ci.results.spending import booked
-from edison_ci.results.totals import Totals, totals_of_run
+from edison_ci.results.spending import (
+    booked,
+    booked_by_day,
+    last_run_of,
+    run_spending_by,
+    saved_since,
+)
+from edison_ci.store.audit import count_audit, read_audit
+from edison_ci.store.ledger import booked as booked_of
 from edison_ci.store.suggestions import open_suggestions
-from edison_ci.web.page_context import Look, Page, run_results
+from edison_ci.web.page_context import Page, PageContext, Paging, run_results
+from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.run_result import RunResult
+    from edison_ci.results.spending import By
+
 
 _MOST_EXPERIMENTS = 200
 _IN_LINE = 20
@@ -35,56 +50,202 @@ DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class ExperimentLine:
-    """An experiment as the home page shows it."""
+    """An experiment on the home page."""
 
     name: str
     objective: str
     last: RunResult
     totals: Totals | None
-    """Of the newest run that has ended."""
+    """Totals of the newest completed run."""
     trend: Drawing | None
-    """Its last whole runs; None with fewer than two."""
+    """Scores of its latest complete runs; None with fewer than two."""
     cost_microusd: int
     """In the last 30 days."""
 
 
-def home(look: Look) -> Page:
-    """Return every experiment with its last run, trend and cost, and the last runs of all."""
-    names = experiments(look.connection)[:_MOST_EXPERIMENTS]
-    since = formatting.stamp(look.now - dt.timedelta(days=DAYS - 1))[:10]
-    lines = [_line(look, name, since) for name in names]
+def home(context: PageContext) -> Page:
+    """Return all experiments with their last run, trend and cost, and the latest runs."""
+    names = experiments(context.connection)[:_MOST_EXPERIMENTS]
+    since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
+    lines = [_line(context, name, since) for name in names]
     lines.sort(key=lambda line: line.last.run.created_at, reverse=True)
     return Page(
         "home",
         "Experiments",
         {
             "experiments": lines,
-            "recent": run_results(look, recent_ids(look.connection, _RECENT)),
+            "recent": run_results(context, recent_ids(context.connection, _RECENT)),
             "days": DAYS,
-            "waiting": open_suggestions(look.connection),
-            "total_cost": booked(look.connection, "project", since),
+            "waiting": open_suggestions(context.connection),
+            "total_cost": booked(context.connection, "project", since),
         },
         area="home",
     )
 
 
-def _line(look: Look, name: str, since: str) -> ExperimentLine:
-    (last,) = run_results(look, [last_of(look.connection, name)])
-    values = recent_scores(look.connection, name, _IN_LINE)
+def _line(context: PageContext, name: str, since: str) -> ExperimentLine:
+    (last,) = run_results(context, [last_of(context.connection, name)])
+    values = recent_scores(context.connection, name, _IN_LINE)
     trend = None
     if len(values) > 1:
-        title = f"Score of {name} in its last {len(values)} whole runs"
+        title = f"Score of {name} in its last {len(values)} complete runs"
         trend = sparkline(Sparkline(title, tuple(values)))
     return ExperimentLine(
         name=name,
         objective=objective_of(last.run),
         last=last,
-        totals=last.totals or _newest_totals(look.connection, name),
+        totals=last.totals or _newest_totals(context.connection, name),
         trend=trend,
-        cost_microusd=booked(look.connection, f"experiment:{name}", since),
+        cost_microusd=booked(context.connection, f"experiment:{name}", since),
     )
 
 
 def _newest_totals(connection: sqlite3.Connection, experiment: str) -> Totals | None:
     run_id = last_complete(connection, experiment)
     return None if run_id is None else totals_of_run(connection, run_id)
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+BY: tuple[By, ...] = ("model", "phase", "experiment", "day")
+COSTS_DAYS = (30, 7, 90, 365)
+
+
+class Limit(NamedTuple):
+    """A budget and how much of it is booked."""
+
+    name: str
+    of: str
+    spent: float
+    limit: float
+    money: bool
+
+    @property
+    def used(self) -> float:
+        """The used share."""
+        return self.spent / self.limit if self.limit else 1.0
+
+
+def costs(context: PageContext) -> Page:
+    """Return the spending of the last days, by model, phase, experiment or day."""
+    by = context.args.choice("by", BY)
+    days = int(context.args.choice("days", [str(each) for each in COSTS_DAYS]))
+    since = utc.timestamp(context.now - dt.timedelta(days=days - 1))[:10]
+    rows = run_spending_by(context.connection, by, since)
+    total = booked(context.connection, "project", since)
+    in_runs = sum(row.cost_microusd for row in rows)
+    return Page(
+        "costs",
+        f"Costs of the last {days} days",
+        {
+            "by": by,
+            "choices": BY,
+            "days": days,
+            "spans": COSTS_DAYS,
+            "rows": rows,
+            "total": total,
+            "elsewhere": max(total - in_runs, 0),
+            "saved": saved_since(context.connection, since),
+            "daily": _daily(context, since, days),
+            "limits": _limits(context),
+        },
+        area="costs",
+    )
+
+
+def _daily(context: PageContext, since: str, days: int) -> Drawing | None:
+    spent = booked_by_day(context.connection, "project", since)
+    if not any(spent.values()):
+        return None
+    first = min(dt.date.fromisoformat(day) for day in spent)
+    span = min((context.now.date() - first).days + 1, days, 60)
+    each = [context.now.date() - dt.timedelta(days=n) for n in reversed(range(max(span, 1)))]
+    drawn = tuple(Bar(f"{day:%d %b}", (float(spent.get(str(day), 0)),)) for day in each)
+    return bars(Bars("Cost per day", drawn, Unit.DOLLARS, vertical=True, width=800))
+
+
+def _limits(context: PageContext) -> list[Limit]:
+    """Return the budgets of the project; none if its files are not accessible."""
+    project = project_of(context)
+    if project is None:
+        return []
+    today, found = f"{context.now:%Y-%m-%d}", {}
+    for experiment in project.experiments.values():
+        last = last_run_of(context.connection, experiment.id)
+        for cap in caps_of(project, experiment, last or "", None):
+            if cap.scope.startswith("run:") and last is None:
+                continue
+            microusd, tokens = booked_of(context.connection, cap, today)
+            of = {30: "project, 30 days", 1: f"{experiment.id}, today"}.get(
+                cap.days or 0, f"{experiment.id}, last run"
+            )
+            money = cap.microusd is not None
+            limit = cap.microusd if cap.microusd is not None else cap.tokens or 0
+            found[cap.name, of] = Limit(cap.name, of, microusd if money else tokens, limit, money)
+    return sorted(found.values(), key=lambda limit: (-limit.used, limit.of))
+
+
+# --- audit and shortcuts --------------------------------------------------------------------------
+
+
+def audit(context: PageContext) -> Page:
+    """Return the audit entries, newest first."""
+    paging = Paging.of(context.args, count_audit(context.connection))
+    rows = read_audit(context.connection, limit=paging.per_page, offset=paging.offset)
+
+    def again(**changes: Any) -> str:
+        return context.links.to("audit", **changes)
+
+    return Page(
+        "audit",
+        "Audit",
+        {"rows": rows, "value": _value, "paging": paging, "again": again},
+        area="audit",
+    )
+
+
+def _value(stored: Any) -> str:
+    """Return a stored value as text."""
+    if stored is None:
+        return ""
+    return stored if isinstance(stored, str) else json.dumps(stored, ensure_ascii=False, indent=1)
+
+
+KEYS = (
+    ("?", "Show this list"),
+    ("g h", "Go to the experiments"),
+    ("/", "Go to the search field"),
+    ("j, k", "Next, previous row of the table"),
+    ("Enter", "Open the row, or press the focused button"),
+    ("n, p", "Next, previous page or case"),
+    ("u", "Go up one level"),
+    ("Esc", "Leave a field, so that shortcuts work"),
+)
+"""Shortcuts of every page."""
+SUGGESTION_KEYS = (
+    (".", "Approve: focuses the button, press Enter"),
+    (",", "Reject: focuses the reason"),
+    ("e", "Edit"),
+    ("c", "Write a comment"),
+)
+GRADING_KEYS = (
+    ("1 ... 5", "Grade, and go to the next answer"),
+    ("+, -", "Pass, fail, on that scale"),
+    ("g", "Enter a number, on the scale 0 to 1"),
+    ("c", "Write a note"),
+    ("f", "Flag for review, and go to the next answer"),
+    ("s", "Skip"),
+    ("b", "Back to the previous answer"),
+)
+GROUPS = (
+    ("On every page", KEYS),
+    ("On a suggestion", SUGGESTION_KEYS),
+    ("While grading", GRADING_KEYS),
+)
+"""Shortcuts, by page."""
+
+
+def keys(context: PageContext) -> Page:
+    """Return the keyboard shortcuts."""
+    del context
+    return Page("help", "Keyboard shortcuts", {"groups": GROUPS}, area="help")

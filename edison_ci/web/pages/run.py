@@ -1,30 +1,107 @@
-"""The page of a run: its numbers, its gates, and its cases in a grid."""
+"""The pages of a run: cases, decisions, criteria, slices, judges and log."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
+from edison_ci.records import Side
+from edison_ci.report.charts.bars import Histogram, histogram, tenths
+from edison_ci.report.charts.estimates import forest, gate_forests
+from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
-from edison_ci.results.decisions import decisions_of
-from edison_ci.results.part_scores import PartName
-from edison_ci.results.progress import progress_of
+from edison_ci.results.decisions import count_rounds, decisions_of
+from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
+from edison_ci.results.run_lists import cases_of, progress_of
 from edison_ci.results.run_result import STATUSES, RunResult
+from edison_ci.results.scores import (
+    MOST_SEARCHED,
+    ComponentName,
+    by_component,
+    combined_spread,
+    examples_of,
+)
+from edison_ci.store.runs import count_events, newest_events
 from edison_ci.web import formats
-from edison_ci.web.cache import remembered
-from edison_ci.web.page_context import PER_PAGE, Crumb, Look, Page, Paging, run_named
+from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.page_context import (
+    INLINE_CELLS,
+    MOST_CELLS,
+    PER_PAGE,
+    SHOWN_ID,
+    Crumb,
+    Page,
+    PageContext,
+    Paging,
+    requested_run,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
-    from edison_ci.results.totals import Totals
+    from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.rollups import Totals
+    from edison_ci.results.scores import ComponentSpread, ScoreSpread
+    from edison_ci.results.slices import Slice
     from edison_ci.store.runs import Run
     from edison_ci.web.page_context import Args
 
 
+TABS = (
+    ("", "Cases"),
+    ("decisions", "Decisions"),
+    ("criteria", "Criteria"),
+    ("slices", "Slices"),
+    ("judges", "Judges"),
+    ("grade", "Grading"),
+    ("log", "Log"),
+)
+"""The tabs of a run: end of the address, which is also the template, and name."""
+
+
+def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
+    """Return the values of the header of every page about a run."""
+    result = RunResult(context.connection, found)
+    unfinished = result.totals is None or found.moving
+    progress = progress_of(context.connection, found) if unfinished else None
+    return {
+        "run": found,
+        "result": result,
+        "cell_counts": "" if result.totals is None else _counts(result),
+        "progress": progress,
+        "tabs": TABS,
+        "tab": tab,
+    }
+
+
+def crumbs_of(context: PageContext, found: Run, *more: Crumb) -> tuple[Crumb, ...]:
+    """Return the breadcrumbs of a page about a run."""
+    return (
+        Crumb("Experiments", context.links.to()),
+        Crumb(found.experiment, context.links.to("experiment", found.experiment)),
+        *more,
+    )
+
+
+def tab_page(context: PageContext, run: Run, tab: str, title: str, values: dict[str, Any]) -> Page:
+    """Return a tab of the page of a run; its template has the name of the tab."""
+    return Page(
+        tab,
+        f"{title} {run.experiment}, run {run.id}",
+        {**head_of(context, run, tab), **values},
+        crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
+        area="home",
+    )
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+
 def case_query(args: Args) -> CaseQuery:
-    """Read the arguments of an address; an unknown value is as good as none."""
-    kind, sign, name = args.text("part").partition(":")
+    """Return the query in the arguments of an address; unknown values are ignored."""
+    kind, sign, name = args.text("component").partition(":")
     return CaseQuery(
         side=args.choice("side", ("head", "base")),
         metric=args.choice("metric", METRICS),
@@ -35,7 +112,7 @@ def case_query(args: Args) -> CaseQuery:
         status=args.choice("status", ("", *STATUSES)),
         failed=args.flag("failed"),
         flagged=args.flag("flagged"),
-        part=PartName(kind, name) if sign and name else None,
+        component=ComponentName(kind, name) if sign and name else None,
         text=args.text("q"),
         deep=args.flag("deep"),
         offset=(args.whole("page", 1) - 1) * PER_PAGE,
@@ -43,26 +120,14 @@ def case_query(args: Args) -> CaseQuery:
     )
 
 
-TABS = (
-    ("", "Cases"),
-    ("decisions", "Decisions"),
-    ("criteria", "Criteria"),
-    ("facets", "Kinds of cases"),
-    ("judges", "Judges"),
-    ("grade", "Grading"),
-    ("log", "Log"),
-)
-"""The pages about a run: what their address ends in, and their names."""
-
-
-def run(look: Look) -> Page:
-    """Return a run: its numbers, what its gates said, and its cases in a grid."""
-    found = run_named(look, look.path["run"])
-    query = case_query(look.args)
-    remember = None if found.moving else partial(_remembered, look, found)
-    grid = case_grid(look.connection, found.id, query, remember)
+def run(context: PageContext) -> Page:
+    """Return a run: its scores, gates, and cases in a grid."""
+    found = requested_run(context, context.path["run"])
+    query = case_query(context.args)
+    cache = None if found.moving else partial(_cached_count, context, found)
+    grid = case_grid(context.connection, found.id, query, cache)
     kept: dict[str, Any] = {
-        "side": "" if query.side == "head" else query.side,
+        "side": "" if query.side == Side.HEAD else query.side,
         "metric": "" if query.metric == METRICS[0] else query.metric,
         "sort": "" if query.sort == SORTS[0] else query.sort,
         "tag": query.tag,
@@ -71,21 +136,21 @@ def run(look: Look) -> Page:
         "status": query.status,
         "failed": query.failed,
         "flagged": query.flagged,
-        "part": query.part.key if query.part else "",
+        "component": query.component.key if query.component else "",
         "q": query.text,
         "deep": query.deep,
     }
 
     def again(**changes: Any) -> str:
-        return look.links.to("run", found.id, **{**kept, **changes})
+        return context.links.to("run", found.id, **{**kept, **changes})
 
     return Page(
         "run",
         f"{found.experiment}, run {found.id}",
         {
-            **head_of(look, found, ""),
+            **head_of(context, found, ""),
             "grid": grid,
-            "paging": Paging.of(look.args, grid.total),
+            "paging": Paging.of(context.args, grid.total),
             "amount": partial(_amount, query),
             "total": partial(_total, query),
             "again": again,
@@ -93,21 +158,21 @@ def run(look: Look) -> Page:
             "metrics": METRICS,
             "sorts": SORTS,
             "statuses": STATUSES,
-            "gates": decisions_of(look.connection, found.id),
+            "gates": decisions_of(context.connection, found.id),
         },
-        crumbs=crumbs_of(look, found),
+        crumbs=crumbs_of(context, found),
         area="home",
     )
 
 
-def _remembered(look: Look, found: Run, key: Hashable, work: Callable[[], int]) -> int:
-    """Return a number that was counted before in what the run is by now, or count it."""
-    state = (look.links.database, str(look.root), found.finished_at)
-    return remembered((state, key), work)
+def _cached_count(context: PageContext, found: Run, key: Hashable, work: Callable[[], int]) -> int:
+    """Return a cached count of a run that has ended, or compute it."""
+    state = (context.links.database, str(context.root), found.finished_at)
+    return cached((state, key), work)
 
 
 def _counts(result: RunResult) -> str:
-    """Return how many cells ended how, once that was added up."""
+    """Return the number of cells by status, as text; empty until they are added up."""
     if result.totals is None:
         return ""
     counts = ((name, count) for name, count in result.cells.items() if name != "total" and count)
@@ -115,18 +180,18 @@ def _counts(result: RunResult) -> str:
 
 
 def _amount(query: CaseQuery, box: Box) -> str:
-    """Return what stands in a box."""
+    """Return the number in a box of the grid."""
     if query.metric == "tokens":
         return formats.tokens(box.mean("tokens"))
     if query.metric == "cost":
         return formats.dollars(box.mean("cost_microusd"))
     if query.metric == "latency":
         return formats.milliseconds(box.mean("latency_ms"))
-    return formats.points(box.mean("part" if query.part else "composite"))
+    return formats.points(box.mean("component" if query.component else "composite"))
 
 
 def _total(query: CaseQuery, totals: Totals) -> str:
-    """Return what stands below a column."""
+    """Return the total of a column of the grid."""
     if query.metric == "tokens":
         return f"{formats.tokens(totals.answer_tokens)} mean"
     if query.metric == "cost":
@@ -139,25 +204,239 @@ def _total(query: CaseQuery, totals: Totals) -> str:
     return f"{formats.points(score.estimate)}{f' ({span})' if span else ''}{passed}"
 
 
-def head_of(look: Look, found: Run, tab: str) -> dict[str, Any]:
-    """Return what stands at the top of every page about a run."""
-    result = RunResult(look.connection, found)
-    unfinished = result.totals is None or found.moving
-    progress = progress_of(look.connection, found) if unfinished else None
-    return {
-        "run": found,
-        "result": result,
-        "cell_counts": "" if result.totals is None else _counts(result),
-        "progress": progress,
-        "tabs": TABS,
-        "tab": tab,
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def decisions(context: PageContext) -> Page:
+    """Return the decisions of the gates on a run, by round."""
+    run = requested_run(context, context.path["run"])
+    rounds = count_rounds(context.connection, run.id)
+    number = context.args.whole("round", rounds or 1, most=rounds or 1)
+    chosen = None if number == rounds else number - 1
+    gates = decisions_of(context.connection, run.id, round=chosen)
+    values = {
+        "gates": gates,
+        "forests": [forest(chart) for chart in gate_forests(gates)],
+        "rounds": rounds,
+        "round": number,
     }
+    return tab_page(context, run, "decisions", "Decisions on", values)
 
 
-def crumbs_of(look: Look, found: Run, *more: Crumb) -> tuple[Crumb, ...]:
-    """Return the pages above one about a run."""
-    return (
-        Crumb("Experiments", look.links.to()),
-        Crumb(found.experiment, look.links.to("experiment", found.experiment)),
-        *more,
+# --- criteria -------------------------------------------------------------------------------------
+
+
+KINDS = ("criterion", "rubric", "grader", "check")
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentPanel:
+    """A component of the grade, with its scores by prompt and model."""
+
+    component: ComponentName
+    lines: tuple[ComponentSpread, ...]
+    drawing: Drawing
+
+
+def criteria(context: PageContext) -> Page:
+    """Return the distribution of each component, and the best and worst answers of one."""
+    run = requested_run(context, context.path["run"])
+    components = component_panels(RunResult(context.connection, run))
+    kind, _, name = context.args.text("component").partition(":")
+    chosen = next(
+        (each for each in components if each.component == ComponentName(kind, name)), None
     )
+    chosen = chosen or (components[0] if components else None)
+    examples = partial(examples_of, context.connection, run.id, limit=_EXAMPLES)
+    return tab_page(
+        context,
+        run,
+        "criteria",
+        "Criteria of",
+        {
+            "components": components,
+            "chosen": chosen,
+            "worst": examples(chosen.component, worst=True) if chosen is not None else [],
+            "best": examples(chosen.component, worst=False) if chosen is not None else [],
+            "every": cases_of(context.connection, run.id) <= MOST_SEARCHED,
+            "searched": MOST_SEARCHED,
+        },
+    )
+
+
+def component_panels(result: RunResult) -> list[ComponentPanel]:
+    """Return the components of the grade of a run, criteria first."""
+    found = [
+        ComponentPanel(component, lines, _drawing(combined_spread(component, lines)))
+        for component, lines in by_component(result.breakdown.components).items()
+        if component.kind in KINDS
+    ]
+    found.sort(key=lambda each: (KINDS.index(each.component.kind), each.component.name))
+    return found
+
+
+def _drawing(spread: ScoreSpread) -> Drawing:
+    title = f"{spread.name}: distribution of scores"
+    return histogram(Histogram(title, tenths(spread.counts), mean=spread.mean))
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+
+_ORDER = ("kind", "difficulty", "length", "tag")
+_VALUES = ("easy", "medium", "hard", "XS", "S", "M", "L", "XL")
+_MOST_ROWS = 60
+SLICE_METRICS = ("score", "pass rate")
+
+
+def slices(context: PageContext) -> Page:
+    """Return scores by slice (tag, length, difficulty, kind), for each model and overall."""
+    run = requested_run(context, context.path["run"])
+    result = RunResult(context.connection, run)
+    found, metric = result.breakdown, context.args.choice("metric", SLICE_METRICS)
+    compared = [each for each in found.slices if each.model]
+    return tab_page(
+        context,
+        run,
+        "slices",
+        "Slices of",
+        {
+            "slices": sorted(compared, key=lambda each: (each.prompt, each.model, _place(each))),
+            "several": len({(each.prompt, each.model) for each in compared}) > 1,
+            "out": result.outstanding,
+            "family": max((each.family for each in found.slices), default=0),
+            "map": _map(found.slices, metric) if found.slices else None,
+            "metric": metric,
+            "metrics": SLICE_METRICS,
+            "reliability": [each for each in found.reliability if each.k > 1],
+        },
+    )
+
+
+def _place(slice_: Slice) -> tuple[int, int, str]:
+    value = _VALUES.index(slice_.value) if slice_.value in _VALUES else len(_VALUES)
+    kind = _ORDER.index(slice_.dimension) if slice_.dimension in _ORDER else len(_ORDER)
+    return kind, value, slice_.value
+
+
+def _map(found: Sequence[Slice], metric: str) -> Drawing:
+    columns = sorted({(each.prompt, each.model) for each in found})
+    several = len({prompt for prompt, _ in columns if prompt}) > 1
+    names = tuple(
+        "all" if not model else f"{model} · {prompt}" if several else model
+        for prompt, model in columns
+    )
+    by_place = {(each.dimension, each.value, each.prompt, each.model): each for each in found}
+    rows = []
+    whole = sorted((each for each in found if not each.model and not each.prompt), key=_place)
+    for each in whole[:_MOST_ROWS]:
+        fields = tuple(
+            _field(by_place.get((each.dimension, each.value, *column)), metric)
+            for column in columns
+        )
+        rows.append((f"{each.dimension} {each.value}", fields))
+    title = "Score by slice" if metric == "score" else "Pass rate by slice"
+    return heatmap(HeatMap(title, names, tuple(rows), width=800))
+
+
+def _field(slice_: Slice | None, metric: str) -> Field | None:
+    if slice_ is None:
+        return None
+    found = slice_.composite if metric == "score" else slice_.pass_rate
+    return Field(found.estimate, found.n, stands_out=_direction(slice_))
+
+
+def _direction(slice_: Slice) -> Literal["", "above", "below"]:
+    if not slice_.stands_out:
+        return ""
+    return "above" if (slice_.difference or 0.0) > 0 else "below"
+
+
+# --- judges ---------------------------------------------------------------------------------------
+
+
+_MOST_APART = 20
+"""Answers with large disagreement that are linked."""
+
+
+def judges(context: PageContext) -> Page:
+    """Return the agreement of the judges of a run, with each other and with people."""
+    run = requested_run(context, context.path["run"])
+    small = run.cells_planned <= MOST_CELLS
+    wanted = small and not run.moving
+    findings = _judge_findings(context, run) if wanted else None
+    waiting = wanted and findings is None
+    page = tab_page(
+        context,
+        run,
+        "judges",
+        "Judges of",
+        {
+            "findings": findings,
+            "small": small,
+            "waiting": waiting,
+            "approval": approval_of(context.connection, run.id),
+            "cells": _cells(context, run, findings),
+        },
+    )
+    return replace(page, refresh_s=REFRESH_S if waiting else None)
+
+
+def _judge_findings(context: PageContext, run: Run) -> JudgeFindings | None:
+    # A regrade changes finished_at.
+    key = ("judges", context.links.database, str(context.root), run.id, run.finished_at)
+    if context.synchronous or run.cells_planned <= INLINE_CELLS:
+        return cached(key, lambda: judge_findings(context.connection, run.id))
+    return cached_in_background(context, key, lambda own: judge_findings(own.connection, run.id))
+
+
+def _cells(
+    context: PageContext, run: Run, findings: JudgeFindings | None
+) -> dict[tuple[str, str, str, int], str]:
+    """Return the short cell ids of the answers with the largest disagreement of judges."""
+    agreement = None if findings is None else findings.agreement
+    apart = () if agreement is None else agreement.apart
+    found = cells_apart(context.connection, run.id, apart[:_MOST_APART])
+    return {key: cell[:SHOWN_ID] for key, cell in found.items()}
+
+
+# --- log ------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """An event of a run, as text."""
+
+    seq: int
+    time: str
+    type: str
+    text: str
+
+
+def log(context: PageContext) -> Page:
+    """Return the events of a run, newest first."""
+    run = requested_run(context, context.path["run"])
+    paging = Paging.of(context.args, count_events(context.connection, run.id))
+    found = newest_events(context.connection, run.id, limit=paging.per_page, offset=paging.offset)
+    lines = [
+        Line(each.seq, each.time, each.type, _event_text(each.type, each.data)) for each in found
+    ]
+
+    def again(**changes: Any) -> str:
+        return context.links.to("run", run.id, "log", **changes)
+
+    values = {"events": lines, "paging": paging, "again": again}
+    page = tab_page(context, run, "log", "Log of", values)
+    return replace(page, refresh_s=5 if run.moving else None)
+
+
+def _event_text(kind: str, data: dict[str, Any]) -> str:
+    """Return the data of an event as text."""
+    if kind == "status:changed":
+        return f"{data.get('from', '')} to {data.get('to', '')}".lower()
+    if "done" in data and "total" in data:
+        cost = formats.dollars(data.get("cost_microusd", 0))
+        return f"{data['done']:,} of {formats.counted(data['total'], 'cell')}, {cost}"
+    if kind == "cost:alert":
+        return f"{data.get('budget')}: {formats.percent(data.get('used'))} used"
+    return ", ".join(f"{key} {value}" for key, value in data.items())

@@ -1,74 +1,80 @@
-"""The pages of suggestions: changes of prompts that wait for a decision, and their evidence."""
+"""The pages of suggestions and loops: changes of prompts, their evidence and decisions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.results.case_answers import answers_by_id
+from edison_ci.loop.report import stop_reason
+from edison_ci.numeric import snap
+from edison_ci.report.charts.trend import Sparkline, sparkline
+from edison_ci.results.case_grid import answers_by_id
 from edison_ci.results.run_lists import experiments
-from edison_ci.store.loops import loops_waiting_for
-from edison_ci.store.suggestions import OPEN, Status, comments_of, find_suggestion, list_suggestions
-from edison_ci.web.cache import kept_words
-from edison_ci.web.page_context import Crumb, Links, Look, Page, Paging
+from edison_ci.results.spending import booked
+from edison_ci.stats.convergence import verified
+from edison_ci.store.loops import (
+    Iteration,
+    Loop,
+    LoopState,
+    find_loop,
+    iterations_of,
+    list_loops,
+    loop_spending,
+    loops_by_experiment,
+    loops_waiting_for,
+)
+from edison_ci.store.suggestions import (
+    OPEN,
+    SuggestionStatus,
+    comments_of,
+    find_suggestion,
+    list_suggestions,
+)
+from edison_ci.web import formats
+from edison_ci.web.cache import stored_messages
+from edison_ci.web.page_context import Crumb, Links, Page, PageContext, Paging, run_results
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
 
+    from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.run_result import RunResult
     from edison_ci.review.actions import Permissions
     from edison_ci.store.suggestions import Suggestion
 
 
-def editing(look: Look) -> Page:
-    """Return the prompt as it would be with a suggestion, to be edited."""
-    found = find_suggestion(look.connection, look.path["suggestion"])
-    project = project_of(look)
-    if look.actions is None or look.actor is None or project is None:
-        hint = f"at a terminal: edison review edit {found.id}"
-        raise UsageError("these pages only read, or the project cannot be read", hint=hint)
-    return edit_page(look.links, found, look.actions.draft(project, look.actor, found))
-
-
-def edit_page(links: Links, one: Suggestion, text: str, problem: EdisonError | None = None) -> Page:
-    """Return the page with a text on it, and what is wrong with it."""
-    return Page(
-        "editing",
-        f"Edit suggestion {one.id} for {one.prompt}",
-        {"suggestion": one, "text": text, "problem": problem},
-        crumbs=(
-            Crumb("Suggestions", links.to("suggestions")),
-            Crumb(one.id, links.to("suggestion", one.id)),
-        ),
-        area="suggestions",
-    )
-
-
 _MOST_EXAMPLES = 20
-_SHOWN = ("open", "all", *map(str, Status))
+_STATUS_FILTERS = ("open", "all", *map(str, SuggestionStatus))
 
 
 class DiffLine(NamedTuple):
     """A line of a diff."""
 
     kind: str
-    """added, removed, hunk or nothing."""
+    """added, removed, hunk or empty."""
     sign: str
     text: str
 
 
-def suggestions(look: Look) -> Page:
-    """Return the suggestions that wait for somebody, or others."""
-    status = look.args.choice("status", _SHOWN)
-    experiment = look.args.text("experiment")
-    wanted = {"open": tuple(sorted(OPEN)), "all": ()}.get(status) if status in _SHOWN[:2] else None
-    statuses: Sequence[Status] = (Status(status),) if wanted is None else wanted
-    found = list_suggestions(look.connection, experiment=experiment or None, statuses=statuses)
-    paging = Paging.of(look.args, len(found))
+def suggestions(context: PageContext) -> Page:
+    """Return the suggestions with a status, by default the open ones."""
+    status = context.args.choice("status", _STATUS_FILTERS)
+    experiment = context.args.text("experiment")
+    wanted = (
+        {"open": tuple(sorted(OPEN)), "all": ()}.get(status)
+        if status in _STATUS_FILTERS[:2]
+        else None
+    )
+    statuses: Sequence[SuggestionStatus] = (SuggestionStatus(status),) if wanted is None else wanted
+    found = list_suggestions(context.connection, experiment=experiment or None, statuses=statuses)
+    paging = Paging.of(context.args, len(found))
 
     def again(**changes: Any) -> str:
         kept = {"status": status if status != "open" else "", "experiment": experiment}
-        return look.links.to("suggestions", **{**kept, **changes})
+        return context.links.to("suggestions", **{**kept, **changes})
 
     return Page(
         "suggestions",
@@ -78,58 +84,62 @@ def suggestions(look: Look) -> Page:
             "paging": paging,
             "again": again,
             "status": status,
-            "statuses": _SHOWN,
+            "statuses": _STATUS_FILTERS,
             "experiment": experiment,
-            "experiments": experiments(look.connection),
+            "experiments": experiments(context.connection),
         },
         area="suggestions",
     )
 
 
-def suggestion(look: Look) -> Page:
-    """Return a suggestion: diff, note, evidence, guardrails and what people said."""
-    found = find_suggestion(look.connection, look.path["suggestion"])
+def suggestion(context: PageContext) -> Page:
+    """Return a suggestion: diff, note, evidence, guardrails, comments and forms."""
+    found = find_suggestion(context.connection, context.path["suggestion"])
     return Page(
         "suggestion",
         f"Suggestion {found.id} for {found.prompt}",
         {
             "suggestion": found,
-            "permissions": _permissions(look, found),
-            "told": kept_words(look.args.text("told")),
+            "permissions": _permissions(context, found),
+            "messages": stored_messages(context.args.text("messages")),
             "open": found.status in OPEN,
-            "loops": loops_waiting_for(look.connection, found.id),
+            "loops": loops_waiting_for(context.connection, found.id),
             "diff": list(diff_lines(found.diff)),
-            "comments": comments_of(look.connection, found),
-            "examples": answers_by_id(look.connection, _examples(found)),
+            "comments": comments_of(context.connection, found),
+            "examples": answers_by_id(context.connection, _examples(found)),
             "sides": [
                 (name, found.evidence[name])
                 for name in ("train", "holdout")
                 if found.evidence.get(name)
             ],
         },
-        crumbs=(Crumb("Suggestions", look.links.to("suggestions")),),
+        crumbs=(Crumb("Suggestions", context.links.to("suggestions")),),
         area="suggestions",
     )
 
 
 def _examples(found: Suggestion) -> list[str]:
-    """Return the cells that the refiner was shown."""
+    """Return the cells in the request to the refiner."""
     return [str(cell) for cell in found.evidence.get("examples") or ()][:_MOST_EXAMPLES]
 
 
-def _permissions(look: Look, found: Suggestion) -> Permissions | None:
-    """Return what whoever looks can do; None where the commands are shown instead."""
-    if look.actions is None or look.actor is None:
+def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:
+    """Return the possible actions of the visitor; None where commands are shown instead."""
+    if context.actions is None or context.actor is None:
         return None
-    project = project_of(look)
+    project = project_of(context)
     try:
-        return look.actions.permissions(project, look.actor, found) if project is not None else None
-    except (EdisonError, OSError):  # no Git, say: the page can be read all the same
+        return (
+            context.actions.permissions(project, context.actor, found)
+            if project is not None
+            else None
+        )
+    except (EdisonError, OSError):  # for example without Git; the page still works
         return None
 
 
 def diff_lines(text: str) -> list[DiffLine]:
-    """Return a unified diff line by line, without the names of its files."""
+    """Return the lines of a unified diff, without file names."""
     found = []
     for line in text.splitlines():
         if line.startswith(("--- ", "+++ ", "diff ", "index ")):
@@ -143,3 +153,140 @@ def diff_lines(text: str) -> list[DiffLine]:
         else:
             found.append(DiffLine("", " ", line[1:]))
     return found
+
+
+def edit(context: PageContext) -> Page:
+    """Return the form to edit the prompt with the suggestion applied."""
+    found = find_suggestion(context.connection, context.path["suggestion"])
+    project = project_of(context)
+    if context.actions is None or context.actor is None or project is None:
+        hint = f"use the command: edison review edit {found.id}"
+        raise UsageError("editing is not possible on these pages", hint=hint)
+    return edit_page(context.links, found, context.actions.draft(project, context.actor, found))
+
+
+def edit_page(links: Links, one: Suggestion, text: str, problem: EdisonError | None = None) -> Page:
+    """Return the edit form with a text and its problem, if any."""
+    return Page(
+        "editing",
+        f"Edit suggestion {one.id} for {one.prompt}",
+        {"suggestion": one, "text": text, "problem": problem},
+        crumbs=(
+            Crumb("Suggestions", links.to("suggestions")),
+            Crumb(one.id, links.to("suggestion", one.id)),
+        ),
+        area="suggestions",
+    )
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLine:
+    """A loop in a list."""
+
+    loop: Loop
+    iterations: tuple[Iteration, ...]
+    cost_microusd: int
+    trend: Drawing | None
+
+    @property
+    def measured(self) -> list[Iteration]:
+        """The iterations that have a score."""
+        return [one for one in self.iterations if one.score is not None]
+
+    @property
+    def best(self) -> Iteration | None:
+        """The iteration with the best training score; the first of equals."""
+        return max(self.measured, key=lambda one: snap(one.score or 0.0), default=None)
+
+    @property
+    def holdout(self) -> dict[str, Any] | None:
+        """Evidence of the held-out cases, best prompt against first one."""
+        found = self.loop.evidence.get("holdout")
+        return found if isinstance(found, dict) else None
+
+    @property
+    def verified(self) -> bool:
+        """Whether there are enough held-out cases."""
+        return self.holdout is not None and verified(int(self.holdout.get("n") or 0))
+
+    @property
+    def state(self) -> str:
+        """Its status as one word."""
+        if self.loop.point is LoopState.DONE:
+            return "completed"
+        if self.loop.stopped_by == "budget":
+            return "paused"
+        return "waiting" if self.loop.point is LoopState.REVIEWING else str(self.loop.point)
+
+    @property
+    def why(self) -> str:
+        """Why it ended; '' while it is active."""
+        return stop_reason(self.loop) if self.loop.stopped_by else ""
+
+
+def loops(context: PageContext) -> Page:
+    """Return every loop, newest first."""
+    experiment = context.args.text("experiment")
+    counts = loops_by_experiment(context.connection)
+    total = counts.get(experiment, 0) if experiment else sum(counts.values())
+    paging = Paging.of(context.args, total)
+    found = list_loops(context.connection, experiment, most=paging.per_page, offset=paging.offset)
+
+    def again(**changes: Any) -> str:
+        return context.links.to("loops", **{"experiment": experiment, **changes})
+
+    return Page(
+        "loops",
+        "Loops",
+        {
+            "loops": [_line(context.connection, one) for one in found],
+            "paging": paging,
+            "again": again,
+            "experiment": experiment,
+            "experiments": experiments(context.connection),
+        },
+        area="loops",
+    )
+
+
+def loop(context: PageContext) -> Page:
+    """Return a loop: iterations, gain on held-out cases, and cost."""
+    found = find_loop(context.connection, context.path["loop"])
+    if found is None:
+        message = f"there is no loop {context.path['loop']!r}"
+        raise UsageError(message, hint="open it from the list of loops")
+    line = _line(context.connection, found)
+    runs = run_results(context, [one.run_id for one in line.iterations if one.run_id is not None])
+    by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
+    first = line.measured[0].score if line.measured else None
+    return Page(
+        "loop",
+        f"Loop of {found.experiment}, {formats.when(found.started_at)}",
+        {
+            "loop_": found,
+            "line": line,
+            "first": first,
+            "runs": by_id,
+            "spending": loop_spending(context.connection, found),
+            "sides": [
+                (name, found.evidence[name])
+                for name in ("train", "holdout")
+                if isinstance(found.evidence.get(name), dict)
+            ],
+        },
+        crumbs=(Crumb("Loops", context.links.to("loops")),),
+        area="loops",
+    )
+
+
+def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:
+    iterations = tuple(iterations_of(connection, one))
+    scores = tuple(each.score for each in iterations)
+    trend = None
+    if len(scores) > 1:
+        title = f"Score of {len(scores)} iterations on the training cases"
+        trend = sparkline(Sparkline(title, scores))
+    return LoopLine(one, iterations, booked(connection, one.scope), trend)

@@ -6,7 +6,7 @@
   const go = (address) => { if (address) window.location.assign(address); };
   const follow = (rel) => go(document.querySelector(`a[rel="${rel}"]`)?.href);
 
-  // Filters apply when they change; the button is for whoever has no scripts.
+  // Filters apply when they change; the button is for browsers without scripts.
   for (const form of document.querySelectorAll("form[data-auto]")) {
     form.addEventListener("change", (event) => {
       if (event.target.matches("select, input[type=checkbox]")) form.requestSubmit();

@@ -9,14 +9,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from docs.gallery import ARABIC, HEBREW, HOSTILE, LONG, charts
-from edison_ci.report.charts.bars import Bar, Bars, bars
-from edison_ci.report.charts.drawing import Drawing, shortened, width_of
-from edison_ci.report.charts.forest import Forest, GateLine, forest
+from edison_ci.report.charts.bars import Bar, Bars, Bin, bars, tenths
+from edison_ci.report.charts.drawing import Drawing, Unit, shorten, width_of
+from edison_ci.report.charts.estimates import Forest, GateLine, forest
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.histogram import Bin, tenths
-from edison_ci.report.charts.scales import Unit
-from edison_ci.report.charts.sparkline import Sparkline, sparkline
-from edison_ci.report.charts.trend import Moment, Series, Trend, trend
+from edison_ci.report.charts.trend import Series, Sparkline, Trend, TrendPoint, sparkline, trend
 from edison_ci.report.components import figure
 from tests.report.conftest import GOLDEN
 
@@ -33,7 +30,7 @@ def tree(drawing: Drawing) -> ET.Element:
 @pytest.mark.parametrize("name", sorted(set(DRAWN) - LARGE))
 def test_the_picture_is_the_same_as_before(name: str) -> None:
     path = GOLDEN / "charts" / f"{name}.svg"
-    text = DRAWN[name].svg.replace("><", ">\n<") + "\n"
+    text = str(DRAWN[name].svg).replace("><", ">\n<") + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == text
@@ -111,7 +108,7 @@ def test_labels_from_right_to_left_start_on_their_right() -> None:
 
 def test_a_missing_value_is_a_gap_and_not_a_line() -> None:
     moments = tuple(
-        Moment(i, str(i), value) for i, value in enumerate((0.1, 0.2, math.nan, 0.4, 0.5))
+        TrendPoint(i, str(i), value) for i, value in enumerate((0.1, 0.2, math.nan, 0.4, 0.5))
     )
     svg = trend(Trend("t", (Series("a", moments),))).svg
     assert svg.count('class="c-line c-s1"') == 2
@@ -126,7 +123,7 @@ def test_a_thousand_runs_are_few_points() -> None:
 
 
 def test_an_axis_never_makes_noise_look_like_a_movement() -> None:
-    moments = tuple(Moment(i, str(i), 0.7 + 0.001 * i) for i in range(4))
+    moments = tuple(TrendPoint(i, str(i), 0.7 + 0.001 * i) for i in range(4))
     ys = [
         float(circle.get("cy") or 0)
         for circle in tree(trend(Trend("t", (Series("a", moments),)))).iter(f"{SVG}circle")
@@ -200,6 +197,6 @@ def test_a_sparkline_shows_the_last_values() -> None:
 
 @pytest.mark.parametrize("words", ["model", LONG, HEBREW, "日本語のとても長い名前です" * 3, ""])
 def test_a_text_fits_its_room(words: str) -> None:
-    shown = shortened(words, 80)
+    shown = shorten(words, 80)
     assert width_of(shown) <= 80
     assert shown == words or shown.endswith("\u2026")

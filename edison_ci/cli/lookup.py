@@ -1,0 +1,175 @@
+"""Lookup of the project, results, experiment, prompt, case and model that a command line names.
+
+Results are opened read-only and read in one state, while runs go on writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edison_ci.cli.terminal import ODD, StyledText
+from edison_ci.config.cases import STATIC
+from edison_ci.config.load import find_root, inspect_project, load_project
+from edison_ci.config.project_files import only_errors
+from edison_ci.config.prompt import GRADER_VARIABLES, fits
+from edison_ci.documents.files import WorkingTree
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import ConfigError, UsageError
+from edison_ci.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from edison_ci.cli.options import CliState
+    from edison_ci.cli.terminal import Terminal
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Configuration
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.records import Case, Json
+
+
+_MOST_IDS = 10_000
+"""Ids of cases that are compared with a misspelt one."""
+
+
+def find_prompt(project: Project, wanted: str, folder: Path) -> Prompt:
+    """Return a prompt by id or path; raises UsageError with the nearest name."""
+    place = Path(os.path.relpath((folder / wanted).resolve(), project.root)).as_posix()
+    for path, prompt in project.prompts.items():
+        if wanted == prompt.id or path in (wanted, place, f"{place}.md"):
+            return prompt
+    known = [prompt.id for prompt in project.prompts.values()]
+    hint = did_you_mean(wanted, known, label="prompts")
+    raise UsageError(f"there is no prompt {wanted!r}", hint=hint)
+
+
+def experiment_of(project: Project, prompt: Prompt, name: str | None) -> Experiment | None:
+    """Return the named experiment, or the first that uses the prompt, if any."""
+
+    def uses(experiment: Experiment) -> bool:
+        return prompt.path in [p.path for p in (*experiment.prompts, *experiment.graders)]
+
+    if name is None:
+        return next((e for e in project.experiments.values() if uses(e)), None)
+    chosen = project.experiment(name)
+    if not uses(chosen):
+        others = [e.id for e in project.experiments.values() if uses(e)]
+        hint = f"these do: {', '.join(others)}" if others else "no experiment does"
+        raise UsageError(f"experiment {name!r} does not use {prompt.path}", hint=hint)
+    return chosen
+
+
+def find_case(project: Project, experiment: Experiment | None, wanted: str | None) -> Case:
+    """Return a case by id; without an id, the first."""
+    if experiment is None or not experiment.file.data:
+        if wanted is not None:
+            hint = "no experiment with a dataset uses this prompt"
+            raise UsageError("there are no cases to choose from", hint=hint)
+        return STATIC
+    feed = project.cases(experiment)
+    near: list[str] = []
+    for case in feed:
+        if wanted is None or case.id == wanted:
+            return case
+        if len(near) < _MOST_IDS:
+            near.append(case.id)
+    if feed.problems:
+        raise ConfigError(feed.problems)
+    hint = did_you_mean(wanted or "", near) or f"the first are: {', '.join(near[:3])}"
+    raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
+
+
+def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
+    """Return the values of --var options, each of the type that the prompt declares."""
+    values: dict[str, Json] = {}
+    known = {*prompt.inputs, *(GRADER_VARIABLES if prompt.header.type == "grader" else ())}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            hint = 'write --var name="some text"'
+            raise UsageError(f"--var {text!r} is not NAME=VALUE", hint=hint)
+        if name not in known:
+            hint = did_you_mean(name, known, label="it has") or "it has no variables"
+            raise UsageError(f"{prompt.id} has no variable {name!r}", hint=hint)
+        kind = prompt.inputs[name].type if name in prompt.inputs else "string"
+        values[name] = value if kind == "string" else _typed(name, value, kind)
+    return values
+
+
+def _typed(name: str, text: str, kind: str) -> Json:
+    hint = f"--var {name}=... takes a {kind} as JSON"
+    try:
+        value = parse_json(text)
+    except Fault as fault:
+        raise UsageError(f"{name} is not JSON: {fault.message}", hint=hint) from None
+    if not fits(value, kind):
+        raise UsageError(f"{name} is not a {kind}", hint=hint)
+    return value
+
+
+def find_configuration(
+    experiment: Experiment | None, prompt: Prompt, name: str | None
+) -> Configuration | None:
+    """Return a model configuration by name; without a name, the first."""
+    if experiment is None or prompt.header.type == "grader":
+        return None
+    found = experiment.configurations(prompt)
+    if name is None:
+        return found[0] if found else None
+    for configuration in found:
+        if configuration.name == name:
+            return configuration
+    hint = did_you_mean(name, [configuration.name for configuration in found], label="models")
+    raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)
+
+
+def open_project(state: CliState) -> Project:
+    """Load the project of the working folder; raises ConfigError if a file is invalid."""
+    return load_project(state.enter_project(find_root(state.folder)))
+
+
+def open_readable_project(state: CliState, terminal: Terminal) -> Project:
+    """Load the project even if files other than edison.yaml are invalid; print a warning then.
+
+    Commands that show stored results need edison.yaml only, which names the results file.
+    """
+    root = state.enter_project(find_root(state.folder))
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    wrong = only_errors(problems)
+    if project is None:
+        raise ConfigError(wrong)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more: edison validate)" if len(wrong) > 1 else ""
+        place = terminal.place(wrong[0].where)
+        terminal.note(StyledText("warning:", ODD), f" {place}: {wrong[0].message}{more}")
+        terminal.note("  stored results are shown without the contents of invalid files")
+    return project
+
+
+@contextlib.contextmanager
+def results_of(project: Project) -> Iterator[sqlite3.Connection]:
+    """Open the results of a project read-only, in their current state."""
+    # SQLite is not needed by commands that only look up files.
+    from edison_ci.store.database import open_for_reading
+
+    with open_for_reading(project.root / project.file.results) as connection:
+        yield connection
+
+
+def measured_names(connection: sqlite3.Connection, project: Project, name: str | None) -> list[str]:
+    """Return the named experiment if it has a complete run, or all that have one."""
+    from edison_ci.results.snapshot import measured_experiments
+
+    measured = measured_experiments(connection)
+    if name is None:
+        return measured
+    known = [*dict.fromkeys([*measured, *project.experiments])]
+    if name not in known:
+        hint = did_you_mean(name, known, label="experiments")
+        raise UsageError(f"there is no experiment {name!r}", hint=hint)
+    return [name] if name in measured else []

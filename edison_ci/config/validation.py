@@ -1,0 +1,321 @@
+"""Validation of a project: every file, and every case against prompts and checks."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
+from edison_ci.config.experiment import DataLimits, DatasetEntry
+from edison_ci.config.load import inspect_project
+from edison_ci.config.project_files import QUARANTINE
+from edison_ci.config.requirements import missing_in
+from edison_ci.documents.files import WorkingTree, read
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.errors import Location, Problem, Severity, sorted_problems
+from edison_ci.spelling import did_you_mean
+from edison_ci.templating.templates import MissingValueError, RenderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from edison_ci.checks.options import Check
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.records import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The validation result of one project."""
+
+    root: Path
+    project: Project | None
+    """None if it cannot be read."""
+    cases: int
+    problems: list[Problem]
+
+
+def inspect(root: Path) -> Inspection:
+    """Read every file and every case of a project; return all problems."""
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    cases = 0
+    if project is not None:
+        for experiment in project.experiments.values():
+            check = DataCheck(project, experiment).run()
+            problems += check.problems
+            cases += check.cases
+        problems += unclaimed_data(project)
+        problems += missing_in(project)
+    return Inspection(root, project, cases, list(sorted_problems(problems)))
+
+
+# Datasets of an invalid experiment, and those that no experiment uses yet, are checked as well, so
+# that all problems are reported at once.
+_SUFFIXES = (".jsonl", ".csv", ".yaml", ".yml")
+_LIMITS = DataLimits.model_construct(max_rows=100_000)
+
+
+def unclaimed_data(project: Project) -> list[Problem]:
+    """Return the problems of datasets without a valid experiment; large files are skipped."""
+    claimed = {entry.path for e in project.experiments.values() for entry in e.file.data}
+    claimed |= {r.calibration.labels for r in project.rubrics.values() if r.calibration}
+    folder = project.file.paths.datasets
+    problems: list[Problem] = []
+    for name in project.tree.names(folder):
+        path = f"{folder}/{name}"
+        if path in claimed or name.startswith(".") or not name.endswith(_SUFFIXES):
+            continue
+        feed = CaseFeed(project.tree, (DatasetEntry(path=path, limits=_LIMITS),))
+        for _ in feed:
+            pass
+        problems += [problem for problem in feed.problems if problem.code != "size"]
+    return problems
+
+
+MIN_HOLDOUT = 16
+_LISTED = 5
+_MOST_NAMES = 1_000
+_ROOT = re.compile(r"[A-Za-z0-9_]*")
+
+
+@dataclass(slots=True)
+class _RenderStats:
+    """Results of rendering one prompt for all cases."""
+
+    prompt: Prompt
+    lacking: Counter[str] = field(default_factory=Counter)
+    """Counts of missing values, by name in the template."""
+    unrenderable: int = 0
+
+    def needs(self) -> frozenset[str]:
+        """Return the required variables."""
+        grader = self.prompt.header.type == "grader" and "expected" in self.prompt.where
+        return self.prompt.required | ({"expected"} if grader else frozenset())
+
+
+@dataclass(slots=True)
+class DataCheck:
+    """Yields the cases of an experiment once, and collects their problems."""
+
+    project: Project
+    experiment: Experiment
+    problems: list[Problem] = field(default_factory=list)
+    cases: int = 0
+    holdout: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+    """First ids of cases that cannot be rendered, by prompt."""
+    skipped_count: Counter[str] = field(default_factory=Counter)
+    _present: set[str] = field(default_factory=set)
+    _quarantined: set[str] = field(default_factory=set)
+
+    def __iter__(self) -> Iterator[Case]:
+        """Yield every case; afterwards `problems` is complete."""
+        split = self.experiment.file.split
+        generators = [_RenderStats(prompt) for prompt in self.experiment.prompts]
+        graders = [_RenderStats(grader) for grader in self.experiment.graders]
+        aside = {
+            entry.case
+            for entry in self.project.quarantine.cases
+            if entry.experiment == self.experiment.id
+        }
+        needed = frozenset[str]().union(*(tried.needs() for tried in (*generators, *graders)))
+        for case in self._source():
+            self.cases += 1
+            self.kinds[case.kind] += 1
+            few = len(self._present) < _MOST_NAMES
+            self._present.update(case.inputs if few else needed.intersection(case.inputs))
+            if case.expected is not None:
+                self._present.add("expected")
+            if split is not None and is_holdout(case, split):
+                self.holdout += 1
+            if case.id in aside:
+                self._quarantined.add(case.id)
+            for tried in generators:
+                self._try(tried, case)
+            for tried in graders:
+                self._lacks(tried, case)
+            yield case
+        self._conclude(generators, graders)
+
+    def run(self) -> DataCheck:
+        """Read all cases and return self."""
+        for _ in self:
+            pass
+        return self
+
+    def _source(self) -> Iterator[Case]:
+        if not self.experiment.file.data:
+            yield from self._static()
+            return
+        feed = self.project.cases(self.experiment)
+        feed.problems = self.problems
+        yield from feed
+
+    def _static(self) -> Iterator[Case]:
+        needing = [prompt for prompt in self.experiment.prompts if prompt.required]
+        for prompt in needing:
+            for name in sorted(prompt.required):
+                message = f"{name!r} has no value: the experiment has no dataset"
+                hint = f"add dataset: to {self.experiment.path}"
+                self.problems.append(Problem(prompt.where[name], "variable", message, hint))
+        if not needing:
+            yield STATIC
+
+    def _lacks(self, tried: _RenderStats, case: Case) -> bool:
+        """Count the first missing variable of a case, if any."""
+        if case.inputs.keys() >= tried.prompt.required:
+            return False
+        tried.lacking[min(tried.prompt.required - case.inputs.keys())] += 1
+        return True
+
+    def _try(self, tried: _RenderStats, case: Case) -> None:
+        prompt = tried.prompt
+        if not self._lacks(tried, case):
+            if prompt.plain:
+                return
+            try:
+                prompt.render(case.inputs)
+            except MissingValueError as error:
+                tried.lacking[error.name] += 1
+            except RenderError as error:
+                tried.unrenderable += 1
+                if tried.unrenderable <= _LISTED:
+                    message = f"case {case.id!r} cannot be rendered: {error}"
+                    where = Location(prompt.path, prompt.sections[-1].line, 1)
+                    hint = "fix the template or the case"
+                    self.problems.append(Problem(where, "render", message, hint))
+                return
+            else:
+                return
+        self.skipped_count[prompt.id] += 1
+        listed = self.skipped.setdefault(prompt.id, [])
+        if len(listed) < _LISTED:
+            listed.append(case.id)
+
+    # --- after the last case ----------------------------------------------------------------------
+
+    def _conclude(self, generators: list[_RenderStats], graders: list[_RenderStats]) -> None:
+        experiment = self.experiment
+        if self.cases == 0:
+            if experiment.file.data and not any(
+                p.severity is Severity.ERROR for p in self.problems
+            ):
+                self._at(("datasets",), "empty", "no case is left", "check where and the dataset")
+            return
+        for tried in (*generators, *graders):
+            self._missing_variables(tried)
+        for tried in generators:
+            self._missing_values(tried)
+        for tried in graders:
+            self._missing_for_graders(tried)
+        for index, check in enumerate(experiment.file.checks):
+            self._check_variables(check, ("checks", index))
+        self._quarantine()
+        split = experiment.file.split
+        if split is not None and split.holdout > 0 and self.holdout < MIN_HOLDOUT:
+            self._at(
+                ("split",),
+                "holdout",
+                f"only {self.holdout} cases are held out; "
+                f"with fewer than {MIN_HOLDOUT} an improvement cannot be verified",
+                "add cases",
+                warning=True,
+            )
+
+    def _missing_variables(self, tried: _RenderStats) -> None:
+        """Report variables that no case has."""
+        for name in sorted(tried.needs() - self._present):
+            message = f"no case has a value for {name!r}"
+            hint = did_you_mean(name, self._present, label="cases have")
+            self.problems.append(Problem(tried.prompt.where[name], "variable", message, hint))
+
+    def _missing_values(self, tried: _RenderStats) -> None:
+        """Report missing values; it is an error if every case lacks one."""
+        prompt, count = tried.prompt, self.skipped_count[tried.prompt.id]
+        if tried.unrenderable > _LISTED:
+            more = f"{tried.unrenderable - _LISTED:,} further cases cannot be rendered"
+            where = Location(prompt.path, prompt.sections[-1].line, 1)
+            self.problems.append(Problem(where, "render", more, "fix the first ones"))
+        if not count or tried.needs() - self._present:
+            return
+        names = ", ".join(sorted(tried.lacking))
+        listed = ", ".join(self.skipped[prompt.id]) + (", ..." if count > _LISTED else "")
+        where = self._where(prompt, tried.lacking.most_common(1)[0][0])
+        if count == self.cases:
+            message, severity = f"every case lacks {names}", Severity.ERROR
+        else:
+            message = f"{count:,} of {self.cases:,} cases lack {names} and will be skipped: "
+            message, severity = message + listed, Severity.WARNING
+        hint = "complete them, or use the filter default"
+        self.problems.append(Problem(where, "skipped", message, hint, severity))
+
+    def _missing_for_graders(self, tried: _RenderStats) -> None:
+        """Report missing values for graders."""
+        count = tried.lacking.total()
+        if count and not tried.needs() - self._present:
+            names = ", ".join(sorted(tried.lacking))
+            where = self._where(tried.prompt, min(tried.lacking))
+            message = f"{count:,} of {self.cases:,} cases lack {names} and will not be graded"
+            hint = "complete them, or use the filter default"
+            self.problems.append(Problem(where, "skipped", message, hint, Severity.WARNING))
+
+    def _where(self, prompt: Prompt, name: str) -> Location:
+        """Return the location of the first use of a variable."""
+        found = _ROOT.match(name)
+        line = Location(prompt.path, prompt.sections[-1].line, 1)
+        return prompt.where.get(found.group() if found else "", line)
+
+    def _check_variables(self, check: Check, place: tuple[str | int, ...]) -> None:
+        here = (*place, check.check)
+        known = self._present
+        for _option, template in check.templates():
+            for name, use in template.uses.items():
+                if name not in known and not use.optional:
+                    self._at(
+                        here,
+                        "variable",
+                        f"no case has a value for {name!r}",
+                        did_you_mean(name, known, label="cases have"),
+                    )
+        for part in check.inner_checks():
+            self._check_variables(part, here)
+
+    def _quarantine(self) -> None:
+        """Report quarantined cases that do not exist; with where or take they may be filtered."""
+        partial = any(entry.where or entry.take for entry in self.experiment.file.data)
+        for index, entry in enumerate(self.project.quarantine.cases):
+            if entry.experiment == self.experiment.id and entry.case not in self._quarantined:
+                message = f"{entry.experiment} has no case {entry.case!r}"
+                hint = "remove the entry, or check where and take" if partial else "remove it"
+                severity = Severity.WARNING if partial else Severity.ERROR
+                where = self._quarantine_location(index)
+                self.problems.append(Problem(where, "unknown-case", message, hint, severity))
+
+    def _quarantine_location(self, index: int) -> Location:
+        try:
+            document = read_yaml(read(self.project.tree, QUARANTINE), QUARANTINE)
+        except Fault:
+            return Location(QUARANTINE)
+        return document.locate(("cases", index, "case"))
+
+    def _at(
+        self,
+        path: tuple[str | int, ...],
+        code: str,
+        message: str,
+        hint: str = "",
+        *,
+        warning: bool = False,
+    ) -> None:
+        document = self.experiment.document
+        if path == ("datasets",) and self.experiment.file.dataset is not None:
+            path = ("dataset",)
+        make = document.warning if warning else document.problem
+        self.problems.append(make(path, code, message, hint))

@@ -1,0 +1,188 @@
+"""Progress of a run: counted while it goes on, and written as events for other processes.
+
+The process that runs it is called back for every cell; processes that watch read the `event` table,
+which gets a row of progress at most twice a second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, field
+from typing import TYPE_CHECKING, Any
+
+from edison_ci._dataclass import dataclass
+from edison_ci.execute.budgets import run_limit, share_used, token_cap
+from edison_ci.providers.client import BudgetUsage
+from edison_ci.records import RunStatus
+from edison_ci.store.cells import done_cells
+from edison_ci.store.ledger import booked, spent
+from edison_ci.store.runs import events, note_event
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.execute.clients import ClientPool, PhaseCalls
+    from edison_ci.execute.regrade import StoredAnswers
+    from edison_ci.execute.run_options import RunContext
+    from edison_ci.execute.runner import RunWork
+    from edison_ci.plan.plan import Plan
+    from edison_ci.providers.budget import RunBudget
+
+EVERY_S = 0.5
+THE_RUN = "the run"
+"""What `Progress.closed` names when too many cells are in error, though no client was closed."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts of a run so far, including earlier sessions of it."""
+
+    total: int
+    """Cells that are to be filled, as far as is known."""
+    most: int = 0
+    """Upper limit of cells, where that is known and higher than `total`."""
+    cells: Counter[str] = field(default_factory=Counter)
+    """Finished cells by status."""
+    done_by_client: Counter[str] = field(default_factory=Counter)
+    """Finished cells of each client."""
+    planned_by_client: Counter[str] = field(default_factory=Counter)
+    """Cells that each client is to fill, as far as is known."""
+    errors_by_client: Counter[str] = field(default_factory=Counter)
+    """Cells of each client in error, since the run was started or resumed."""
+    calls: dict[tuple[str, str], PhaseCalls] = field(default_factory=dict)
+    """Calls for anything but answers, by phase and model."""
+    usage: BudgetUsage = field(default_factory=BudgetUsage)
+    """Answers since the run was started or resumed, with what they cost."""
+    closed: dict[str, str] = field(default_factory=dict)
+    """Clients that take no more calls, and why."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Models that had not answered for a while when the session ended, and the last error."""
+    stopped_by: str | None = None
+    budget_microusd: int | None = None
+    """The most that the run may cost."""
+    budget_tokens: int | None = None
+    """The most tokens that the run may use."""
+    booked_tokens: int = 0
+    """Tokens that count against that limit, read now and then where there is one."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether a model was closed, or did not answer at the end."""
+        return bool(self.waiting or self.closed.keys() - {THE_RUN})
+
+    @property
+    def done(self) -> int:
+        """Cells that are finished."""
+        return self.cells.total()
+
+
+class ProgressReporter:
+    """Reports the progress of a session: to callbacks, and as events in the results file."""
+
+    def __init__(
+        self, context: RunContext, budget: RunBudget, reader: sqlite3.Connection, *, alert_at: float
+    ) -> None:
+        self._context, self._budget, self._reader = context, budget, reader
+        self._alert_at = alert_at
+        self._next = 0.0
+        self._closed: set[str] = set()
+        self._begun = context.clock.monotonic()
+        past = events(reader, budget.run_id)
+        self._alerted = {e.data.get("budget") for e in past if e.type == "cost:alert"}
+
+    def update(self, progress: Progress) -> None:
+        """Report a finished cell; events are written at most every `EVERY_S` seconds."""
+        self._context.on_progress(progress)
+        for client in progress.closed.keys() - self._closed:
+            self._closed.add(client)
+            self._write("error", {"model": client, "message": progress.closed[client]})
+        now = self._context.clock.monotonic()
+        if now >= self._next:
+            self._next = now + EVERY_S
+            self._alert()
+            self._count_tokens(progress)
+            self._write("run:progress", {**_progress_json(progress), "seconds": self._seconds()})
+
+    def write_last(self, progress: Progress) -> None:
+        """Write how far the session came."""
+        self._alert()
+        self._write("run:progress", {**_progress_json(progress), "seconds": self._seconds()})
+
+    async def end(self, status: RunStatus, progress: Progress) -> None:
+        """Write the last events of a session."""
+        if status is RunStatus.COMPLETED:
+            self._write("aggregate:completed", {"cells": dict(progress.cells)})
+            self._write("run:completed", _progress_json(progress))
+        ended = {"status": status, "seconds": self._seconds()}
+        await self._budget.writer.write(
+            note_event(self._budget.run_id, "iteration:completed", ended, self._budget.now())
+        )
+
+    def _seconds(self) -> float:
+        """Return the duration of the session by the monotonic clock."""
+        return round(self._context.clock.monotonic() - self._begun, 3)
+
+    def _count_tokens(self, progress: Progress) -> None:
+        cap = token_cap(self._budget.caps)
+        if cap is not None:
+            progress.booked_tokens = booked(self._reader, cap, self._budget.now()[:10])[1]
+
+    def _alert(self) -> None:
+        """Report once for each budget that it is nearly used up."""
+        today = self._budget.now()[:10]
+        for cap in self._budget.caps:
+            if cap.name not in self._alerted and (cap.microusd or cap.tokens):
+                used = share_used(self._reader, cap, today)
+                if used >= self._alert_at:
+                    self._alerted.add(cap.name)
+                    self._context.on_alert(cap.name, used)
+                    self._write("cost:alert", {"budget": cap.name, "used": used})
+
+    def _write(self, kind: str, data: dict[str, Any]) -> None:
+        self._budget.writer.submit(note_event(self._budget.run_id, kind, data, self._budget.now()))
+
+
+def initial_progress(
+    plan: Plan, work: RunWork, clients: ClientPool, stored: StoredAnswers | None
+) -> Progress:
+    """Return the progress of a run before its first cell is filled."""
+    caps, total = clients.budget.caps, plan.cells + plan.skipped
+    progress = Progress(total=total, usage=clients.usage, calls=clients.calls)
+    progress.budget_microusd = run_limit(caps)
+    tokens = token_cap(caps)
+    progress.budget_tokens = None if tokens is None else tokens.tokens
+    if stored is None:
+        progress.planned_by_client = work.cells_by_client(plan.cases)
+    else:
+        names = work.client_names()
+        for variant, cells in stored.gradable.planned.items():
+            progress.planned_by_client[names[variant]] += cells
+    for load in plan.loads:
+        if load.phase != "generate":
+            # Graders and screens are judges too: they are asked in the same phase.
+            phase = "pairwise" if load.phase == "pairwise" else "judge"
+            calls = clients.calls_of(phase, load.model.name)
+            calls.per_cell += load.once_calls / max(total, 1)
+    return progress
+
+
+def add_earlier_sessions(
+    progress: Progress, work: RunWork, reader: sqlite3.Connection, run_id: str
+) -> None:
+    """Count the cells and costs of earlier sessions of a run."""
+    progress.usage.cost_microusd = spent(reader, run_id)
+    names = work.client_names()
+    for status, side, model, cells in done_cells(reader, run_id):
+        progress.cells[status] += cells
+        progress.done_by_client[names[side, model]] += cells
+
+
+def _progress_json(progress: Progress) -> dict[str, Any]:
+    """Return progress as it is written to the `event` table."""
+    return {
+        "done": progress.done,
+        "total": progress.total,
+        "cells": dict(progress.cells),
+        "by_model": dict(progress.done_by_client),
+        **asdict(progress.usage),
+    }

@@ -1,0 +1,189 @@
+"""Approval of judges: whether the judges of a rubric may decide a gate.
+
+They may if their agreement with people reaches the minimum of the rubric, measured on the current
+labels with the current models, rubric and instructions. If one of these has changed since, the
+approval is stale and their gates are advisory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.calibration import Labels
+from edison_ci.judges.instructions import rubric_hash
+from edison_ci.judges.panel import load_panel
+from edison_ci.judges.pointwise import Pointwise
+from edison_ci.numeric import fixed, reaches
+from edison_ci.records import canonical_json
+from edison_ci.store.judgments import ApprovalRow, write_approval
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable
+
+    from edison_ci.config.calibration import ApprovalEntry
+    from edison_ci.config.experiment import Gate
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.rubric import Calibration, RubricFile
+    from edison_ci.judges.panel import Panel
+
+
+# It is stored with the run, so that a later reader sees the agreement that applied to it.
+@dataclass(frozen=True, slots=True)
+class JudgeApproval:
+    """The approval of the judges of a run."""
+
+    experiment: Experiment
+    standing: ApprovalStatus | None
+    """None if the rubric requires no approval."""
+
+    @classmethod
+    def of(cls, project: Project, experiment: Experiment) -> JudgeApproval:
+        """Return the approval of an experiment's judges by the files of a project."""
+        return cls(experiment, approval_status(project, experiment))
+
+    def unapproved(self, gates: Iterable[Gate]) -> dict[str, str]:
+        """Return the metrics of gates that are advisory, with the reason."""
+        why = "" if self.standing is None else self.standing.why
+        found = (gate.metric for gate in gates if depends_on_judges(gate, self.experiment))
+        return dict.fromkeys(found, why) if why else {}
+
+    def note(self, run_id: str) -> Callable[[sqlite3.Connection], None]:
+        """Return the operation that stores the approval with a run."""
+        standing = self.standing
+        if standing is None:
+            return write_approval(run_id, None)
+        known = None if standing.stale else standing.approval
+        counts = (0, 0, 0, 0)
+        if known is not None:
+            counts = (known.passes, known.true_passes, known.fails, known.true_fails)
+        row = ApprovalRow(
+            json.dumps(standing.judges),
+            standing.approved,
+            standing.reason,
+            None if known is None else known.kappa,
+            0 if known is None else known.n,
+            standing.asked.min_kappa,
+            *counts,
+        )
+        return write_approval(run_id, row)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeHashes:
+    """Hashes of everything that judges depend on."""
+
+    models_hash: str
+    rubric_hash: str
+    instructions_hash: str
+    labels_hash: str
+
+
+_CHANGED = {
+    "models_hash": "the judge's model, parameters or package",
+    "rubric_hash": "the rubric",
+    "instructions_hash": "the judge's instructions",
+    "labels_hash": "the labels",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalStatus:
+    """Whether the judges of an experiment may decide a gate, and why not."""
+
+    rubric: str
+    judges: tuple[str, ...]
+    asked: Calibration
+    approval: ApprovalEntry | None
+    """The one on file, stale or not."""
+    reason: str = ""
+    """Why they may not decide; '' if they may."""
+    stale: bool = False
+    """Whether the approval is about other judges, another rubric or other labels."""
+    simulated: bool = False
+
+    @property
+    def approved(self) -> bool:
+        """Whether they may decide a gate."""
+        return not self.reason
+
+    @property
+    def why(self) -> str:
+        """The reason as a sentence; empty if they may decide."""
+        who = "judge" if len(self.judges) == 1 else "judges"
+        names = ", ".join(map(repr, self.judges))
+        return f"{who} {names} may not decide ({self.reason})" if self.reason else ""
+
+
+def judge_hashes(project: Project, panel: Panel) -> JudgeHashes:
+    """Return the hashes of a panel."""
+    judges = sorted(canonical_json(judge.terms()) for judge in panel.judges)
+    briefed = next((judge for judge in panel.judges if isinstance(judge, Pointwise)), None)
+    calibration = panel.rubric.calibration
+    labels = project.labels.get(calibration.labels) if calibration is not None else None
+    return JudgeHashes(
+        models_hash=_digest([judges, panel.combine]),
+        rubric_hash=rubric_hash(panel.rubric),
+        instructions_hash=briefed.instructions.version if briefed is not None else _digest(None),
+        labels_hash=(labels or Labels("")).hash,
+    )
+
+
+def approval_status(project: Project, experiment: Experiment) -> ApprovalStatus | None:
+    """Return the approval status of an experiment; None if no approval is required."""
+    panel = load_panel(project, experiment)
+    if panel is None or panel.rubric.calibration is None or not panel.judges:
+        return None
+    names = tuple(one.name for one in panel.judges)
+    asked = panel.rubric.calibration
+    approval = project.approvals.of(panel.rubric.rubric, names, panel.combine)
+    simulated = any(one.simulated for one in panel.judges)
+    standing = ApprovalStatus(panel.rubric.rubric, names, asked, approval, simulated=simulated)
+    again = f"edison calibrate {experiment.id}"
+    if approval is None:
+        return replace(standing, reason=f"no approval yet: {again}")
+    terms = judge_hashes(project, panel)
+    changed = [
+        text for name, text in _CHANGED.items() if getattr(approval, name) != getattr(terms, name)
+    ]
+    if changed:
+        said = f"stale approval, {' and '.join(changed)} changed since {approval.date}: {again}"
+        return replace(standing, reason=said, stale=True)
+    return replace(standing, reason=_shortfall(approval, asked))
+
+
+def _shortfall(approval: ApprovalEntry, asked: Calibration) -> str:
+    """Return why a current approval is not sufficient; empty if it is."""
+    if approval.n < asked.min_n:
+        return f"{approval.n} labels, {asked.min_n} are needed"
+    if approval.kappa is None:
+        return "agreement with people cannot be told: nothing varies"
+    if not reaches(approval.kappa, asked.min_kappa):
+        kappa = fixed(approval.kappa, 2)
+        return f"agreement with people is {kappa}, the floor is {asked.min_kappa:g}"
+    return ""
+
+
+def depends_on_judges(gate: Gate, experiment: Experiment) -> bool:
+    """Whether a gate depends on the judges of the rubric."""
+    use, rubric = experiment.file.rubric, experiment.rubric
+    if gate.use == "human" or use is None or rubric is None:
+        return False
+    if gate.metric == "composite":
+        return use.weight > 0
+    if gate.metric == "pass_rate":
+        return can_fail(rubric)
+    return gate.metric.startswith("criterion.")
+
+
+def can_fail(rubric: RubricFile) -> bool:
+    """Whether an answer can fail by the scores of judges."""
+    return rubric.pass_at is not None or any(c.min is not None for c in rubric.criteria)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,366 @@
+"""Decisions about a suggestion: approve, reject and comment.
+
+A decision about a pull request is made on GitHub, as the owner of the token, and then stored. Only
+what was seen is approved: a branch with newer commits is refused. If GitHub refuses, nothing is
+stored. Without a pull request an approved suggestion becomes one commit on the current branch,
+which changes the prompt's file only and is refused if that file has uncommitted edits.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from edison_ci._dataclass import dataclass
+from edison_ci.documents.files import read, replace_file
+from edison_ci.errors import ForgeError, ForgeFault, Location, UsageError
+from edison_ci.forge.branches import PlainGit
+from edison_ci.forge.models import Change, ReviewDecision
+from edison_ci.git.command import run_git
+from edison_ci.operate.site import Role
+from edison_ci.report.markdown import fenced
+from edison_ci.report.proposal import message_of, title_of
+from edison_ci.review.context import entity_of
+from edison_ci.review.prompt_file import apply_suggestion, is_base, is_result
+from edison_ci.review.proposal import current_branch
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import open_for_change
+from edison_ci.store.suggestions import (
+    OPEN,
+    Suggestion,
+    SuggestionComment,
+    SuggestionStatus,
+    add_comment,
+    decided_already,
+    list_suggestions,
+    move_suggestion,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from edison_ci.forge.api import Timing
+    from edison_ci.forge.github import GitHub
+    from edison_ci.forge.models import PullRequest
+    from edison_ci.git.repository import Repository
+    from edison_ci.operate.site import Actor
+    from edison_ci.review.context import ReviewContext
+
+
+def apply_here(review: ReviewContext, suggestion: Suggestion) -> str | None:
+    """Commit a suggestion to the current branch; return the commit, None without a repository."""
+    repository = review.repository
+    head = repository.head() if repository is not None else None
+    if repository is None or head is None:
+        after = apply_suggestion(
+            review.project, suggestion, read(review.project.tree, suggestion.path)
+        )
+        replace_file(review.project.root / suggestion.path, after)
+        return None
+    place = review.in_repository(suggestion.path)
+    branch = current_branch(repository)
+    if branch is None:
+        raise UsageError(
+            "no branch is checked out to commit to",
+            hint="git switch to a branch first",
+        )
+    before = repository.read(head, place)
+    if before is not None and is_result(review.project, suggestion, before):
+        # Stopped after the commit: update the file, unless it was edited since.
+        if is_base(review.project, suggestion, read(review.project.tree, suggestion.path)):
+            _check_out(review, suggestion, repository, place, before)
+        return head
+    _refuse_edited(review, suggestion, repository, place, before)
+    after = apply_suggestion(review.project, suggestion, before or b"")
+    change = Change(
+        branch=branch,
+        base=branch,
+        base_commit=head,
+        files={place: after},
+        key=suggestion.hash,
+        title=title_of(suggestion),
+        message=message_of(suggestion),
+    )
+    commit = PlainGit(repository).commit(change, head)
+    # With the old value it fails if the branch has moved meanwhile.
+    _git(repository, "update-ref", "-m", "edison: review approve", "HEAD", commit, head)
+    _check_out(review, suggestion, repository, place, after)
+    return commit
+
+
+def _check_out(
+    review: ReviewContext, suggestion: Suggestion, repository: Repository, place: str, data: bytes
+) -> None:
+    """Write the committed file to the working tree and the index."""
+    replace_file(review.project.root / suggestion.path, data)
+    blob = _git(repository, "rev-parse", f"HEAD:{place}")
+    _git(repository, "update-index", "--cacheinfo", f"100644,{blob},{place}")
+
+
+def _refuse_edited(
+    review: ReviewContext,
+    suggestion: Suggestion,
+    repository: Repository,
+    place: str,
+    before: bytes | None,
+) -> None:
+    """Raise UsageError if the file has staged or unstaged changes."""
+    path = review.project.root / suggestion.path
+    staged = run_git("rev-parse", "--verify", "--quiet", f":{place}", cwd=repository.root).line
+    there = run_git("rev-parse", "--verify", "--quiet", f"HEAD:{place}", cwd=repository.root).line
+    now = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+    if before is None or now != before or staged != there:
+        raise UsageError(
+            f"{suggestion.path} has uncommitted changes",
+            hint="commit or discard them, then approve again",
+            where=Location(suggestion.path),
+        )
+
+
+def _git(repository: Repository, *args: str) -> str:
+    done = run_git(*args, cwd=repository.root)
+    if done.code:
+        raise UsageError(
+            f"git {args[0]} failed: {done.reason}",
+            hint=f"check `git status` in {str(repository.root)!r}",
+        )
+    return done.line
+
+
+MAX_REASON_CHARS = 2_000
+MAX_COMMENT_CHARS = 60_000
+_NOT_ALLOWED = {ForgeFault.FORBIDDEN, ForgeFault.CONFLICT, ForgeFault.INVALID}
+"""Refusals of the action itself, as opposed to failed requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """Outcome of a decision."""
+
+    suggestion: Suggestion
+    notes: tuple[str, ...] = ()
+    """Further messages for the person."""
+    superseded: tuple[str, ...] = ()
+    """Ids of other suggestions that it superseded."""
+
+
+# --- approve --------------------------------------------------------------------------------------
+
+
+async def approve(
+    review: ReviewContext, one: Suggestion, *, merge: bool = False, timing: Timing | None = None
+) -> DecisionResult:
+    """Approve a suggestion: on its pull request, or with a commit in the repository."""
+    actor = review.require(Role.REVIEWER, "review approve", one)
+    _refuse_undecidable(one, merge=merge)
+    review.refuse_while_running(one)
+    if one.pull_request is None:
+        return _approve_here(review, actor, one, merge=merge)
+    async with _github(review, one, timing) as github:
+        pull = await _pull_request(github, one, one.pull_request)
+        if pull.merged or pull.state == "closed":
+            how = "merged" if pull.merged else "closed"
+            raise UsageError(
+                f"pull request {pull.number} is already {how}",
+                hint="run edison review sync",
+            )
+        if one.branch is None:
+            note = f"accept the suggested lines in pull request {pull.number}"
+            return _record_approval(review, actor, one, note)
+        _refuse_changed(one, pull)
+        refused = await _approving_review(github, pull)
+        done = _record_approval(review, actor, one, *refused)
+        return await _merge(review, actor, done, github, pull) if merge else done
+
+
+def _refuse_undecidable(one: Suggestion, *, merge: bool) -> None:
+    again = one.status is SuggestionStatus.APPROVED and (merge or one.pull_request is None)
+    if one.status is SuggestionStatus.PROPOSED or again:
+        return
+    if one.status is not SuggestionStatus.TRIED:
+        raise decided_already(one)
+    raise UsageError(
+        f"suggestion {one.id} is {one.status}",
+        hint=f"it is not shown to help; to propose it anyway: edison propose {one.id} --force",
+    )
+
+
+async def _pull_request(github: GitHub, one: Suggestion, number: int) -> PullRequest:
+    """Return the pull request of a suggestion, after checking that it is the right one."""
+    pull = await github.pull_request(number)
+    if one.branch is not None and pull.head_ref != one.branch:
+        raise UsageError(
+            f"pull request {number} is for the branch {pull.head_ref!r}, not for this suggestion",
+            hint=f"propose it again: edison propose {one.id} --open-pr",
+        )
+    return pull
+
+
+def _refuse_changed(one: Suggestion, pull: PullRequest) -> None:
+    if one.commit_id is not None and pull.head_sha != one.commit_id:
+        raise UsageError(
+            f"pull request {pull.number} has newer commits than the suggestion",
+            hint=f"review and decide there: {pull.url}",
+        )
+
+
+async def _approving_review(github: GitHub, pull: PullRequest) -> tuple[str, ...]:
+    """Add an approving review; return a note if GitHub refuses it."""
+    try:
+        await github.reviews.create(
+            pull.number, decision=ReviewDecision.APPROVE, commit=pull.head_sha
+        )
+    except ForgeError as error:
+        if error.fault not in _NOT_ALLOWED:
+            raise
+        return (f"GitHub refused the approving review: {error.message}",)
+    return ()
+
+
+async def _merge(
+    review: ReviewContext, actor: Actor, done: DecisionResult, github: GitHub, pull: PullRequest
+) -> DecisionResult:
+    try:
+        commit = await github.merge_pull_request(pull.number, head_sha=pull.head_sha)
+    except ForgeError as error:
+        if error.fault not in _NOT_ALLOWED:
+            raise
+        return DecisionResult(done.suggestion, (*done.notes, f"not merged: {error.message}"))
+    return _record_applied(review, actor, "review merge", done.suggestion, commit, *done.notes)
+
+
+def _approve_here(
+    review: ReviewContext, actor: Actor, one: Suggestion, *, merge: bool
+) -> DecisionResult:
+    if merge:
+        raise UsageError(
+            f"suggestion {one.id} has no pull request to merge",
+            hint=f"open one with edison propose {one.id} --open-pr, or approve it without --merge",
+        )
+    if review.hosting.by_api:
+        raise UsageError(
+            "a commit made in a workflow would be lost with its checkout",
+            hint=f"open a pull request: edison propose {one.id} --open-pr",
+        )
+    commit = apply_here(review, one)
+    note = (
+        ()
+        if commit is not None
+        else ("the file was changed without a commit: there is no Git repository",)
+    )
+    return _record_applied(review, actor, "review approve", one, commit, *note)
+
+
+def _record_approval(
+    review: ReviewContext, actor: Actor, one: Suggestion, *notes: str
+) -> DecisionResult:
+    changes = {"decided_by": actor.name, "decided_at": review.site.now()}
+    return DecisionResult(
+        review.move(actor, "review approve", one, SuggestionStatus.APPROVED, **changes), notes
+    )
+
+
+def _record_applied(
+    review: ReviewContext,
+    actor: Actor,
+    action: str,
+    one: Suggestion,
+    commit: str | None,
+    *notes: str,
+) -> DecisionResult:
+    changes = {"decided_by": actor.name, "decided_at": review.site.now(), "commit_id": commit}
+    moved = review.move(actor, action, one, SuggestionStatus.APPLIED, **changes)
+    return DecisionResult(moved, notes, supersede_others(review, actor, moved))
+
+
+def supersede_others(review: ReviewContext, actor: Actor, applied: Suggestion) -> tuple[str, ...]:
+    """Mark open suggestions for the same prompt version as superseded; return their ids."""
+    with open_for_change(review.site.results) as connection:
+        others = [
+            one
+            for one in list_suggestions(connection, prompt=applied.prompt, statuses=sorted(OPEN))
+            if one.base_hash == applied.base_hash and one.path == applied.path
+        ]
+        for one in others:
+            reason = f"suggestion {applied.id} was applied"
+            move_suggestion(connection, one, SuggestionStatus.SUPERSEDED, reason=reason)
+            entry = review.site.entry(actor, "review supersede", entity_of(one), after=reason)
+            add_audit(connection, entry)
+    return tuple(one.id for one in others)
+
+
+# --- reject and comment ---------------------------------------------------------------------------
+
+
+async def reject(
+    review: ReviewContext, one: Suggestion, reason: str, *, timing: Timing | None = None
+) -> DecisionResult:
+    """Reject a suggestion and close its pull request."""
+    actor = review.require(Role.REVIEWER, "review reject", one)
+    text = " ".join(reason.split())[:MAX_REASON_CHARS]
+    if not text:
+        raise UsageError("the reason is empty", hint="the next refinement needs the reason")
+    if one.status not in OPEN:
+        raise decided_already(one)
+    review.refuse_while_running(one)
+    notes: tuple[str, ...] = ()
+    if one.pull_request is not None and one.branch is None:
+        # The pull request has another author and other changes, so it is not closed.
+        notes = (f"pull request {one.pull_request} stays open: it belongs to its author",)
+    elif one.pull_request is not None:
+        async with _github(review, one, timing) as github:
+            pull = await _pull_request(github, one, one.pull_request)
+            if pull.merged:
+                raise UsageError(
+                    f"pull request {pull.number} is already merged",
+                    hint="run edison review sync",
+                )
+            if pull.state == "open":
+                await github.create_comment(pull.number, f"Rejected:\n\n{fenced(text)}")
+                await github.close_pull_request(pull.number)
+    changes = {"decided_by": actor.name, "decided_at": review.site.now(), "reason": text}
+    return DecisionResult(
+        review.move(actor, "review reject", one, SuggestionStatus.REJECTED, **changes), notes
+    )
+
+
+async def comment(
+    review: ReviewContext, one: Suggestion, text: str, *, timing: Timing | None = None
+) -> DecisionResult:
+    """Store a comment on a suggestion and post it on its pull request."""
+    actor = review.require(Role.REVIEWER, "review comment", one)
+    text = text.strip()
+    if not text:
+        raise UsageError("the comment is empty", hint="write a comment")
+    notes: tuple[str, ...] = ()
+    if one.pull_request is not None:
+        if review.hosting.address is None:
+            where = f"pull request {one.pull_request}"
+            notes = (f"stored here, but not posted on {where}: there is no GitHub token",)
+        else:
+            async with _github(review, one, timing) as github:
+                await github.create_comment(one.pull_request, text[:MAX_COMMENT_CHARS])
+    with open_for_change(review.site.results) as connection:
+        add_comment(connection, one, SuggestionComment(actor.name, text, review.site.now()))
+        entry = review.site.entry(actor, "review comment", entity_of(one), after=text[:200])
+        add_audit(connection, entry)
+    return DecisionResult(one, notes)
+
+
+@asynccontextmanager
+async def _github(
+    review: ReviewContext, one: Suggestion, timing: Timing | None
+) -> AsyncIterator[GitHub]:
+    """Open a GitHub client for a pull request; raises UsageError without a token."""
+    async with review.github(timing) as github:
+        if github is not None:
+            yield github
+            return
+        why = "network access is disabled by --offline"
+        if not review.offline:
+            why = "there is no GitHub token"
+        raise UsageError(
+            f"suggestion {one.id} is pull request {one.pull_request}, but {why}",
+            hint=f"export GITHUB_TOKEN, or decide at {one.pull_request_url} "
+            "and then run edison review sync",
+        )

@@ -1,0 +1,231 @@
+"""The pages of answers: one answer with its grade, and the answers to a case side by side."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from edison_ci._dataclass import dataclass
+from edison_ci.documents.secrets import redacted
+from edison_ci.documents.text_diff import matcher
+from edison_ci.errors import UsageError
+from edison_ci.records import Side
+from edison_ci.report.markup import element, join
+from edison_ci.results.case_grid import (
+    CaseAnswer,
+    answers_to,
+    case_kind,
+    neighbouring_cases,
+    neighbouring_cells,
+)
+from edison_ci.results.explanation import CellExplanation, explain
+from edison_ci.results.run_result import labels_of
+from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_run
+from edison_ci.web.pages.grading import PersonalGrade, personal_grade
+from edison_ci.web.pages.run import crumbs_of
+from edison_ci.web.workspace import project_of, searchable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markupsafe import Markup
+
+    from edison_ci.store.cells import CellRow
+    from edison_ci.store.judgments import JudgeScoreRow
+    from edison_ci.store.runs import Run
+
+
+def cell(context: PageContext) -> Page:
+    """Return an answer: input, output, grade, and how the grade came about."""
+    run, found = requested_cell(context, context.path["cell"])
+    project = project_of(context)
+    known = explain(
+        context.connection,
+        project if searchable(project, run.experiment) else None,
+        run,
+        found,
+    )
+    siblings = answers_to(context.connection, run.id, found.case_id)
+    near = neighbouring_cells(context.connection, found)
+    return Page(
+        "cell",
+        f"{found.case_id} with {found.model}, {run.experiment}",
+        {
+            "run": run,
+            "cell": found,
+            "known": known,
+            "word": next(each.word for each in siblings if each.id == found.id),
+            "marks": labels_of(run),
+            "label": run.labels.get(found.prompt) if found.side == Side.HEAD else None,
+            "siblings": siblings,
+            "others": [each for each in siblings if each.id != found.id],
+            "before": near.before and near.before[:SHOWN_ID],
+            "after": near.after and near.after[:SHOWN_ID],
+            "facts": case_kind(context.connection, run.id, found.case_id),
+            "judges": _by_judge(known.judge_scores),
+            "own": personal_grade(context, run, found, known.people),
+            "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
+        },
+        crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
+        area="home",
+    )
+
+
+def requested_cell(context: PageContext, wanted: str) -> tuple[Run, CellRow]:
+    """Return the run and the cell of the address, by the start of the cell's id."""
+    known = len(wanted) >= SHOWN_ID and all(digit in "0123456789abcdef" for digit in wanted)
+    run_id = run_of_cell(context.connection, wanted) if known else None
+    if run_id is None:
+        raise UsageError(f"there is no cell {wanted!r}", hint="open it from the page of its run")
+    return requested_run(context, run_id), find_cell(context.connection, run_id, wanted)
+
+
+def _by_judge(judge_scores: tuple[JudgeScoreRow, ...]) -> dict[str, list[JudgeScoreRow]]:
+    found: dict[str, list[JudgeScoreRow]] = {}
+    for judge_score in judge_scores:
+        found.setdefault(judge_score.judge, []).append(judge_score)
+    return found
+
+
+def _why_no_case(context: PageContext, known: CellExplanation, searched: bool) -> str:
+    """Return why the input is not shown; empty if it is."""
+    if known.case is not None:
+        return ""
+    if context.root is None:
+        return "The project files with the inputs are not available here."
+    if not searched:
+        return f"The dataset is too large to search here: edison explain {known.cell.id[:SHOWN_ID]}"
+    return "The case was changed or removed after the run, so its input is unknown."
+
+
+_WORDS = re.compile(r"(\S+)(\s*)")
+MOST_WORDS = 3_000
+"""The time of a comparison grows with the square of the length."""
+
+
+def word_diff(before: str, after: str) -> Markup | None:
+    """Return the later text with insertions and deletions marked; None if one is too long.
+
+    Whitespace is that of the later text; its changes are not shown.
+    """
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    if max(len(old), len(new)) > MOST_WORDS:
+        return None
+    return join(_pieces(old, new))
+
+
+def _pieces(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> Iterator[Markup | str]:
+    words = [word for word, _ in old], [word for word, _ in new]
+    for tag, i1, i2, j1, j2 in matcher(*words).get_opcodes():
+        removed, added = _text(old[i1:i2]), _text(new[j1:j2])
+        if tag == "equal":
+            yield added
+            continue
+        if removed.strip():
+            yield element("del", removed.rstrip())
+            yield " "
+        if added.strip():
+            yield element("ins", added.rstrip())
+        yield added[len(added.rstrip()) :]
+
+
+def _text(words: list[tuple[str, str]]) -> str:
+    return "".join(word + blank for word, blank in words)
+
+
+MOST = 4
+"""Most answers side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedAnswerView:
+    """One of the answers side by side."""
+
+    about: CaseAnswer
+    known: CellExplanation
+    text: str
+    changes: Markup | None
+    """Word diff to the first answer; None for the first, or without `diff`."""
+    own: PersonalGrade | None
+    """The visitor's grade; None if they may not grade."""
+
+    @property
+    def flagged(self) -> bool:
+        """Whether a person has flagged it."""
+        return any(one.flagged for one in self.known.people)
+
+
+def case(context: PageContext) -> Page:
+    """Return up to four answers to a case side by side."""
+    run = requested_run(context, context.path["run"])
+    name = context.args.text("case")
+    siblings = answers_to(context.connection, run.id, name)
+    if not siblings:
+        raise UsageError(
+            f"run {run.id} has no case {name!r}", hint="open it from the page of the run"
+        )
+    selected = _selected_answers(siblings, context.args.texts("pick"))
+    near = neighbouring_cases(context.connection, run.id, name)
+    differ = context.args.flag("diff")
+    compared = _compared_answers(context, run, selected, differ=differ)
+
+    def again(**changes: Any) -> str:
+        kept = {"case": name, "pick": context.args.texts("pick"), "diff": differ}
+        return context.links.to("run", run.id, "case", **{**kept, **changes})
+
+    return Page(
+        "case",
+        f"{name}, {run.experiment}",
+        {
+            "run": run,
+            "case": name,
+            "marks": labels_of(run),
+            "siblings": siblings,
+            "picks": context.args.texts("pick"),
+            "selected": {each.id for each in selected},
+            "compared": compared,
+            "input": next((each.known.case for each in compared if each.known.case), None),
+            "facts": case_kind(context.connection, run.id, name),
+            "differ": differ,
+            "again": again,
+            "most": MOST,
+            "before": near.before,
+            "after": near.after,
+        },
+        crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
+        area="home",
+    )
+
+
+def _selected_answers(siblings: list[CaseAnswer], wanted: list[str]) -> list[CaseAnswer]:
+    """Return the selected answers, or the first repeat of each prompt, model and side."""
+    chosen = [each for each in siblings if each.id[:SHOWN_ID] in wanted]
+    if not chosen:
+        chosen = [each for each in siblings if each.repeat == 0]
+    if len(chosen) == 1:  # only further repeats to compare with
+        chosen = siblings
+    return chosen[:MOST]
+
+
+def _compared_answers(
+    context: PageContext, run: Run, selected: list[CaseAnswer], *, differ: bool
+) -> list[ComparedAnswerView]:
+    project = project_of(context)
+    usable = project if searchable(project, run.experiment) else None
+    found: list[ComparedAnswerView] = []
+    for position, each in enumerate(selected):
+        # The case is the same for all answers, so it is read once.
+        source = usable if position == 0 else None
+        known = explain(
+            context.connection,
+            source,
+            run,
+            find_cell(context.connection, run.id, each.id),
+        )
+        output = known.output
+        text = redacted(output.raw if output.malformed else output.text) if output else ""
+        changes = word_diff(found[0].text, text) if differ and found else None
+        own = personal_grade(context, run, known.cell, known.people)
+        found.append(ComparedAnswerView(each, known, text, changes, own))
+    return found

@@ -1,0 +1,78 @@
+"""A results file counts with a signature that fits its very bytes, and with no other."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from edison_ci.errors import UsageError
+from edison_ci.operate.own_results import generate_keys, is_signed, sign, signature_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    path = tmp_path / "results.db"
+    path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 100)
+    return path
+
+
+def test_a_signature_fits_its_file_and_key(results: Path) -> None:
+    pair, other = generate_keys(), generate_keys()
+    assert not is_signed(results, [pair.public]), "nobody has signed it yet"
+    assert sign(results, f"{pair.private}\n") == pair.public
+    assert is_signed(results, [other.public, pair.public])
+    assert not is_signed(results, [other.public])
+    assert not is_signed(results, [])
+    assert not is_signed(results, [pair.private, "none", ""])
+
+
+@pytest.mark.parametrize("place", [0, 5_000, -1])
+def test_one_other_bit_is_another_file(results: Path, place: int) -> None:
+    pair = generate_keys()
+    sign(results, pair.private)
+    data = bytearray(results.read_bytes())
+    data[place] ^= 1
+    results.write_bytes(data)
+    assert not is_signed(results, [pair.public])
+
+
+@pytest.mark.parametrize("text", ["", "ed25519 ", "ed25519 AAAA", "rsa AAAA", "\xff" * 500])
+def test_what_is_no_signature_fits_nothing(results: Path, text: str) -> None:
+    signature_path(results).write_text(text, encoding="utf-8")
+    assert not is_signed(results, [generate_keys().public])
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_log_beside_the_file_could_change_what_it_says(results: Path, suffix: str) -> None:
+    pair = generate_keys()
+    sign(results, pair.private)
+    results.with_name(results.name + suffix).write_bytes(b"more")
+    assert not is_signed(results, [pair.public])
+    with pytest.raises(UsageError, match="there is a log beside it"):
+        sign(results, pair.private)
+
+
+@pytest.mark.parametrize("key", ["", "none", "AAAA"])
+def test_a_wrong_key_signs_nothing_and_is_not_shown(results: Path, key: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        sign(results, key)
+    assert "EDISON_SIGNING_KEY is not a valid private key" in refused.value.message
+    assert not key or key not in str(refused.value)
+    assert not signature_path(results).exists()
+
+
+def test_a_missing_library_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = generate_keys()
+    sign(results, pair.private)
+    for name in [name for name in sys.modules if name.startswith("cryptography.hazmat.primitives")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+    assert not is_signed(results, []), "who lists no key needs no library"
+    with pytest.raises(UsageError, match="need the library cryptography") as refused:
+        is_signed(results, [pair.public])
+    assert "pip install" in refused.value.hint

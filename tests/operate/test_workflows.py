@@ -1,0 +1,184 @@
+"""What `edison init --github` writes: workflows like the examples, and edison as one wheel."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+import edison_ci
+from edison_ci.operate.workflows import build_wheel, github_files, workflows
+from tests.conftest import EXAMPLES, ROOT
+from tests.timing import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACTIONS = {
+    "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
+    "actions/cache/restore@27d5ce7f107fe9357f9df03efb73ab90386fccae # v5.0.5",
+    "actions/cache/save@27d5ce7f107fe9357f9df03efb73ab90386fccae # v5.0.5",
+    "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0",
+    "actions/download-artifact@3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c # v8.0.1",
+}
+"""The only code of others that the workflows run, by commit."""
+
+
+def test_the_workflows_are_those_of_the_examples() -> None:
+    written = {name.rpartition("/")[2]: data for name, data in workflows()}
+    shipped = {path.name: path.read_bytes() for path in (EXAMPLES / "workflows").iterdir()}
+    assert written == shipped
+    assert len(shipped) == 6
+
+
+def test_they_run_nothing_of_others_that_is_not_pinned() -> None:
+    for name, data in workflows():
+        used = set(re.findall(r"uses: (.*)", data.decode()))
+        assert used <= ACTIONS, name
+        assert used
+
+
+def test_they_are_made_for_the_place_of_the_project_and_for_its_branch() -> None:
+    made = dict(workflows(project='prompts/"a b"', branch="trunk"))
+    push = yaml.safe_load(made[".github/workflows/edison-push.yml"])
+    assert push[True]["push"]["branches"] == ["trunk"]  # YAML 1.1 takes `on` for a truth
+    for name, data in made.items():
+        if b"PROJECT" in data:
+            assert yaml.safe_load(data)["env"]["PROJECT"] == 'prompts/"a b"', name
+
+
+def test_only_jobs_that_need_it_may_write() -> None:
+    writing = {}
+    for name, data in workflows():
+        found = yaml.safe_load(data)
+        assert found["permissions"] == {}
+        (job,) = found["jobs"].values()
+        write = {what for what, how in job["permissions"].items() if how == "write"}
+        writing[name.rpartition("/")[2].removesuffix(".yml")] = write
+    assert writing == {
+        "edison": {"pull-requests"},
+        "edison-by-hand": set(),
+        "edison-fork-comment": {"pull-requests"},
+        "edison-push": set(),
+        "edison-refine": {"contents", "pull-requests"},
+        "edison-schedule": set(),
+    }
+
+
+def test_a_job_that_may_write_for_a_stranger_has_nothing_of_his() -> None:
+    text = dict(workflows())[".github/workflows/edison-fork-comment.yml"].decode()
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    checkout = job["steps"][0]
+    assert checkout["with"] == {"persist-credentials": False}, "the default branch"
+    assert "secrets." not in text
+    assert not re.search(r"run:.*\$\{\{", text)
+
+
+def test_the_same_installation_always_packs_the_same_bytes() -> None:
+    assert build_wheel() == build_wheel()
+    name, data = build_wheel()
+    assert name == f"edison_ci-{edison_ci.__version__}-py3-none-any.whl"
+    assert len(data) < 2_000_000
+
+
+def test_the_wheel_holds_what_its_record_says() -> None:
+    _, data = build_wheel()
+    with zipfile.ZipFile(io.BytesIO(data)) as wheel:
+        names = wheel.namelist()
+        (record,) = [name for name in names if name.endswith(".dist-info/RECORD")]
+        rows = [*csv.reader(io.StringIO(wheel.read(record).decode()))]
+        assert [row[0] for row in rows[:-1]] == sorted(set(names) - {record})
+        for name, digest, size in rows[:-1]:
+            content = wheel.read(name)
+            made = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+            assert (digest, size) == (f"sha256={made.rstrip('=')}", str(len(content)))
+    assert not [name for name in names if "__pycache__" in name or ".db" in name]
+    assert "edison_ci/_shipped/examples/workflows/edison.yml" in names
+
+
+def test_the_wheel_makes_projects_and_packs_itself_again(tmp_path: Path) -> None:
+    name, data = build_wheel()
+    (tmp_path / name).write_bytes(data)
+    with zipfile.ZipFile(tmp_path / name) as wheel:
+        wheel.extractall(tmp_path / "code")
+    start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from edison_ci.__main__ import main"
+    made = tmp_path / "project"
+    subprocess.run(
+        [sys.executable, "-I", "-c", f"{start}; main()", "code", "init", "project", "--github"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    assert (made / ".github/edison" / name).read_bytes() == data
+    assert (made / ".github/edison/run.txt").read_bytes() == (
+        ROOT / "requirements/run.txt"
+    ).read_bytes()
+
+
+# --- installing -----------------------------------------------------------------------------------
+
+
+def tiny_wheel(folder: Path) -> str:
+    """Make a package without content; return its hash."""
+    about = "tiny-1.0.dist-info"
+    path = folder / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("tiny.py", "")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{about}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def laid(tmp_path: Path) -> Path:
+    """The folder that workflows install from, in a repository."""
+    for name, data in github_files():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return tmp_path / ".github" / "edison"
+
+
+def test_packages_are_installed_by_hash_once_and_never_half(laid: Path, tmp_path: Path) -> None:
+    right = tiny_wheel(tmp_path)
+    environment = {
+        **os.environ,
+        **{"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "EDISON_PYTHON": sys.executable},
+        "EDISON_ENVIRONMENT": str(tmp_path / "environment"),
+    }
+
+    def install(digest: str) -> subprocess.CompletedProcess[str]:
+        requirement = f"tiny==1.0 --hash=sha256:{digest}\n"
+        (laid / "run.txt").write_text(requirement, encoding="utf-8")
+        return subprocess.run(
+            ["bash", str(laid / "install.sh"), str(tmp_path / "tool")],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+
+    refused = install("0" * 64)
+    assert refused.returncode != 0
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in refused.stderr
+    assert not (tmp_path / "environment/requirements.txt").exists()
+    done = install(right)
+    assert (done.returncode, done.stdout) == (0, f"edison {edison_ci.__version__}\n"), done.stderr
+    (tmp_path / "tiny-1.0-py3-none-any.whl").unlink()
+    assert install(right).returncode == 0, "what is there is used again"
