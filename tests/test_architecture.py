@@ -216,7 +216,7 @@ def test_own_modules_are_imported_at_the_top() -> None:
 
 def test_own_functions_are_not_named_by_strings() -> None:
     """A function behind a string has no types: a registry of plugins and the group may do so."""
-    may = {"plugins.py", "cli/app.py", "__init__.py", "stats/__init__.py"}
+    may = {"plugins.py", "cli/app.py", "__init__.py"}
     libraries = {"stats/arrays.py", "web/serving.py"}  # numpy and scipy
     calling = {
         place(path)
@@ -227,18 +227,6 @@ def test_own_functions_are_not_named_by_strings() -> None:
         and not (isinstance(node.args[0], ast.Constant) and not is_own(str(node.args[0].value)))
     }
     assert calling == may | libraries
-
-
-NOT_USED_YET = {
-    "cluster_sentence", "design_effect",  # STATS 4.2: what clustered cases are worth
-    "repeat_interval",  # 4.3: on exactly these cases
-    "exact_pass_interval", "jeffreys_interval",  # 5: other intervals of a pass rate
-    "decide_unpaired",  # 7: a gate on other cases than the base's
-    "cheapest_settling", "flip_sd",  # 7 and 10: more cases or more repeats
-    "shared_judges",  # 3: the judges that answered on both sides
-    "fleiss", "self_consistency",  # 13: further measures of agreement
-}  # fmt: skip
-"""What STATS.md promises and no command does yet."""
 
 
 def words_used(module: tuple[Path, ast.Module]) -> Iterator[str]:
@@ -271,7 +259,7 @@ def test_nothing_is_there_for_tests_alone() -> None:
         and not (room(path) == "checks" and isinstance(node, ast.ClassDef))
         and node.name not in used
     }
-    assert unused - {"__getattr__"} == NOT_USED_YET
+    assert unused - {"__getattr__"} == set()
 
 
 SQL_IN = {"store", "results"}

@@ -24,7 +24,7 @@ from edison_ci.results.rollups import component_totals, rollups_of
 from edison_ci.results.samples import CaseFilter
 from edison_ci.results.scores import scores_of
 from edison_ci.results.slices import breakdown_of
-from edison_ci.stats.agreement import krippendorff, panel
+from edison_ci.stats.agreement import krippendorff, panel_score, severity_of
 from edison_ci.stats.arrays import dot, grouped, variance_of
 from edison_ci.stats.gates import decide
 from edison_ci.stats.paired import Pairs
@@ -157,16 +157,19 @@ def test_what_judges_agree_on(table: list[tuple[float, float, float]], seed: int
     other = [tuple(row[at] for at in columns) for row in shuffled(table, seed)]
 
     def said(rows: Sequence[Sequence[float]], judges: list[str]) -> Any:
-        found = panel(rows)
-        biases = dict(zip(judges, found.severity, strict=True))
+        found = [panel_score(row) for row in rows]
+        biases = dict(zip(judges, severity_of(rows, 3), strict=True))
         rng = np.random.default_rng(1)
         return (
             {name: told(bias) for name, bias in biases.items()},
             judges_sentence(
-                names, [biases[n] for n in names], apart=len(found.flagged), of=len(rows)
+                names,
+                [biases[n] for n in names],
+                apart=sum(case.flagged for case in found),
+                of=len(rows),
             ),
             agreement_sentence(krippendorff(rows, rng=rng)),
-            sorted(told(case)["value"] for case in found.cases),
+            sorted(told(case)["value"] for case in found),
         )
 
     assert said(table, names) == said(other, [names[at] for at in columns])

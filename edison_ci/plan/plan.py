@@ -33,7 +33,7 @@ from edison_ci.plan.estimate import (
 from edison_ci.plan.fingerprint import Fingerprint
 from edison_ci.plan.interim_analysis import INFERRED, both_sides, interim_kind, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
-from edison_ci.stats import DEFAULT_SD, cases_for_margin, smallest_effect
+from edison_ci.stats.power import DEFAULT_SD, cases_for_margin, smallest_effect
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:

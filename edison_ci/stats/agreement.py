@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import exceeds, reaches
+from edison_ci.numeric import reaches
 from edison_ci.stats.arrays import TIE, Range, bounded, finite, mean_of, np, variance_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ Method: TypeAlias = Literal["mean", "median", "trimmed"]
 
 TRIM = 0.2
 _FLAG_RANGE, _FLAG_SD = 0.5, 0.25
-FEW_MISSING = 0.05
-"""Up to this share of missing judgments the present ones are averaged as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +47,6 @@ class PanelScore:
     """Whether they differ by 50 points, or have an sd of 25."""
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """Scores of a panel over all cases."""
-
-    cases: tuple[PanelScore, ...]
-    n: int
-    """Cases with a score."""
-    method: str
-    severity: tuple[float | None, ...]
-    """How far each judge is above (generous) or below (strict) the panel; None if unknown."""
-    missing: int
-    adjusted: bool
-    """Whether severity was taken off before averaging, because many judgments are missing."""
-
-    @property
-    def flagged(self) -> tuple[int, ...]:
-        """The cases, by position, on which the judges disagree."""
-        return tuple(index for index, case in enumerate(self.cases) if case.flagged)
-
-
 def panel_score(row: Row, *, method: Method = "mean") -> PanelScore:
     """Put the judges of one case together (STATS 3); with 3 or 4 judges prefer the median."""
     scores = np.sort(bounded([x for x in row if x is not None], "scores", low=0, high=1))
@@ -79,44 +57,6 @@ def panel_score(row: Row, *, method: Method = "mean") -> PanelScore:
         sd, spread = math.sqrt(variance_of(scores)), float(scores[-1] - scores[0])
     flagged = reaches(spread or 0.0, _FLAG_RANGE) or reaches(sd or 0.0, _FLAG_SD)
     return PanelScore(_together(scores, method), scores.size, method, sd, spread, flagged)
-
-
-def panel(table: Sequence[Row], *, method: Method = "mean") -> Panel:
-    """Put the judges together, a row a case, a column a judge.
-
-    When more than 5% of judgments are missing, each judge's severity is taken off first, or the
-    outage of a lenient judge would move the score.
-    """
-    rows = [list(row) for row in table]
-    judges = max((len(row) for row in rows), default=0)
-    if any(len(row) != judges for row in rows):
-        raise ValueError("every case has one entry a judge, None where it is missing")
-    missing = sum(x is None for row in rows for x in row)
-    severity = severity_of(rows, judges)
-    adjusted = exceeds(missing, FEW_MISSING * judges * len(rows)) and None not in severity
-    cases = []
-    for row in rows:
-        found = panel_score(row, method=method)
-        if adjusted and found.n:
-            # An estimate, not a raw score: it may leave 0-1 by a hair, and is put back.
-            fair = [x - (severity[j] or 0.0) for j, x in enumerate(row) if x is not None]
-            value = min(1.0, max(0.0, _together(np.sort(np.array(fair)), method)))
-            found = PanelScore(value, found.n, method, found.sd, found.spread, found.flagged)
-        cases.append(found)
-    name = f"{method}, severity taken off" if adjusted else method
-    scored = sum(case.value is not None for case in cases)
-    return Panel(tuple(cases), scored, name, severity, missing, adjusted)
-
-
-def shared_judges(base: Row, head: Row) -> tuple[Row, Row]:
-    """Return both sides of a case with only the judges that answered on both."""
-    if len(base) != len(head):
-        raise ValueError(f"{len(base)} judges of the base but {len(head)} of the head")
-    kept = [b is not None and h is not None for b, h in zip(base, head, strict=True)]
-    first, second = (
-        [x if keep else None for x, keep in zip(side, kept, strict=True)] for side in (base, head)
-    )
-    return first, second
 
 
 def _together(scores: Array, method: Method) -> float:
@@ -262,20 +202,6 @@ def cohen_of_cases(
     return replace(found, n=int(a.size))
 
 
-def fleiss(table: Table, *, rng: np.random.Generator, level: float = 0.95) -> Agreement:
-    """Return Fleiss' kappa: more than two judges, labels without order, nothing missing."""
-    ratings = _complete(table)
-    _, codes = np.unique(ratings, return_inverse=True)
-    codes = codes.reshape(ratings.shape)
-    counts = np.stack([(codes == c).sum(axis=1) for c in range(int(codes.max(initial=0)) + 1)], 1)
-    return _with_interval(
-        lambda chosen: _fleiss(counts[chosen].astype(np.float64)),
-        len(ratings),
-        "Fleiss' kappa",
-        _Settings(rng, level, raw_agreement(table)),
-    )
-
-
 def intraclass(
     table: Table,
     *,
@@ -309,27 +235,6 @@ def raw_agreement(table: Table) -> float | None:
         equal += float((counts * (counts - 1)).sum()) / 2
         pairs += unit.size * (unit.size - 1) / 2
     return equal / pairs if pairs else None
-
-
-@dataclass(frozen=True, slots=True)
-class SelfConsistency:
-    """How much one judge differs from itself on the same output."""
-
-    value: float | None
-    """Pooled standard deviation; None when nothing was judged twice."""
-    n: int
-    method: str = "pooled sd over repeated judgments of the same output"
-
-
-def self_consistency(repeats: Sequence[Floats]) -> SelfConsistency:
-    """Return the within-judge spread, given the repeated judgments of each output."""
-    outputs = [finite(case, "judgments") for case in repeats]
-    twice = [case for case in outputs if case.size >= 2]
-    df = sum(case.size - 1 for case in twice)
-    if not df:
-        return SelfConsistency(None, 0)
-    within = math.fsum(variance_of(case) * (case.size - 1) for case in twice)
-    return SelfConsistency(math.sqrt(within / df), len(twice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,14 +393,6 @@ def _kappa(a: Array, b: Array, *, quadratic: bool) -> float | None:
     cost = 1 - np.eye(values.size)
     expected = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * cost).sum())
     return None if expected <= 0 else 1 - float((table * cost).sum()) / expected
-
-
-def _fleiss(counts: Array) -> float | None:
-    judges = counts.sum(axis=1)[0]
-    by_case = (counts * (counts - 1)).sum(axis=1) / (judges * (judges - 1))
-    shares = counts.sum(axis=0) / counts.sum()
-    chance = float((shares**2).sum())
-    return None if chance >= 1 - TIE else (float(by_case.mean()) - chance) / (1 - chance)
 
 
 def _icc(ratings: Array, *, panel: bool) -> float | None:

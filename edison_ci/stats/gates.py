@@ -27,8 +27,6 @@ from edison_ci.stats.paired import (
     mean_error,
     paired_difference,
     paired_p,
-    unpaired_difference,
-    welch_error,
 )
 from edison_ci.stats.power import DEFAULT_SD, MOST_CASES, cases_for_margin, sd_range
 from edison_ci.stats.sequential import cases_for_evidence, evidence
@@ -274,52 +272,6 @@ def identical_outputs(n: int, rule: GateRule | None = None) -> GateDecision:
         margin=rule.margin,
         alpha=rule.alpha,
         notes=("nothing to compare: identical outputs by construction",),
-    )
-
-
-def decide_unpaired(base: Floats, head: Floats, rule: GateRule | None = None) -> GateDecision:
-    """Decide a gate on different cases (STATS 7, fallback): approximate and far less sensitive."""
-    rule = rule or GateRule()
-    sides = [bounded(side, "scores", low=0, high=1) for side in (base, head)]
-    found = unpaired_difference(*sides, level=rule.confidence)
-    n = min(side.size for side in sides)
-    plain = welch_error(*sides)
-    pessimistic = welch_error(sides[0], np.append(sides[1], 0.0))
-    if found is None or plain is None or pessimistic is None or n < _FEW_UNPAIRED:
-        return _undecidable(found, rule, Missing(), n=n)
-    low, high = (
-        error.mean + sign * float(special.stdtrit(error.df, rule.confidence)) * error.se
-        for error, sign in ((pessimistic, -1), (plain, 1))
-    )
-    if plain.se > 0:
-        chance = float(special.stdtr(plain.df, plain.mean / plain.se))
-    else:
-        # Both sides constant: only complete separation speaks, as a permutation test would say.
-        total = sides[0].size + sides[1].size
-        chance = 1 / math.comb(total, sides[0].size) if plain.mean < -TIE else 1.0
-    p = PValue(chance, n, "Welch t, approximate", "less", n, None)
-    bounds = _Bounds(found.value, low, high, low > TIE - rule.margin)
-    shown = _drop_shown(bounds, rule)
-    verdict = _verdict(bounds.passes, shown and p.value <= rule.alpha)
-    # Unpaired, a difference of cases has the variance of both sides.
-    needed = _units(math.sqrt(variance_of(sides[0]) + variance_of(sides[1])), rule)
-    return GateDecision(
-        verdict=verdict,
-        value=found.value,
-        n=n,
-        method="unpaired t bounds (Welch), approximate",
-        interval=found.interval,
-        level=rule.confidence,
-        margin=rule.margin,
-        alpha=rule.alpha,
-        worst_plausible=low,
-        best_plausible=high,
-        p=p,
-        p_adjusted=p.value,
-        drop_shown=shown,
-        n_needed=needed,
-        n_more=_more(needed, n) if verdict is Verdict.INCONCLUSIVE else None,
-        notes=("unpaired: about 3-10x less sensitive",),
     )
 
 

@@ -11,11 +11,11 @@ import math
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import significant, whole
-from edison_ci.stats.arrays import dot, mean_of, np, special
+from edison_ci.numeric import significant
+from edison_ci.stats.arrays import special
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 DEFAULT_SD = 0.25
 """Assumed sd where none has been measured; reports must say so."""
@@ -51,16 +51,6 @@ class SmallestEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class PairedPower:
-    """The chance that `n` cases show a true difference."""
-
-    value: float
-    n: int
-    method: str
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class SdRange:
     """Where the true sd plausibly lies when few cases estimate it."""
 
@@ -68,34 +58,6 @@ class SdRange:
     low: float
     high: float
     n: int
-    method: str
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VarianceSplit:
-    """How much of the variance lies between cases, and how much between repeats of one case.
-
-    The variance of a mean over cases with k repeats each is `(between + within / k) / n`.
-    """
-
-    between: float
-    within: float
-    msb: float
-    msw: float
-    k0: float
-    """Effective number of repeats per case; their number when all cases have equally many."""
-    n: int
-    method: str
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BestRepeats:
-    """How many repeats per case buy the narrowest error bar for the money."""
-
-    value: int | None
-    """None: cases do not differ, so only the total number of repeats matters."""
     method: str
     assumptions: tuple[str, ...]
 
@@ -141,33 +103,6 @@ def cases_for_margin(
     )
 
 
-def cases_for_effect(
-    effect: float, *, sd: float, alpha: float = 0.05, power: float = 0.8
-) -> CasesNeeded:
-    """Return the cases that show a true difference of `effect` with chance `power`."""
-    _require(0 < effect < math.inf, f"effect must be above 0, not {effect!r}")
-    _require_spread(sd)
-    _require_power(power, alpha=alpha)
-    ratio = effect / sd
-    root = (
-        (float(special.ndtri(1 - alpha / 2)) + float(special.ndtri(power))) / ratio
-        if ratio
-        else math.inf
-    )
-    return CasesNeeded(
-        value=_smallest_n(
-            lambda n: _power(n, ratio=ratio, alpha=alpha) >= power,
-            near=math.ceil(min(root * root, MOST_CASES)),
-        ),
-        method=_PAIRED_T,
-        assumptions=(
-            f"true difference {significant(effect, 3)}",
-            *_planning_assumptions(sd, alpha),
-            f"power {significant(power, 3)}",
-        ),
-    )
-
-
 def smallest_effect(
     n: int, *, sd: float, alpha: float = 0.05, power: float = 0.8
 ) -> SmallestEffect:
@@ -192,26 +127,6 @@ def smallest_effect(
     )
 
 
-def paired_power(n: int, *, effect: float, sd: float, alpha: float = 0.05) -> PairedPower:
-    """Return the chance that `n` cases show a true difference of `effect`.
-
-    It is for planning: fed with an observed difference it only repeats the p-value.
-    """
-    _require_cases(n)
-    _require(math.isfinite(effect), f"effect must be a finite number, not {effect!r}")
-    _require_spread(sd)
-    _require(0 < alpha < 1, f"alpha must be between 0 and 1, not {alpha!r}")
-    return PairedPower(
-        value=_power(n, ratio=abs(effect) / sd, alpha=alpha),
-        n=n,
-        method=_PAIRED_T,
-        assumptions=(
-            f"true difference {significant(effect, 3)}",
-            *_planning_assumptions(sd, alpha),
-        ),
-    )
-
-
 def sd_range(sd: float, n: int) -> SdRange:
     """Return the sd with its 80% range, for plans that rest on few cases."""
     _require_cases(n)
@@ -227,62 +142,6 @@ def sd_range(sd: float, n: int) -> SdRange:
         n=n,
         method="chi-squared range of a standard deviation, 80%",
         assumptions=("roughly normal differences",),
-    )
-
-
-def variance_split(repeats: Sequence[Sequence[float]]) -> VarianceSplit | None:
-    """Split the variance of scores or paired differences, given the repeats of each case.
-
-    A case without repeats is missing and left out. None when there is nothing to split by:
-    fewer than two cases, or no case with more than one repeat.
-    """
-    cases = [np.asarray(case, dtype=np.float64) for case in repeats if len(case)]
-    _require(
-        all(bool(np.isfinite(case).all()) for case in cases),
-        "repeats must be finite numbers: leave missing ones out",
-    )
-    n = len(cases)
-    sizes = np.array([case.size for case in cases], dtype=np.float64)
-    total = float(sizes.sum())
-    if n < 2 or total == n:
-        return None
-    means = np.array([mean_of(case) for case in cases])
-    grand = dot(sizes, means) / total
-    within = (dot(case - mean_of(case), case - mean_of(case)) for case in cases)
-    msw = math.fsum(within) / (total - n)
-    msb = dot(sizes, (means - grand) ** 2) / (n - 1)
-    k0 = (total - dot(sizes, sizes) / total) / (n - 1)
-    return VarianceSplit(
-        between=max(0.0, (msb - msw) / k0),
-        within=msw,
-        msb=msb,
-        msw=msw,
-        k0=k0,
-        n=n,
-        method="one-way random-effects analysis of variance (unbalanced)",
-        assumptions=("repeats of a case are exchangeable", "equal noise in every case"),
-    )
-
-
-def best_repeats(within: float, between: float, *, cost_ratio: float) -> BestRepeats:
-    """Return the repeats per case that are best for a fixed budget.
-
-    `cost_ratio` is what one more case costs (writing, labelling, ...) over what one more repeat
-    of a case costs.
-    """
-    for name, variance in (("within", within), ("between", between)):
-        _require(0 <= variance < math.inf, f"{name} must be a variance from 0 up, not {variance!r}")
-    _require(0 < cost_ratio < math.inf, f"cost_ratio must be above 0, not {cost_ratio!r}")
-    square = cost_ratio * within / between if between else math.inf
-    value = max(1, whole(math.sqrt(square))) if math.isfinite(square) else None
-    return BestRepeats(
-        value=value if within else 1,
-        method="optimal allocation in two-stage sampling",
-        assumptions=(
-            f"variance within cases {significant(within, 3)}, "
-            f"between cases {significant(between, 3)}",
-            f"a case costs {significant(cost_ratio, 3)} times a repeat",
-        ),
     )
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.calibration import CorrectedMean, SideBias
     from edison_ci.stats.drift import DriftReport, Forecast
-    from edison_ci.stats.intervals import DesignEffect
     from edison_ci.stats.pairwise import OrderEffect, WinRate
     from edison_ci.stats.value import Recommendation
     from edison_ci.stats.verdicts import GateDecision
@@ -208,15 +207,6 @@ def cases(n: int) -> str:
 def more_cases(n: int) -> str:
     """Return a number of further cases: 1 more case, 50 more cases."""
     return f"{n:,} more case" if n == 1 else f"{n:,} more cases"
-
-
-def cluster_sentence(effect: DesignEffect, *, unit: str = "documents") -> str:
-    """Return the effective number of clustered cases in words (STATS 4.2)."""
-    worth = whole(effect.effective_n)
-    said = f"questions come from {effect.clusters} {unit}"
-    if worth < effect.n:
-        said += f": worth about {worth} independent questions, not {effect.n}"
-    return f"{said}; fewer than 10 {unit}: roughly right" if effect.few_clusters else said
 
 
 def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:

@@ -129,7 +129,9 @@ def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
         "small: {provider: sim, model: small, limits: {concurrency: 2}}\n"
         "refiner: {provider: sim, model: refiner}\n",
     )
-    with holding.start(folder, "refine", "hello", calls=5, after="measuring the candidate") as process:
+    with holding.start(
+        folder, "refine", "hello", calls=5, after="measuring the candidate"
+    ) as process:
         holding.heard(process, "measuring the candidate")
         held = "select count(*) from attempt where state = 'reserved'"
         poll("calls of the trial are in flight", lambda: ask(folder, held) == [(2,)])

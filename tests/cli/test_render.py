@@ -130,7 +130,9 @@ def test_a_prompt_of_no_experiment_has_no_cases(edison: Edison, mini: Folder) ->
     done = edison(mini, "render", "alone")
     assert (done.code, done.out.startswith("--- user")) == (0, True)
     done = edison(mini, "render", "alone", "--case", "ada")
-    assert "error: there are no cases to choose from\n  no experiment with a dataset uses" in done.err
+    assert (
+        "error: there are no cases to choose from\n  no experiment with a dataset uses" in done.err
+    )
     done = edison(mini, "render", "alone", "--experiment", "hello")
     assert "does not use prompts/alone.md\n  no experiment does" in done.err
 

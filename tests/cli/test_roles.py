@@ -118,7 +118,9 @@ def test_a_token_is_shown_once_and_revoked(edison: Edison, people: Folder) -> No
     assert secret not in listed.out
     tokens = json.loads(edison(people, "roles", "tokens", "--json").out)["tokens"]
     token_id = next(each["id"] for each in tokens if each["name"] == "ci job")
-    assert edison(people, "roles", "revoke", token_id).out == f"token {token_id} of bob is revoked\n"
+    assert (
+        edison(people, "roles", "revoke", token_id).out == f"token {token_id} of bob is revoked\n"
+    )
     assert accounts(people).by_token(secret) is None
     gone = edison(people, "roles", "revoke", "bob")
     assert "bob can no longer sign in" in gone.out

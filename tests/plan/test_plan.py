@@ -14,7 +14,7 @@ from edison_ci.errors import ConfigError
 from edison_ci.plan.estimate import CostRange
 from edison_ci.plan.plan import as_json, matrix
 from edison_ci.plan.selection import shard_of
-from edison_ci.stats import cases_for_margin, smallest_effect
+from edison_ci.stats.power import cases_for_margin, smallest_effect
 
 if TYPE_CHECKING:
     from tests.conftest import Folder

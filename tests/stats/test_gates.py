@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import stdtrit
-from scipy.stats import binom, t, ttest_ind
+from scipy.stats import binom, t
 
 from edison_ci.records import Verdict
 from edison_ci.stats.gates import (
     decide,
-    decide_unpaired,
     identical_outputs,
     worst_plausible_change,
 )
@@ -216,31 +215,6 @@ def test_clusters_of_one_change_nothing() -> None:
 
 
 # --- unpaired ---------------------------------------------------------------------------------
-
-
-def test_the_unpaired_fallback_uses_welch_with_a_failed_case() -> None:
-    repeat = np.random.default_rng(4)
-    base, head = repeat.uniform(0.5, 1, 30), repeat.uniform(0.2, 0.7, 25)
-    found = decide_unpaired(base, head)
-    low = ttest_ind([*head, 0.0], base, equal_var=False).confidence_interval(0.90).low
-    high = ttest_ind(head, base, equal_var=False).confidence_interval(0.90).high
-    assert found.worst_plausible == pytest.approx(low)
-    assert found.best_plausible == pytest.approx(high)
-    assert found.p is not None
-    expected = ttest_ind(head, base, equal_var=False, alternative="less").pvalue
-    assert found.p.value == pytest.approx(expected, rel=1e-9)
-    assert found.verdict is FAIL
-
-
-def test_the_unpaired_fallback_needs_ten_cases_on_both_sides() -> None:
-    assert decide_unpaired([1.0, 0.9] * 5, [0.0, 0.1, 0.2] * 3).verdict is INCONCLUSIVE
-    assert decide_unpaired([], []).value is None
-
-
-def test_constant_sides_that_are_apart_fail_and_equal_ones_do_not() -> None:
-    assert decide_unpaired([1.0] * 12, [0.5] * 12).verdict is FAIL
-    same = decide_unpaired([1.0] * 12, [1.0] * 12)
-    assert (same.verdict, same.n_more) == (INCONCLUSIVE, 53 - 12)
 
 
 # --- missing ----------------------------------------------------------------------------------

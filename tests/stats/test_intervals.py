@@ -11,12 +11,10 @@ from statsmodels.stats.proportion import proportion_confint
 
 from edison_ci.stats.intervals import (
     clustered_interval,
-    design_effect,
     exact_pass_bounds,
     mean_bounds,
     mean_interval,
     pass_interval,
-    repeat_interval,
 )
 
 scores = st.lists(st.floats(0, 1, allow_nan=False), min_size=2, max_size=60)
@@ -142,49 +140,10 @@ def test_scores_outside_0_to_1_are_refused(bad: list[float]) -> None:
 # --- clusters, repeats and one-sided bounds -----------------------------------------------------
 
 
-def test_the_design_effect_says_what_clustered_cases_are_worth() -> None:
-    # Three groups of identical scores are worth about three cases.
-    found = design_effect(
-        [0.2] * 10 + [0.8] * 10 + [0.5] * 10, list("a" * 10 + "b" * 10 + "c" * 10)
-    )
-    assert found is not None and found.value is not None
-    plain = np.var([0.2] * 10 + [0.8] * 10 + [0.5] * 10, ddof=1) / 30
-    grouped = 3 / 2 * sum((10 * (m - 0.5)) ** 2 for m in (0.2, 0.8, 0.5)) / 900
-    assert found.value == pytest.approx(grouped / plain)
-    assert found.effective_n == pytest.approx(30 / found.value)
-    assert found.few_clusters and found.clusters == 3
-
-
-def test_the_design_effect_of_one_cluster_or_no_variation_is_unknown() -> None:
-    assert design_effect([0.1, 0.2], ["a", "a"]) is None
-    assert design_effect([], []) is None
-    equal = design_effect([0.5] * 4, list("aabb"))
-    assert equal is not None and (equal.value, equal.effective_n) == (None, 2.0)
-
-
 def test_equal_scores_in_clusters_are_as_many_as_the_clusters() -> None:
     clustered = clustered_interval([1.0] * 30, [str(i // 3) for i in range(30)])
     assert clustered is not None and clustered.low is not None
     assert round(100 * clustered.low) == 69
-
-
-def test_on_exactly_these_cases_only_repeats_count() -> None:
-    cases = [[0.2, 0.4], [0.9, 0.9, 0.6], [0.5, 0.5]]
-    found = repeat_interval(cases)
-    assert found is not None and found.low is not None and found.high is not None
-    variance = sum(np.var(c, ddof=1) / len(c) for c in cases) / 9
-    reach = t.ppf(0.975, 4) * np.sqrt(variance)
-    mean = (0.3 + 0.8 + 0.5) / 3
-    assert (found.low, found.high) == pytest.approx((mean - reach, mean + reach))
-
-
-def test_repeats_that_are_all_alike_still_have_width_and_single_runs_have_none() -> None:
-    same = repeat_interval([[0.5, 0.5]] * 5)
-    assert same is not None and same.interval is not None
-    assert same.interval.high > same.interval.low
-    once = repeat_interval([[0.5], [0.4, 0.6]])
-    assert once is not None and once.interval is None
-    assert repeat_interval([]) is None
 
 
 def test_one_sided_bounds_lie_inside_the_two_sided_interval() -> None:

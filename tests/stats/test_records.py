@@ -14,7 +14,7 @@ import pytest
 
 from edison_ci import stats
 from edison_ci.stats.ab import compare
-from edison_ci.stats.agreement import krippendorff, panel
+from edison_ci.stats.agreement import krippendorff
 from edison_ci.stats.calibration import LabelledScores, corrected_mean, judge_trust
 from edison_ci.stats.convergence import accept, converged
 from edison_ci.stats.drift import watch
@@ -52,7 +52,6 @@ def results() -> dict[str, Any]:
         "amount": decide_amount(pairs, rng=rng),
         "tail": tail_latency(rng.exponential(1, 90)),
         "wins": win_rate([BothOrders(1.0, 0.5), BothOrders(0.0, 1.0)] * 9, rng=rng),
-        "panel": panel([[0.1, 0.9, None]] * 5),
         "rank": rank(games, rng=rng),
         "alpha": krippendorff(np.column_stack((base, head)).tolist(), rng=rng),
         "mean": corrected_mean(LabelledScores(base[:25], head[:25], head[25:])),

@@ -13,14 +13,12 @@ from edison_ci.stats.arrays import Range
 from edison_ci.stats.calibration import CorrectedMean, SideBias
 from edison_ci.stats.drift import Alarm, Cusum, DriftReport, Drop, Forecast, Trend
 from edison_ci.stats.gates import Limit, decide, decide_as_is, decide_pass_level, identical_outputs
-from edison_ci.stats.intervals import DesignEffect
 from edison_ci.stats.other_metrics import decide_amount
 from edison_ci.stats.paired import Pairs, PValue
 from edison_ci.stats.pairwise import BothOrders, OrderEffect, Preference, WinRate, win_rate
 from edison_ci.stats.sentences import (
     agreement_sentence,
     chance,
-    cluster_sentence,
     comparisons_sentence,
     correction_sentence,
     drift_sentence,
@@ -73,13 +71,6 @@ def test_chances(p: float, said: str) -> None:
 def test_numbers_are_rounded_at_the_end_and_zero_has_no_sign() -> None:
     assert (points(0.814), points(1.0), points(-0.0001), points(0.05)) == ("81.4", "100", "0", "5")
     assert (signed(-0.012), signed(0.015), signed(-0.0001)) == ("-1.2", "+1.5", "0")
-
-
-def test_clusters() -> None:
-    effect = DesignEffect(1.7, 24, 8, 14.1, few_clusters=True)
-    assert cluster_sentence(effect).startswith(
-        "questions come from 8 documents: worth about 14 independent questions, not 24"
-    )
 
 
 def test_the_three_verdicts() -> None:
