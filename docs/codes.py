@@ -86,7 +86,8 @@ CODES: dict[str, tuple[str, str]] = {
     "number": ("a number is too large, or NaN or infinite", "write a finite number"),
     "options": ("the provider takes no options, or not these", "see the table of options"),
     "owner": ("no member is an owner", "give somebody `role: owner`; the last one stays"),
-    "params": ("the provider does not take a parameter", "leave out the parameter or the model"),
+    "left-out": ("the model does not take a parameter, so it is not sent", "remove the parameter"),
+    "params": ("a parameter or its value is not accepted", "change it, or leave out the model"),
     "path": (
         "a path is absolute, leaves the project or is a link out of it",
         "write it relative to `edison.yaml`, with forward slashes",

@@ -138,6 +138,8 @@ class Request:
     repeat: int = 0
     not_before: str = ""
     """Older stored answers are not used; not part of the request hash."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that were wanted and are not sent; not part of the request hash."""
 
     @cached_property
     def request_hash(self) -> str:
@@ -169,8 +171,12 @@ class Completion:
     latency_ms: int = 0
     served_model: str = ""
     tool_calls: Json = None
-    write_surcharge_in: float = 0.0
-    """Charge for cache writes beyond `tokens_in`, in input tokens."""
+    written_in: int = 0
+    """Input tokens that were written to the cache of the provider."""
+    written_hour_in: int = 0
+    """Of these, those that are kept for an hour."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that were wanted and not sent, because the model does not accept them."""
 
 
 def canonical_json(value: object) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Json
 
-_THINKING = re.compile("</?thinking>", re.IGNORECASE)
+_THINKING = re.compile("</?think(?:ing)?>", re.IGNORECASE)
 _RESPONSE = re.compile("</?response>", re.IGNORECASE)
 _FENCE = "```"
 
@@ -34,6 +34,8 @@ class Output:
     thinking: str = ""
     value: Json = None
     """The JSON value, if JSON is expected."""
+    schema_error: str | None = None
+    """First error by the `output` schema of the prompt; empty if it has none, None if not held."""
     malformed: str = ""
     """Why the answer does not have the expected form; empty if it has."""
     failed: str = ""
@@ -41,7 +43,7 @@ class Output:
 
 
 def parse_output(raw: str, expect: str) -> Output:
-    """Remove `<thinking>` and extract the response or JSON, as the prompt expects."""
+    """Remove `<thinking>` or `<think>`, and extract the response or JSON, as expected."""
     try:
         return run_limited("reading the answer", lambda: _parse(raw, expect))
     except EvaluationError as error:
@@ -79,14 +81,19 @@ def _sections(tag: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 def _without_thinking(raw: str) -> tuple[str, str]:
     """Return the thinking, and the rest."""
-    sections = list(_sections(_THINKING, raw)) if "<" in raw else []
+    first = _THINKING.search(raw) if "<" in raw else None
+    if first is None:
+        return "", raw
+    if first[0].lower() == "</think>":  # some services put the start of it into the prompt
+        return raw[: first.start()].strip(), raw[first.end() :].strip()
+    sections = list(_sections(_THINKING, raw))
     thinking = "\n".join(raw[start:end].strip() for start, end in sections)
     if not thinking:
         return "", raw
     rest, at = [], 0
     for start, end in sections:
-        rest.append(raw[at : start - len("<thinking>")])
-        at = end + len("</thinking>")
+        rest.append(raw[at : raw.rindex("<", at, start)])
+        at = raw.index(">", end) + 1
     return thinking, "".join([*rest, raw[at:]]).strip()
 
 

@@ -158,8 +158,9 @@ def prompt_yml(
 ) -> None:
     """Convert .prompt.yml files of GitHub Models into experiments.
 
-    Each file becomes a prompt, a dataset and an experiment. The models are called on GitHub Models
-    with GITHUB_TOKEN, as before.
+    Each file becomes a prompt, a dataset and an experiment. GitHub Models was
+    retired on 2026-07-30: its models are called at their own vendors, such as openai/gpt-4.1 with
+    OPENAI_API_KEY.
 
     Examples:
       edison import prompt-yml summary.prompt.yml --into my-prompts

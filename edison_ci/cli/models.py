@@ -17,6 +17,7 @@ from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
+    from edison_ci.config.capabilities import Capabilities
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
 
@@ -64,6 +65,7 @@ def list_models(state: CliState) -> None:
 def test_models(state: CliState, names: tuple[str, ...]) -> None:
     """Send one short call to each model and diagnose failures.
 
+    Sends the parameters and the form of reply that a run sends: a judge is asked as a judge.
     Distinguishes a wrong key, no network, no quota and an unknown model. A call costs next to
     nothing; it counts towards the budgets.
 
@@ -157,6 +159,22 @@ def _row(project: Project, model: Model) -> tuple[str, str, str, str, str, str, 
     )
 
 
+def _abilities(can: Capabilities) -> dict[str, Any] | None:
+    """Return what a model accepts; None if the table does not list it."""
+    if not can.known:
+        return None
+    return {
+        "protocol": "responses" if can.responses else "chat",
+        "sampling": can.sampling,
+        "system": can.system,
+        "schema": can.schema,
+        "tools": can.tools,
+        "reasoning": list(can.reasoning or ()),
+        "context": can.context,
+        "max_out": can.max_out,
+    }
+
+
 def _as_json(project: Project, model: Model) -> dict[str, Any]:
     price = project.prices.price_of(model)
     return {
@@ -167,7 +185,8 @@ def _as_json(project: Project, model: Model) -> dict[str, Any]:
         "endpoint": model.endpoint or None,
         "keys": {env: bool(os.environ.get(env)) for env in model.keys.values()},
         "params": dict(model.params),
-        "price": price.model_dump(by_alias=True) if price else None,
+        "price": price.as_json() if price else None,
+        "takes": _abilities(model.capabilities),
         "retires": project.prices.retires(model),
         "limits": model.limits.model_dump(),
     }

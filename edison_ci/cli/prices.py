@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +23,9 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ProjectNotFound, UsageError
 from edison_ci.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SHOWN = 40
 
@@ -69,15 +73,25 @@ def show(state: CliState, pattern: str | None) -> None:
         terminal.result(f"source: {table.source}")
         terminal.note("show some with: edison prices show PATTERN")
         return
-    rows = [("model", "in", "out", "cached in", "retires")]
+    keys = ("in", "out", "cached_in", "cache_write")
+    rows: list[tuple[str, ...]] = [
+        ("model", "in", "out", "cached in", "cache write", "larger calls", "batch", "retires")
+    ]
     for name, row in list(wanted.items())[:_SHOWN]:
-        cached = f"{row['cached_in']:g}" if "cached_in" in row else ""
-        retires = str(row.get("retires", ""))
-        rows.append((name, f"{row['in']:g}", f"{row['out']:g}", cached, retires))
-    terminal.table(rows, right=(1, 2, 3))
+        rates = [f"{row[key]:g}" if key in row else "" for key in keys]
+        tiers = ", ".join(
+            f"{_pair(tier)} above {tier['tokens']:,}" for tier in row.get("above", ())
+        )
+        batch = _pair(row["batch"]) if "batch" in row else ""
+        rows.append((name, *rates, tiers, batch, str(row.get("retires", ""))))
+    terminal.table(rows, right=(1, 2, 3, 4))
     if len(wanted) > _SHOWN:
         terminal.note(f"and {len(wanted) - _SHOWN:,} more; list all with --json")
     terminal.note(f"dollars per million tokens, of {table.date} ({table.origin})")
+
+
+def _pair(rates: Mapping[str, Any]) -> str:
+    return f"{rates['in']:g}/{rates['out']:g}"
 
 
 @prices.command(cls=EdisonCommand)

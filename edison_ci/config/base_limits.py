@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import LITELLM_VENDORS, OFFLINE, Price
-from edison_ci.config.prices import PriceTable, bundled
+from edison_ci.config.prices import PriceTable, bundled, price_of_row
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
 
@@ -75,7 +75,7 @@ def with_minimum_prices(
     floor: dict[_Where, Price] = {}
     bundled_prices: dict[str, Price] = {}
     for key, row in rows.items():
-        price = Price.model_validate({k: row[k] for k in ("in", "out", "cached_in") if k in row})
+        price = price_of_row(row)
         host, name = _in_table(key)
         if host:
             floor[host, name] = price
@@ -121,14 +121,22 @@ def _name(model: Model) -> str:
 
 
 def _dearest(prices: list[Price]) -> Price:
-    first = prices[0]
+    """Return a price that is not below any of these, for a call of any size."""
     if len(prices) == 1:
-        return first
-    tokens_in, tokens_out = (
-        max(getattr(price, name) for price in prices) for name in ("tokens_in", "tokens_out")
-    )
-    cached = max(p.tokens_in if p.cached_in is None else p.cached_in for p in prices)
-    return Price.model_validate({"in": tokens_in, "out": tokens_out, "cached_in": cached})
+        return prices[0]
+    sizes = {tier.tokens for price in prices for tier in price.above}
+    above = [{"tokens": size, **_highest(prices, size + 1)} for size in sorted(sizes)]
+    return Price.model_validate({**_highest(prices, 0), **({"above": above} if above else {})})
+
+
+def _highest(prices: list[Price], tokens_in: int) -> dict[str, float]:
+    rates = [price.at(tokens_in) for price in prices]
+    return {
+        "in": max(each.tokens_in for each in rates),
+        "out": max(each.tokens_out for each in rates),
+        "cached_in": max(each.read for each in rates),
+        "cache_write": max(each.written for each in rates),
+    }
 
 
 @dataclass(frozen=True, slots=True)

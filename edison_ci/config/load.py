@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -214,13 +214,16 @@ def inspect_project(
     header = whole or files.valid_project()
     if header is None:
         return None, files.problems
-    models = files.models(header.paths.models)
+    prices = _prices(tree, files)
+    models = {
+        name: replace(model, capabilities=prices.capabilities(model))
+        for name, model in files.models(header.paths.models).items()
+    }
     trust, quarantine = files.trust(), files.quarantine()
     for path in files.in_folder(header.paths.prompts, (".md",)):
         files.prompt(path)
     for path in files.in_folder(header.paths.rubrics, (".yaml", ".yml")):
         files.rubric(path)
-    prices = _prices(tree, files)
     day = today or dt.datetime.now(dt.UTC).date()
     references = References(files, header, models)
     experiments = _experiments(references)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.capabilities import Reasoning
 from edison_ci.config.problems import problems_of
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.errors import Problem, UsageError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from edison_ci.documents.marks import Document
+    from edison_ci.records import Completion
 
 
 # A closed list. Values under `extra` go unchanged into the body of a call, or to litellm, and
@@ -287,6 +289,9 @@ class Params(Shape):
     presence_penalty: Penalty | None = Field(None, description="-2 to 2.")
     seed: Seed | None = Field(None, description="Seed, if the provider accepts one.")
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
+    reasoning: Reasoning | None = Field(
+        None, description="How much it thinks before it answers, if the model has such levels."
+    )
     extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
     def written(self) -> dict[str, Any]:
@@ -298,6 +303,7 @@ TemperatureGrid = Annotated[tuple[Temperature, ...], items(1, 10), UNIQUE, ONE_O
 MaxTokensGrid = Annotated[tuple[MaxTokens, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
 TopPGrid = Annotated[tuple[TopP, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
 PenaltyGrid = Annotated[tuple[Penalty, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
+ReasoningGrid = Annotated[tuple[Reasoning, ...], items(1, 7), UNIQUE, ONE_OR_MANY]
 SeedGrid = Annotated[tuple[Seed, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
 
 
@@ -313,6 +319,7 @@ class GridParams(Shape):
     presence_penalty: PenaltyGrid | None = Field(None, description="-2 to 2.")
     seed: SeedGrid | None = Field(None, description="Seed.")
     stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
+    reasoning: ReasoningGrid | None = Field(None, description="Levels of reasoning.")
     extra: Extra | None = Field(None, description="Parameters that only some services take.")
 
     def written(self) -> dict[str, Any]:
@@ -323,12 +330,88 @@ class GridParams(Shape):
 PricePerMillion = Annotated[float, Field(ge=0, le=100_000)]
 
 
-class Price(Shape):
-    """Dollars per million tokens."""
+FIVE_MINUTES = 1.25
+"""Price of a token that is written to the cache of a provider for five minutes, in tokens of input,
+where the price does not say it (Anthropic, also through other services)."""
+HOUR = 1.6
+"""Price of a token that is written for an hour, in tokens that are written for five minutes."""
+
+
+class Rates(Shape):
+    """Dollars per million tokens, which are micro-dollars per token."""
 
     tokens_in: PricePerMillion = Field(alias="in", description="Input.")
-    tokens_out: PricePerMillion = Field(alias="out", description="Output.")
-    cached_in: PricePerMillion | None = Field(None, description="Cached input; default: as `in`.")
+    tokens_out: PricePerMillion = Field(alias="out", description="Output, with reasoning.")
+    cached_in: PricePerMillion | None = Field(
+        None, description="Input read from the cache of the provider; default: as `in`."
+    )
+    cache_write: PricePerMillion | None = Field(
+        None, description="Input written to that cache; default: 1.25 times `in`."
+    )
+
+    @property
+    def read(self) -> float:
+        """Input that is read from the cache."""
+        return self.tokens_in if self.cached_in is None else self.cached_in
+
+    @property
+    def written(self) -> float:
+        """Input that is written to the cache for five minutes."""
+        return FIVE_MINUTES * self.tokens_in if self.cache_write is None else self.cache_write
+
+
+class RatesAbove(Rates):
+    """What a call costs that has more input; the whole call, not only the rest of it."""
+
+    tokens: int = Field(ge=1, le=100_000_000, description="Input above this many tokens.")
+
+
+class BatchPrice(Rates):
+    """Dollars per million tokens of calls in a batch, by the size of a call."""
+
+    above: Annotated[tuple[RatesAbove, ...], items(1, 5)] = Field(
+        (), description="Rates of calls with more input."
+    )
+
+    def at(self, tokens_in: int) -> Rates:
+        """Return the rates of a call with this much input."""
+        tiers = [tier for tier in self.above if tokens_in > tier.tokens]
+        return max(tiers, key=lambda tier: tier.tokens, default=self)
+
+    def cost(self, used: Completion) -> float:
+        """Return the micro-dollars that a call was charged, not rounded."""
+        total = used.tokens_in or 0
+        rates = self.at(total)
+        written = min(max(used.written_in, 0), total)
+        hour = min(max(used.written_hour_in, 0), written)
+        read = min(max(used.cached_in, 0), total - written)
+        return (
+            (total - written - read) * rates.tokens_in
+            + read * rates.read
+            + (written - hour + hour * HOUR) * rates.written
+            + (used.tokens_out or 0) * rates.tokens_out
+        )
+
+    def most(self, tokens_in: int, tokens_out: int, *, writes: float = 0.0) -> float:
+        """Return the micro-dollars that a call of at most this size can cost.
+
+        `writes` is the weight of a token that may be written to the cache: 0, 1 or `HOUR`.
+        """
+        return max(
+            tokens_in * max(rates.tokens_in, rates.read, writes * rates.written)
+            + tokens_out * rates.tokens_out
+            for rates in (self, *(tier for tier in self.above if tokens_in > tier.tokens))
+        )
+
+
+class Price(BatchPrice):
+    """Dollars per million tokens, by the size of a call."""
+
+    batch: BatchPrice | None = Field(None, description="Rates of calls in a batch.")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is written, without what is not said."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _price(value: Any) -> Any:
@@ -529,14 +612,15 @@ OFFLINE = frozenset({"sim", "local", "replay"})
 
 _ALL_PARAMS = frozenset(Params.model_fields)
 _PARAMS_TAKEN: dict[str, frozenset[str]] = {
-    "anthropic": frozenset({"temperature", "max_tokens", "top_p", "stop", "extra"}),
-    "bedrock": frozenset({"temperature", "max_tokens", "top_p", "stop", "extra"}),
+    "anthropic": frozenset({"temperature", "max_tokens", "top_p", "stop", "reasoning", "extra"}),
+    "bedrock": frozenset({"temperature", "max_tokens", "top_p", "stop", "reasoning", "extra"}),
     "vertex": _ALL_PARAMS - {"extra"},
-    "local": _ALL_PARAMS - {"extra"},
+    "local": _ALL_PARAMS - {"extra", "reasoning"},
 }
 _HOTTEST = {"anthropic": 1.0, "bedrock": 1.0}
 _HOT = 2.0
 """Maximum of other providers."""
+_RETIRED_HOSTS = frozenset({"models.github.ai", "models.inference.ai.azure.com"})
 _NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
 _TAKES_ADDRESS = frozenset(
     {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
@@ -655,6 +739,12 @@ class ModelRules:
             self._add(("base_url_env",), "exactly-one", message, "remove one of them")
         given = entry.base_url or entry.base_url_env
         key = "base_url" if entry.base_url else "base_url_env"
+        if entry.base_url and urlsplit(entry.base_url).hostname in _RETIRED_HOSTS:
+            vendor, _, name = (entry.model or "").partition("/")
+            way = f"provider: {vendor}, model: {name}" if vendor == "openai" and name else "..."
+            message = "GitHub Models was retired on 2026-07-30"
+            hint = f"call the model at its own vendor: {{{way}}}, without base_url and key_env"
+            self._add(("base_url",), "retired", message, hint)
         if given is None and provider in _NEEDS_ADDRESS:
             message = f"{provider} needs an address"
             self._add((), "missing", message, "add base_url: https://...")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.capabilities import UNKNOWN, Capabilities, not_taken, vendor_of
 from edison_ci.config.model_entry import (
     OFFLINE,
     PROVIDERS,
@@ -47,6 +48,7 @@ __all__ = [
     "grid",
     "params_refused",
     "retirement",
+    "sent_params",
 ]
 
 DEFAULT_PARAMS: dict[str, Any] = {"temperature": 1.0, "max_tokens": 4096}
@@ -95,6 +97,8 @@ class Model:
     fallback: tuple[str, ...]
     store: str | None
     where: Location
+    capabilities: Capabilities = UNKNOWN
+    """What it accepts, according to the table of models."""
 
     @property
     def endpoint(self) -> str:
@@ -144,7 +148,9 @@ class Configuration:
     name: str
     model: Model
     params: Mapping[str, Any] = field(hash=False)
-    """The parameters that are sent; defaults that the provider does not accept are left out."""
+    """The parameters that are sent."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that are written and not sent, because the model does not accept them."""
 
 
 # --- the registry ---------------------------------------------------------------------------------
@@ -325,18 +331,21 @@ def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
 def configure(name: str, model: Model, prompt: Prompt, params: Mapping[str, Any]) -> Configuration:
     """Return the configuration: experiment over prompt over models.yaml over defaults."""
     written = {**model.params, **prompt.header.params.written(), **params}
-    taken = takes(model.provider)
-    defaults = {key: value for key, value in DEFAULT_PARAMS.items() if key in taken}
-    if "top_p" in written and _excludes_top_p(model):
-        defaults.pop("temperature")
-    return Configuration(name, model, {**defaults, **written})
+    return Configuration(name, model, *sent_params(model, written))
 
 
-def _excludes_top_p(model: Model) -> bool:
-    """Whether a model refuses temperature and top_p together, as newer Anthropic models do."""
-    return model.provider == "anthropic" or (
-        model.provider == "bedrock" and "anthropic" in model.model
-    )
+def sent_params(
+    model: Model, written: Mapping[str, Any], defaults: Mapping[str, Any] = DEFAULT_PARAMS
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the parameters that a model is sent, and the names of written ones that are not."""
+    taken, refused = takes(model.provider), not_taken(model, written)
+    params = {key: value for key, value in defaults.items() if key in taken}
+    if "top_p" in written and vendor_of(model) == "anthropic":
+        params.pop("temperature", None)  # newer models refuse the two together
+    if (most := model.capabilities.max_out) is not None and "max_tokens" in params:
+        params["max_tokens"] = min(params["max_tokens"], most)
+    params = {key: value for key, value in {**params, **written}.items() if key not in refused}
+    return params, tuple(key for key in written if key in refused)
 
 
 def _short_value(value: Any) -> str:
@@ -348,7 +357,9 @@ def _short_value(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:6]
 
 
-def retirement(name: str, retires: str, today: str, where: Location) -> Problem | None:
+def retirement(
+    name: str, retires: str, today: str, where: Location, successor: str | None = None
+) -> Problem | None:
     """Return a warning when a model is retired or will be within 60 days."""
     left = (dt.date.fromisoformat(retires) - dt.date.fromisoformat(today)).days
     if left > 60:
@@ -358,6 +369,6 @@ def retirement(name: str, retires: str, today: str, where: Location) -> Problem 
         where,
         "retired",
         f"model {name!r} {when}, according to the price table",
-        "choose a newer one",
+        f"change to {successor}" if successor else "choose a newer one",
         Severity.WARNING,
     )

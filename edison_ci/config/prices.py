@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import ValidationError
+
 from edison_ci._dataclass import dataclass
+from edison_ci.config.capabilities import UNKNOWN, Capabilities
 from edison_ci.config.model_entry import Price
 from edison_ci.config.models import OFFLINE, Model
 from edison_ci.documents.decoding import decode, place
@@ -20,7 +24,7 @@ from edison_ci.documents.marks import Fault, Json
 from edison_ci.shape import short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 PROJECT_FILE = ".edison/prices.json"
 MAX_BYTES = 10_000_000
@@ -28,8 +32,12 @@ MAX_PRICE = 100_000
 """Dollars per million tokens; a higher price is a mistake."""
 UNIT = "US dollars per million tokens"
 
+_HAVE_RESPONSES = ("openai", "azure")
+_DATED = re.compile(r"[-@](?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2})$")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FREE = Price.model_construct(tokens_in=0.0, tokens_out=0.0)
+_ABILITIES = frozenset({"mode", "sampling", "system", "schema", "tools", "reasoning", "thinking"})
+_PRICE_KEYS = ("in", "out", "cached_in", "cache_write", "above", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,37 @@ class PriceTable:
         if model.provider in OFFLINE:
             return _FREE
         row = self.models.get(key_of(model))
-        if row is None:
+        return None if row is None else price_of_row(row)
+
+    def capabilities(self, model: Model) -> Capabilities:
+        """Return what the model accepts, as far as the table knows it."""
+        keys = list(_keys_of(model))
+        bundled_rows = _bundled_table().models
+        row = next((self.models[key] for key in keys if key in self.models), {})
+        known = next((bundled_rows[key] for key in keys if key in bundled_rows), {})
+        if not row.keys() & _ABILITIES and not known:  # a price that somebody wrote by hand
+            sizes = {key: row[key] for key in ("context", "max_out") if key in row}
+            return replace(UNKNOWN, **sizes)
+        can = Capabilities.of_row({**known, **row})
+        return can if model.provider in _HAVE_RESPONSES else replace(can, responses=False)
+
+    def successor(self, model: Model, today: str) -> str | None:
+        """Return the newest model of the same vendor and line that stays, with its price."""
+        line = _line_of(model.model)
+        found = [
+            (_version_of(name), name, row)
+            for key, row in self.models.items()
+            for name in [key.removeprefix(f"{model.provider}/")]
+            if key.startswith(f"{model.provider}/")
+            and not _DATED.search(name)
+            and _line_of(name) == line
+            and _version_of(name) > _version_of(_DATED.sub("", model.model))
+            and str(row.get("retires", "9999")) > today
+        ]
+        if not line or not found:
             return None
-        return Price.model_validate({k: row[k] for k in ("in", "out", "cached_in") if k in row})
+        _, name, row = max(found, key=lambda one: one[:2])
+        return f"{name} (${row['in']:g} in, ${row['out']:g} out per million tokens)"
 
     def retires(self, model: Model) -> str | None:
         """Return the day on which the vendor retires the model, if known."""
@@ -59,15 +95,50 @@ class PriceTable:
         day = row.get("retires")
         return str(day) if day else None
 
-    def context(self, model: Model) -> int | None:
-        """Return the maximum input tokens of the model, if known."""
-        size = self.models.get(key_of(model), {}).get("context")
-        return int(size) if size else None
+
+def price_of_row(row: Mapping[str, Any]) -> Price:
+    """Return the price in a row of a table.
+
+    A model without a price for it writes to its cache for the price of plain input.
+    """
+    return Price.model_validate(_filled({key: row[key] for key in _PRICE_KEYS if key in row}))
+
+
+def _filled(rates: Any) -> Any:
+    if not isinstance(rates, dict):
+        return rates
+    found = {"cache_write": rates.get("in"), **rates}
+    if isinstance(above := rates.get("above"), list):
+        found["above"] = [_filled(tier) for tier in above]
+    if "batch" in rates:
+        found["batch"] = _filled(rates["batch"])
+    return found
 
 
 def key_of(model: Model) -> str:
     """Return the name of a model in the table."""
     return f"{model.provider}/{model.model}"
+
+
+def _line_of(name: str) -> frozenset[str]:
+    """Return the words of a name, such as claude and opus, without versions and dates."""
+    return frozenset(re.findall(r"[a-z]{2,}", name.lower()))
+
+
+def _version_of(name: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", name))
+
+
+def _keys_of(model: Model) -> Iterator[str]:
+    """Yield the names that a model may have in the table, the best first."""
+    yield key_of(model)
+    provider, name = model.provider, model.model
+    if provider == "openai_compatible":
+        yield name  # services for many vendors write VENDOR/MODEL
+    if name.startswith("ft:"):
+        name = name.split(":")[1]
+        yield f"{provider}/{name}"
+    yield f"{provider}/{_DATED.sub('', name)}"
 
 
 def load_prices(tree: Tree | None = None) -> PriceTable:
@@ -114,10 +185,12 @@ def _wrong_row(row: Json) -> str:
     """Return the problem of a row, or ''."""
     if not isinstance(row, dict):
         return "is not a map"
-    if not all(_is_price(row.get(key)) for key in ("in", "out")):
-        return "has no prices in and out, in dollars per million tokens"
-    if not _is_price(row.get("cached_in", 0)):
-        return "has no price cached_in, in dollars per million tokens"
+    try:
+        price_of_row(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        at = ".".join(map(str, first["loc"]))
+        return f"has no valid price {at}, in dollars per million tokens: {first['msg']}"
     for key in ("context", "max_out"):
         size = row.get(key, 1)
         if type(size) is not int or size < 1:
@@ -125,10 +198,6 @@ def _wrong_row(row: Json) -> str:
     if "retires" in row and not _is_date(row["retires"]):
         return f"retires {short(row['retires'])}, which is not a date"
     return ""
-
-
-def _is_price(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= cast("float", value) <= MAX_PRICE
 
 
 def _is_date(value: object) -> bool:
@@ -235,7 +304,7 @@ def from_litellm(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     table: dict[str, dict[str, Any]] = {}
     for name in sorted(raw, key=lambda name: ("/" not in name, name)):
         entry = raw[name]
-        if isinstance(entry, dict) and (key := _key(name, entry)) and (row := _row(entry)):
+        if isinstance(entry, dict) and (key := _key(name, entry)) and (row := _row(name, entry)):
             table.setdefault(key, row)
     return dict(sorted(table.items()))
 
@@ -251,19 +320,18 @@ def _key(name: str, entry: Mapping[str, Any]) -> str | None:
     return f"{provider}/{model}"
 
 
-def _row(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+def _row(name: str, entry: Mapping[str, Any]) -> dict[str, Any] | None:
     mode, makes = entry.get("mode"), entry.get("supported_output_modalities")
     if mode not in _MODES or (isinstance(makes, list) and ("audio" in makes or "video" in makes)):
         return None
-    price_in = _per_million(entry.get("input_cost_per_token"))
-    price_out = _per_million(entry.get("output_cost_per_token"))
-    if not price_in or any(entry.get(name) for name in _MEDIA_PRICES):
+    row = _rates(entry)
+    if not row.get("in") or any(entry.get(name) for name in _MEDIA_PRICES):
         return None
-    if not price_out and mode != "embedding":
+    if not row["out"] and mode != "embedding":
         return None  # free trials, and routers that bill the model behind them on top
-    row: dict[str, Any] = {"in": price_in, "out": price_out}
-    if cached := _per_million(entry.get("cache_read_input_token_cost")):
-        row["cached_in"] = cached
+    row |= _tiers(entry)
+    if (batch := _rates(entry, "_batches")) and batch["in"] and batch["out"]:
+        row["batch"] = batch | _tiers(entry, "_batches")
     if context := _count(entry.get("max_input_tokens")):
         row["context"] = context
     if mode != "embedding" and (max_out := _count(entry.get("max_output_tokens"))):
@@ -273,7 +341,73 @@ def _row(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     date = entry.get("deprecation_date")
     if _is_date(date):
         row["retires"] = date
+    return row if mode == "embedding" else row | _abilities(entry, claude="claude" in name)
+
+
+_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def _abilities(entry: Mapping[str, Any], *, claude: bool) -> dict[str, Any]:
+    """Return what a model accepts; only what differs from a plain chat model is written."""
+    found: dict[str, Any] = {}
+    if entry.get("supports_sampling_params") is False:
+        found["sampling"] = False
+    if entry.get("supports_system_messages") is False:
+        found["system"] = False
+    # For other models of Anthropic, litellm makes it from a tool call.
+    native = "supports_native_structured_output" if claude else "supports_response_schema"
+    if entry.get(native):
+        found["schema"] = True
+    if entry.get("supports_function_calling"):
+        found["tools"] = True
+    if levels := _reasoning(entry, claude=claude):
+        found["reasoning"] = levels
+        if entry.get("supports_adaptive_thinking"):
+            found["thinking"] = "adaptive"
+    return found
+
+
+def _reasoning(entry: Mapping[str, Any], *, claude: bool) -> list[str]:
+    """Return the levels of reasoning that a model accepts."""
+    named = entry.get("reasoning_effort_levels")
+    if isinstance(named, list):
+        return [level for level in _LEVELS if level in named]
+    if not entry.get("supports_reasoning"):
+        return []
+    # Models of Anthropic think only if they are told to, unless they always do.
+    off = claude and not entry.get("thinking_always_on")
+    usual = ("none", "low", "medium", "high") if off else ("low", "medium", "high")
+    return [
+        level
+        for level in _LEVELS
+        if level in usual or entry.get(f"supports_{level}_reasoning_effort")
+    ]
+
+
+_TIER = re.compile(r"input_cost_per_token_above_([0-9]+)k_tokens")
+
+
+def _rates(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
+    """Return the rates of an entry; `suffix` names those of a batch or of a size."""
+    row: dict[str, Any] = {
+        "in": _per_million(entry.get(f"input_cost_per_token{suffix}")),
+        "out": _per_million(entry.get(f"output_cost_per_token{suffix}")),
+    }
+    for key, name in (("cached_in", "cache_read"), ("cache_write", "cache_creation")):
+        if rate := _per_million(entry.get(f"{name}_input_token_cost{suffix}")):
+            row[key] = rate
     return row
+
+
+def _tiers(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
+    """Return the rates of calls with more input."""
+    sizes = sorted(int(found[1]) for name in entry if (found := _TIER.fullmatch(name)))
+    above = [
+        {"tokens": 1_000 * size, **rates}
+        for size in sizes
+        if (rates := _rates(entry, f"_above_{size}k_tokens{suffix}"))["in"] and rates["out"]
+    ]
+    return {"above": above} if above else {}
 
 
 def _per_million(per_token: object) -> float:

@@ -431,7 +431,7 @@ def read_prompt(
         header=header,
         sections=tuple(sections),
         inputs=inputs,
-        expect=_expectation(header.expect, sections),
+        expect=_expectation(header.expect, sections, formed=output is not None),
         output=output,
         tools=tools,
         where=where,
@@ -540,12 +540,12 @@ def _inputs(
     return dict(header.inputs), where
 
 
-def _expectation(expect: Expect, sections: list[Section]) -> Expect:
+def _expectation(expect: Expect, sections: list[Section], *, formed: bool) -> Expect:
     if expect != "auto":
         return expect
     text = "\n".join(section.template.source for section in sections)
     response = "<response>" in text and "</response>" in text
-    if re.search(r"\bjson\b", text, re.IGNORECASE):
+    if formed or re.search(r"\bjson\b", text, re.IGNORECASE):
         return "response+json" if response else "json"
     return "response" if response else "none"
 

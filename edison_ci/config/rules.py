@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.capabilities import problems_with
 from edison_ci.config.experiment import JUDGES, NAMED_METRICS, ExperimentFile, ModelUse
 from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.config.models import (
@@ -17,6 +18,7 @@ from edison_ci.config.models import (
     grid,
     params_refused,
     retirement,
+    sent_params,
 )
 from edison_ci.config.project_files import PROJECT, QUARANTINE
 from edison_ci.config.trust import TrustFile, origin
@@ -113,11 +115,27 @@ class RegistryRules:
                     Severity.WARNING,
                 )
             )
+        self._check_params(model)
         retires = self._prices.retires(model)
         if retires:
-            warning = retirement(model.name, retires, self._today.isoformat(), model.where)
+            today = self._today.isoformat()
+            newer = self._prices.successor(model, today)
+            warning = retirement(model.name, retires, today, model.where, newer)
             if warning:
                 self._refs.files.problems.append(warning)
+
+    def _check_params(self, model: Model) -> None:
+        """Check the parameters in models.yaml against the table of models."""
+        document = self._refs.files.documents.get(self._refs.header.paths.models)
+        if document is None:
+            return
+        for key, message in problems_with(model, model.params):
+            where = (model.name, "params", key)
+            self._refs.add(document, where, "params", message, f"change {key}")
+        for key in sent_params(model, model.params)[1]:
+            message = f"{model.model} takes no {key}; it is not sent"
+            where = (model.name, "params", key)
+            self._refs.warn(document, where, "left-out", message, f"remove {key}")
 
     def _check_files(self, model: Model) -> None:
         """Check that the answer files of models exist."""
@@ -643,8 +661,15 @@ class ExperimentRules:
             for key, message in params_refused(params, model.provider):
                 where = (*place, "params", key)
                 self._refs.add(document, where, "params", f"{name}: {message}", f"remove {key}")
-            sent = configure(name, model, prompt, params).params
-            identity = json.dumps([model.identity(), sent], sort_keys=True, default=str)
+            found = configure(name, model, prompt, params)
+            own = {**prompt.header.params.written(), **params}
+            for key, message in problems_with(model, own):
+                self._refs.add(document, place, "params", f"{name}: {message}", f"change {key}")
+            for key in found.left_out:
+                if key in own:
+                    message = f"{name}: {model.model} takes no {key}; it is not sent"
+                    self._refs.warn(document, place, "left-out", message, f"remove {key}")
+            identity = json.dumps([model.identity(), found.params], sort_keys=True, default=str)
             first = seen.setdefault(identity, name)
             if first is not name:
                 self._refs.add(

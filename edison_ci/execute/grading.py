@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import sandbox_fault
 from edison_ci.checks.evaluation import EvaluationError, ParsedAnswer
+from edison_ci.checks.output import parse_output
+from edison_ci.checks.structure import is_bounded, schema_error
 from edison_ci.checks.time_limit import run_limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.prompt import Prompt
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.panel import Ask, JudgeComponent
@@ -145,6 +148,29 @@ def _component(name: str, check: Check, weight: float, answered: ParsedAnswer) -
     return Component(name, "check", grade.score, good, weight, CellStatus.OK, grade.reason)
 
 
+async def read_answer(text: str, prompt: Prompt) -> Output:
+    """Return a parsed answer, with the first error by the `output` schema of its prompt."""
+    output, schema = parse_output(text, prompt.expect), prompt.output
+    if schema is None or output.malformed or output.failed:
+        return output
+    length = len(output.text)
+    try:
+        if is_bounded(schema):
+            breach = schema_error(schema, output.value, length)
+        else:
+            breach = await asyncio.to_thread(schema_error, schema, output.value, length)
+    except EvaluationError as error:
+        return dataclasses.replace(output, failed=str(error))
+    return dataclasses.replace(output, schema_error=breach)
+
+
+def _declared(breach: str) -> Component:
+    """Return the grade of an answer by the schema that its prompt declares."""
+    reason = breach or "the schema accepts the answer"
+    score, good = float(not breach), not breach
+    return Component("output schema", "check", score, good, 1.0, CellStatus.OK, reason)
+
+
 @dataclass(frozen=True, slots=True)
 class CellGrader:
     """Grades answers with everything an experiment has: screens, checks, judges, graders."""
@@ -154,6 +180,11 @@ class CellGrader:
     judging: ExperimentJudges | None
     moderators: tuple[Moderator, ...]
     ask: Ask
+
+    @property
+    def schema_checked(self) -> bool:
+        """Whether a check of the experiment holds answers to a schema already."""
+        return any(check.check == "json_schema" for check in self.experiment.all_checks())
 
     @classmethod
     def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
@@ -189,6 +220,8 @@ class CellGrader:
                 CellStatus.MALFORMED, 0.0, False, tuple(found), output.malformed, tuple(judgments)
             )
         found += await self.checks.components(case, output, answer)
+        if output.schema_error is not None and not self.schema_checked:
+            found.append(_declared(output.schema_error))
         judge_scores: tuple[JudgeScoreRow, ...] = ()
         if self.judging is not None:
             judged = await self.judging.judge(case, output.text)

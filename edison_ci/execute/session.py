@@ -55,7 +55,12 @@ from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budget import RunBudget
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
-from edison_ci.results.judges import last_error_of_judges, no_judge_answered, why_nothing_is_graded
+from edison_ci.results.judges import (
+    last_error_of_judges,
+    no_judge_answered,
+    silent_judges,
+    why_nothing_is_graded,
+)
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
@@ -145,11 +150,7 @@ class PlannedPrices(PriceTable):
         kept = self.snapshot.get(f"{_PRICE}{model.name}")
         if not isinstance(kept, dict):
             return None
-        fields = {"in": "tokens_in", "out": "tokens_out", "cached_in": "cached_in"}
-        values = {name: kept.get(field) for name, field in fields.items()}
-        return Price.model_validate(
-            {name: value for name, value in values.items() if value is not None}
-        )
+        return Price.model_validate(kept)
 
 
 # Everything else is in memory once a project is loaded; datasets are read case by case, once for
@@ -349,6 +350,10 @@ def final_status(
     if no_judge_answered(reader, run_id):
         why = last_error_of_judges(reader, run_id)
         progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
+        return RunStatus.FAILED, ExitCode.NOT_MEASURED
+    if silent := silent_judges(reader, run_id):
+        said = {f"judge {name}": f"gave no score; {why}" for name, why in silent.items()}
+        progress.closed.update(said)
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     if why := why_nothing_is_graded(reader, run_id):
         progress.closed[THE_RUN] = f"no answer could be graded; {why}"

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.output import parse_output
+from edison_ci.config.models import sent_params
 from edison_ci.config.requirements import missing_for_models
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of
 from edison_ci.execute.clients import ClientPool, ClientSettings
+from edison_ci.execute.grading import read_answer
 from edison_ci.execute.runner import request_for
+from edison_ci.judges.judge import Judge
+from edison_ci.judges.replies import object_schema
 from edison_ci.providers.budget import BudgetExhausted, RunBudget
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import Message, Request
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _QUESTION = "Reply with the single word: ready"
-_MOST_TOKENS = 16
+_JUDGE_QUESTION = 'Reply with one JSON object and nothing else: {"ready": true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +69,37 @@ def probe(project: Project, models: Sequence[Model], context: RunContext) -> lis
         async with standalone_client(
             project, None, context, purpose="test", newer_than=now
         ) as clients:
-            return list(await asyncio.gather(*(_probe_model(clients, model) for model in models)))
+            probes = (_probe_model(project, clients, model) for model in models)
+            return list(await asyncio.gather(*probes))
 
     return asyncio.run(ask())
 
 
-async def _probe_model(clients: ClientPool, model: Model) -> ProbeResult:
-    for problem in missing_for_models([model]):
-        kind = "NOT_INSTALLED" if problem.code == "not-installed" else "NOT_THERE"
-        return ProbeResult(model, kind, f"{problem.message} ({problem.hint})")
-    request = Request(
+def _probe_request(project: Project, model: Model) -> Request:
+    """Return a short request with the parameters and the form that a run sends to the model."""
+    judging = {
+        name for one in project.experiments.values() for name in project.other_models_of(one)
+    }
+    if model.name in judging:
+        asked = (Message("system", _JUDGE_QUESTION), Message("user", _QUESTION))
+        return Judge.of(model).request(asked, schema=object_schema(ready={"type": "boolean"}))
+    params, left_out = sent_params(model, model.params)
+    return Request(
         provider=model.provider,
         endpoint=model.endpoint,
         model=model.model,
         messages=(Message("user", _QUESTION),),
-        params={**model.params, "max_tokens": _MOST_TOKENS},
+        params=params,
+        left_out=left_out,
     )
+
+
+async def _probe_model(project: Project, clients: ClientPool, model: Model) -> ProbeResult:
+    for problem in missing_for_models([model]):
+        kind = "NOT_INSTALLED" if problem.code == "not-installed" else "NOT_THERE"
+        return ProbeResult(model, kind, f"{problem.message} ({problem.hint})")
     try:
-        answer = await clients.of(model, "test").answer(request)
+        answer = await clients.of(model, "test").answer(_probe_request(project, model))
     except UsageError as error:
         kind = "NO_KEY" if model.keys or model.base_url_env else "NOT_THERE"
         return ProbeResult(model, kind, error.message)
@@ -178,7 +194,7 @@ def try_once(
                 raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
             except ClientClosed as error:
                 raise NotAnswered(error.reason) from None
-            output = parse_output(answer.completion.text, task.prompt.expect)
+            output = await read_answer(answer.completion.text, task.prompt)
             grade = await context.grading(project, experiment, clients).grade(
                 task.case, output, answer
             )

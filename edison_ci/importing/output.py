@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project import Paths, slug
-from edison_ci.config.project_files import PROJECT, TRUST, ProjectFiles, only_errors
+from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
 from edison_ci.config.prompt import read_prompt
-from edison_ci.config.trust import TrustedKey, TrustFile
+from edison_ci.config.trust import TrustFile
 from edison_ci.config.validation import DataCheck
 from edison_ci.documents.files import WorkingTree, inside
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.importing.drafts import file_name
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.providers import GITHUB_HOST
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
@@ -301,7 +300,6 @@ _IGNORED = """\
 .edison/cache/
 .edison/locks/
 """
-_GITHUB_KEY = "GITHUB_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,8 +317,6 @@ def find_target(root: Path) -> ImportTarget:
         raise UsageError(f"{str(root)!r} is a file, not a folder", hint="name a folder with --into")
     if not (root / PROJECT).is_file():
         trust = ProjectFiles(WorkingTree(root)).trust()
-        if not os.path.lexists(root / TRUST):  # a new project gets its own
-            trust = TrustFile(keys=(TrustedKey(env=_GITHUB_KEY, hosts=(GITHUB_HOST,)),))
         return ImportTarget(root, TargetProject(Paths.model_construct(), trust=trust), False)
     files = ProjectFiles(WorkingTree(root))
     header = files.project()
@@ -409,10 +405,6 @@ def _shared_files(target: ImportTarget, imports: Sequence[ImportResult]) -> dict
     if target.is_project:
         return files
     files[PROJECT] = schema_line("", "edison") + yaml_text(_project(imports))
-    asked = any(entry.get("key_env") == _GITHUB_KEY for entry in models.values())
-    if asked and not os.path.lexists(target.root / TRUST):
-        keys: list[Json] = [{"env": _GITHUB_KEY, "hosts": [GITHUB_HOST]}]
-        files[TRUST] = schema_line(".edison", "trust") + yaml_text({"version": 1, "keys": keys})
     for path in sorted(resource_folder("schemas").glob("*.json")):
         files[f".edison/schemas/{path.name}"] = path.read_text(encoding="utf-8")
     files = {n: t for n, t in files.items() if not (_is_schema(n) and (target.root / n).exists())}

@@ -34,7 +34,7 @@ from edison_ci.importing.prompts import (
     choices_message,
     grader_messages,
 )
-from edison_ci.importing.providers import GITHUB_MODELS, is_param
+from edison_ci.importing.providers import github_entry, is_param
 from edison_ci.importing.source import Source
 from edison_ci.importing.templates import RENAMED, convert, variable_name
 
@@ -53,7 +53,6 @@ _STRINGS = {
 }
 _BUILT_IN = frozenset({"similarity", "relevance", "groundedness", "coherence", "fluency"})
 _JUDGE = "openai/gpt-4o"
-_KEY = "GITHUB_TOKEN"
 _KEPT = frozenset({"expected", "output"})
 _COMPLETION = re.compile(r"\{\{-?\s*completion\s*-?\}\}")
 _REGISTRY_PATH = re.compile(r"azureml://.*/models/([^/]+)")
@@ -84,25 +83,13 @@ class Evaluators:
         if found is not None:
             id = f"openai/{found.group(1)}"
         name = self._model_name(id)
-        target = f"{self.setting.paths.models} {name}"
-        entry = self._models.get(name) or self.setting.models.get(name)
-        if found is not None or (isinstance(entry, dict) and "key_env" not in entry):
-            note = f"called as {id} of GitHub Models" if found else (
-                f"key_env: {_KEY} was left out; allow {GITHUB_MODELS} in .edison/trust.yaml "
-                "and add it")  # fmt: skip
-            self._fidelity.add_approximated(node, target, note)
-        else:
-            self._fidelity.add_mapped(node, target)
+        self._fidelity.add_approximated(
+            node, f"{self.setting.paths.models} {name}", github_entry(id)[1]
+        )
         return name
 
     def _model_name(self, id: str) -> str:
-        entry: dict[str, Json] = {
-            "provider": "openai_compatible",
-            "model": id if "/" in id else f"openai/{id}",
-            "base_url": GITHUB_MODELS,
-        }
-        if self.setting.trust.allows(_KEY, GITHUB_MODELS, "openai_compatible"):
-            entry["key_env"] = _KEY
+        entry, _ = github_entry(id)
         known = {**self.setting.models, **self._models}
         same = [name for name, other in known.items() if other == entry]
         if same:

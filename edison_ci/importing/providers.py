@@ -25,8 +25,15 @@ if TYPE_CHECKING:
     from edison_ci.importing.source import Source
 
 
-GITHUB_HOST = "https://models.github.ai"
-GITHUB_MODELS = f"{GITHUB_HOST}/inference"
+RETIRED = "GitHub Models was retired on 2026-07-30"
+_GITHUB_VENDORS = {
+    "openai": "openai",
+    "mistral-ai": "mistral",
+    "deepseek": "deepseek",
+    "xai": "xai",
+    "cohere": "cohere",
+}
+"""Vendors of GitHub Models with a service of their own, and their names here."""
 
 
 class _Vendor(NamedTuple):
@@ -57,7 +64,6 @@ _VENDORS = {
     "openrouter": _Vendor(
         "openai_compatible", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"
     ),
-    "github": _Vendor("openai_compatible", "GITHUB_TOKEN", GITHUB_MODELS),
     "localai": _Vendor("openai_compatible", None, "http://localhost:8080/v1"),
     "vllm": _Vendor("openai_compatible", None, "http://localhost:8000/v1"),
     "litellm": _Vendor("litellm"),
@@ -82,6 +88,8 @@ def provider_entry(id: str) -> tuple[dict[str, Json] | None, str]:
             "plain HTTP services are not supported; openai_compatible uses OpenAI's protocol",
         )
     vendor_name, _, rest = id.partition(":")
+    if vendor_name == "github" and rest:
+        return github_entry(rest)
     vendor = _VENDORS.get(vendor_name)
     if vendor is None:
         return (
@@ -96,6 +104,18 @@ def provider_entry(id: str) -> tuple[dict[str, Json] | None, str]:
     if not model and vendor.provider != "azure":
         return None, f"{id!r} names no model"
     return _provider_fields(vendor, model), _remark(vendor, mode)
+
+
+def github_entry(id: str) -> tuple[dict[str, Json], str]:
+    """Return the entry of a model of GitHub Models at its own vendor, and a note."""
+    vendor_name, slash, model = id.rpartition("/")
+    known = _GITHUB_VENDORS.get(vendor_name if slash else "openai")
+    if known is None:
+        # Open models, which anyone may serve.
+        entry = _provider_fields(_VENDORS["ollama"], model)
+        return entry, f"{RETIRED}; called from Ollama on this machine"
+    entry = _provider_fields(_VENDORS[known], model)
+    return entry, f"{RETIRED}; called at its vendor with {_VENDORS[known].key}"
 
 
 def _provider_fields(vendor: _Vendor, model: str) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.checks.time_limit import run_limited
-from edison_ci.config.model_entry import takes
+from edison_ci.config.models import sent_params
 from edison_ci.contracts import CallError
 from edison_ci.judges.replies import Failure, Missing, Outcome, call_failure
 from edison_ci.records import Completion, Json, Message, Request
@@ -35,22 +35,14 @@ Value = TypeVar("Value")
 Other = TypeVar("Other")
 
 
-def judge_params(model: Model, written: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the parameters of a judge: prompt over models.yaml over the defaults of judges."""
-    given = {**model.params, **(written or {})}
-    taken = takes(model.provider)
-    defaults = {key: value for key, value in JUDGE_PARAMS.items() if key in taken}
-    if "top_p" in given:  # some models refuse both parameters
-        defaults.pop("temperature", None)
-    return {**defaults, **given}
-
-
 @dataclass(frozen=True, slots=True)
 class Judge:
     """A model that judges, with its parameters."""
 
     model: Model
     params: Mapping[str, Any]
+    left_out: tuple[str, ...] = ()
+    """Parameters that are written and not sent, because the model does not accept them."""
 
     @property
     def name(self) -> str:
@@ -60,11 +52,22 @@ class Judge:
     @classmethod
     def of(cls, model: Model, written: Mapping[str, Any] | None = None) -> Judge:
         """Return a model as a judge; `written` are parameters of the front matter of a grader."""
-        return cls(model, judge_params(model, written))
+        defaults = dict(JUDGE_PARAMS)
+        given = {**model.params, **(written or {})}
+        if "top_p" in given:  # some models refuse both parameters
+            defaults.pop("temperature")
+        return cls(model, *sent_params(model, given, defaults))
 
-    def request(self, messages: tuple[Message, ...], *, form: Json = JSON_OBJECT) -> Request:
-        """Return the request; `form` is JSON unless a grader prompt has another one."""
-        if form is JSON_OBJECT and self.model.provider not in JSON_MODE:
+    def request(
+        self, messages: tuple[Message, ...], *, form: Json = JSON_OBJECT, schema: Json = None
+    ) -> Request:
+        """Return the request; `form` is JSON unless a grader prompt has another one.
+
+        A model that can be held to a `schema` is; the others are told the form in words.
+        """
+        if form is JSON_OBJECT and schema is not None and self.model.capabilities.schema:
+            form = _strict(schema)
+        elif form is JSON_OBJECT and self.model.provider not in JSON_MODE:
             form = None
         return Request(
             provider=self.model.provider,
@@ -72,8 +75,14 @@ class Judge:
             model=self.model.model,
             messages=messages,
             params=self.params,
+            left_out=self.left_out,
             response_format=form,
         )
+
+
+def _strict(schema: Json) -> Json:
+    form: Json = {"name": "verdict", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": form}
 
 
 async def ask_with_retry(

@@ -13,7 +13,14 @@ from edison_ci._dataclass import dataclass
 from edison_ci.judges.instructions import FencedText, case_pieces, fence_message, judge_hash
 from edison_ci.judges.judge import Ask, Judge, ask_with_retry, run_concurrently
 from edison_ci.judges.pointwise import criteria_text
-from edison_ci.judges.replies import Failure, Missing, Outcome, read_reason, reply_object
+from edison_ci.judges.replies import (
+    WINNER_SCHEMA,
+    Failure,
+    Missing,
+    Outcome,
+    read_reason,
+    reply_object,
+)
 from edison_ci.records import Message
 
 if TYPE_CHECKING:
@@ -132,7 +139,8 @@ class Pairwise:
         """Return the request with the answers in this order."""
         pieces = [*case_pieces(case), FencedText("first", first), FencedText("second", second)]
         asked = fence_message(self._system, pieces, CLOSING, seed=self.judge.params.get("seed"))
-        return self.judge.request((Message("system", self._system), Message("user", asked)))
+        messages = (Message("system", self._system), Message("user", asked))
+        return self.judge.request(messages, schema=WINNER_SCHEMA)
 
     async def compare(self, case: Case, a: str, b: str, ask: Ask) -> Comparison:
         """Return the preferences in both orders; equal answers are a tie without a call."""

@@ -16,7 +16,7 @@ from edison_ci.judges.instructions import (
     question_hash,
 )
 from edison_ci.judges.judge import Ask, Judge, ask_with_retry
-from edison_ci.judges.replies import Failure, Verdict, read_verdict
+from edison_ci.judges.replies import Failure, Verdict, read_verdict, verdict_schema
 from edison_ci.numeric import rounded
 from edison_ci.records import Message
 
@@ -58,12 +58,14 @@ class Pointwise:
     rubric: RubricFile
     instructions: Instructions
     _system: str = field(init=False)
+    _schema: Json = field(init=False)
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
         # Computed once, as only the material differs between calls.
         told = self.instructions.message(criteria_text(self.rubric.criteria))
         object.__setattr__(self, "_system", told)
+        object.__setattr__(self, "_schema", verdict_schema(self.rubric.criteria))
         object.__setattr__(self, "hash", judge_hash(self.instructions, self.rubric, self.judge))
 
     @property
@@ -90,7 +92,7 @@ class Pointwise:
         pieces = [*case_pieces(case), FencedText("answer", output)]
         asked = fence_message(self._system, pieces, CLOSING, seed=self.judge.params.get("seed"))
         messages = (Message("system", self._system), Message("user", asked))
-        return self.judge.request(messages)
+        return self.judge.request(messages, schema=self._schema)
 
     async def judge_output(self, case: Case, output: str, ask: Ask) -> JudgeScores:
         """Return the scores of the judge; an unusable reply is a value, not an error."""

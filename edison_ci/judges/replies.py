@@ -20,7 +20,7 @@ from edison_ci.documents.marks import Fault, shortened
 from edison_ci.records import FinishReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.rubric import Criterion, Scale
     from edison_ci.records import Completion, Json
@@ -28,7 +28,36 @@ if TYPE_CHECKING:
 MAX_REPLY = 100_000
 """The most characters of a reply."""
 MAX_REASON = 1_000
+
+
+def object_schema(**properties: Json) -> Json:
+    """Return the schema of an object with exactly these keys, in the dialect of all vendors."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 FLAGS = ("policy", "pii", "toxicity", "jailbreak")
+
+
+def verdict_schema(criteria: Iterable[Criterion]) -> Json:
+    """Return the schema of a reply with scores, for models that can be held to one."""
+    score = object_schema(reason={"type": "string"}, score={"type": "number"})
+    return object_schema(
+        scores=object_schema(**{criterion.name: score for criterion in criteria}),
+        flags={"type": "array", "items": {"type": "string", "enum": [*FLAGS]}},
+    )
+
+
+WINNER_SCHEMA = object_schema(
+    reason={"type": "string"},
+    winner={"type": "string", "enum": ["first", "second", "tie"]},
+)
+"""The schema of a reply that compares two answers."""
+
 TOLERANCE = 1e-9
 """Tolerance at the ends of a scale, as a score may be a sum of floats."""
 

@@ -203,10 +203,14 @@ class Load:
     @property
     def cost_microusd(self) -> CostRange | None:
         """Cost in micro-dollars (dollars per million tokens are micro-dollars per token)."""
-        if self.price is None:
+        price, calls = self.price, max(self.once_calls, 1)
+        if price is None:
             return None
-        spent_in = self.tokens_in.times(self.price.tokens_in)
-        return spent_in + self.tokens_out.times(self.price.tokens_out)
+        low, high = (
+            price.at(round(each / calls)) for each in (self.once_in.low, self.once_in.high)
+        )
+        spent_in = self.tokens_in.times(low.tokens_in, high.tokens_in)
+        return spent_in + self.tokens_out.times(low.tokens_out, high.tokens_out)
 
     @property
     def seconds(self) -> CostRange:

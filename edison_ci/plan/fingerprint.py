@@ -86,7 +86,8 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
         place = f"{project.file.paths.models}: {name}"
         # Parameters of a generating model are listed with the experiment, prompt by prompt.
         parts[place] = [model.identity(), plain(model.params) if name in others else None]
-        parts[f"the price of {name}"] = plain(project.prices.price_of(model))
+        price = project.prices.price_of(model)
+        parts[f"the price of {name}"] = price and price.as_json()
     for path in sorted(project.raw_files_of(experiment)):
         parts[path] = file_digest(project.tree, path)
     rubric = experiment.rubric

@@ -113,7 +113,7 @@ def _load(load: Load) -> dict[str, Any]:
         "provider": load.model.provider,
         "simulated": load.model.simulated,
         "tokens_exact": load.exact_tokens,
-        "price": load.price.model_dump(by_alias=True) if load.price else None,
+        "price": load.price.as_json() if load.price else None,
         **_sums([load]),
     }
 
@@ -138,7 +138,15 @@ class CaseSurvey:
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
-        self._counters = {counter_for(model) for _, model, _ in experiment.models} | {ESTIMATE}
+        models = {model.name: model for _, model, _ in experiment.models}.values()
+        self._counters = {counter_for(model) for model in models} | {ESTIMATE}
+        self._contexts = [
+            (model.name, counter_for(model), size)
+            for model in models
+            if (size := model.capabilities.context) is not None
+        ]
+        self.too_long: dict[tuple[str, str], list[str]] = {}
+        """Cases whose prompt exceeds the context of a model, by prompt and model."""
 
     def add(self, case: Case, *, here: bool = True) -> None:
         """Count a case; one of another shard only goes into the fingerprint."""
@@ -168,6 +176,11 @@ class CaseSurvey:
         self.usable[prompt.id] += 1
         if not counting:
             return
+        size = sum(len(text.encode()) for text in texts)
+        for name, counter, context in self._contexts:
+            # A token has at least one byte.
+            if size > context and counter.of_messages(texts) > context:
+                self.too_long.setdefault((prompt.id, name), []).append(case.id)
         self._counted[prompt.id] += 1
         for counter in self._counters:
             self._tokens[prompt.id, counter.method] += counter.of_messages(texts)
@@ -509,7 +522,11 @@ def bare_plan(
         smallest_effect=None,
         cases_for_margin=None,
         margin=None,
-        reasons=[*_reasons(project, survey), *_idle(experiment, of)],
+        reasons=[
+            *_reasons(project, survey),
+            *_idle(experiment, of),
+            *_too_long(project, survey),
+        ],
         unready=_unready(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
@@ -559,6 +576,16 @@ def _reasons(project: Project, survey: CaseSurvey) -> list[str]:
     if survey.sampled:
         reasons.append(f"tokens are counted on {COUNT_EVERY:,} cases and every 100th after them")
     return reasons
+
+
+def _too_long(project: Project, survey: CaseSurvey) -> list[str]:
+    """Say which cases exceed the context of a model."""
+    found = []
+    for (prompt, name), cases in survey.too_long.items():
+        shown = ", ".join(cases[:3]) + (f" and {len(cases) - 3:,} more" if len(cases) > 3 else "")
+        most = project.models[name].capabilities.context
+        found.append(f"{prompt} is longer than the context of {name} ({most:,} tokens) for {shown}")
+    return found
 
 
 def _idle(experiment: Experiment, of: str) -> list[str]:

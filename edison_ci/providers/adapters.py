@@ -23,9 +23,11 @@ from edison_ci.contracts import CallError, ErrorKind, ModelSettings
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
+from edison_ci.providers.adapting import Adapting
 from edison_ci.providers.anthropic import VERSION, Anthropic
 from edison_ci.providers.litellm_bridge import ENVIRONMENT, NO_KEY, LitellmBridge, Target
 from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
+from edison_ci.providers.openai_responses import OpenAIResponses
 from edison_ci.providers.replay import open_replay
 from edison_ci.providers.transport import (
     Reach,
@@ -90,7 +92,8 @@ def provider_for(
             f"model {model.name!r} is at {_display_host(address)}, which {reason}",
             hint="set base_url to the address of the model itself",
         )
-    return adapter(_ModelAccess(model, environ, tree or WorkingTree(Path()), address, keys, reach))
+    access = _ModelAccess(model, environ, tree or WorkingTree(Path()), address, keys, reach)
+    return Adapting(adapter(access), model.name)
 
 
 # --- addresses and keys ---------------------------------------------------------------------------
@@ -203,8 +206,10 @@ def chat(access: _ModelAccess) -> Provider:
     organization = access.model.options.get("organization")
     if access.model.provider == "openai" and organization:
         headers["OpenAI-Organization"] = str(organization)
+    if access.model.capabilities.responses:
+        return OpenAIResponses(access.transport("/responses", headers), access.model.capabilities)
     transport = access.transport("/chat/completions", headers)
-    return OpenAICompatible(transport, find_dialect(access.model.provider, access.model.model))
+    return OpenAICompatible(transport, find_dialect(access.model))
 
 
 def azure(access: _ModelAccess) -> Provider:
@@ -212,16 +217,21 @@ def azure(access: _ModelAccess) -> Provider:
     options = access.model.options
     deployment = quote(str(options["deployment"]), safe="")
     root = "" if access.address.rstrip("/").endswith("/openai") else "/openai"
-    path = f"{root}/deployments/{deployment}/chat/completions?api-version={options['api_version']}"
-    transport = access.transport(path, {"api-key": access.key} if access.key else {})
-    return OpenAICompatible(transport, find_dialect("azure", access.model.model))
+    headers = {"api-key": access.key} if access.key else {}
+    version = f"api-version={options['api_version']}"
+    if access.model.capabilities.responses:
+        transport = access.transport(f"{root}/responses?{version}", headers)
+        return OpenAIResponses(transport, access.model.capabilities)
+    path = f"{root}/deployments/{deployment}/chat/completions?{version}"
+    return OpenAICompatible(access.transport(path, headers), find_dialect(access.model))
 
 
 def anthropic(access: _ModelAccess) -> Provider:
     """Return Anthropic."""
     path = "/messages" if access.address.rstrip("/").endswith("/v1") else "/v1/messages"
     key = {"x-api-key": access.key} if access.key else {}
-    return Anthropic(access.transport(path, {"anthropic-version": VERSION, **key}))
+    transport = access.transport(path, {"anthropic-version": VERSION, **key})
+    return Anthropic(transport, access.model.capabilities)
 
 
 def bridge(access: _ModelAccess, prefix: str = "") -> Provider:

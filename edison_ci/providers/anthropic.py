@@ -1,7 +1,7 @@
 """The Messages protocol of Anthropic.
 
-The system message is separate, `max_tokens` is required, and there is no JSON mode: for an answer
-of a given form the model must call a tool, whose arguments are the answer.
+The system message is separate and `max_tokens` is required. For an answer of a given form newer
+models take a JSON Schema; older ones must call a tool, whose arguments are the answer.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.config.capabilities import FEWEST_TO_THINK, UNKNOWN, Capabilities
 from edison_ci.providers.openai_compatible import (
-    FIVE_MINUTES,
     Usage,
     bad_reply,
     model_name,
@@ -32,8 +32,6 @@ VERSION = "2023-06-01"
 FORM = "answer"
 """Name of the tool for an answer of a given form."""
 _DEFAULT_MAX_TOKENS = 4096
-AN_HOUR = 2.0
-"""Price of a token that is written to the cache for an hour, in tokens of input."""
 _FINISH = {
     "end_turn": FinishReason.STOP,
     "stop_sequence": FinishReason.STOP,
@@ -43,17 +41,19 @@ _FINISH = {
     "refusal": FinishReason.CONTENT_FILTER,
 }
 _RENAMED = {"stop": "stop_sequences"}
+_THINKS = {"low": 0.25, "medium": 0.5, "high": 0.8}
+"""The share of `max_tokens` for thinking, for models that take a number of tokens."""
 
 
 class Anthropic:
     """A model behind the Messages endpoint."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, can: Capabilities = UNKNOWN) -> None:
+        self._transport, self._can = transport, can
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
-        asked = request_body(request)
+        asked = request_body(request, self._can)
         body = json.dumps(asked, ensure_ascii=False).encode()
         reply = await self._transport.post(body)
         value = parse_reply(reply.body, self._transport.scrub)
@@ -65,7 +65,7 @@ class Anthropic:
         await self._transport.aclose()
 
 
-def request_body(request: Request) -> dict[str, Any]:
+def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any]:
     """Return the body of a request, always with `max_tokens`."""
     params = dict(request.params)
     extra = params.pop("extra", None)
@@ -78,9 +78,14 @@ def request_body(request: Request) -> dict[str, Any]:
     body["messages"] = [
         {"role": m.role, "content": m.content} for m in request.messages if m.role != "system"
     ]
+    _think(body, params.pop("reasoning", None), can)
     for name, value in params.items():
         body[_RENAMED.get(name, name)] = value
     schema = _schema(request.response_format)
+    if schema is not None and can.schema:
+        wanted = {"type": "json_schema", "schema": schema}
+        body["output_config"] = {**body.get("output_config", {}), "format": wanted}
+        schema = None
     if request.tools:
         body["tools"] = wrap_tools(request.tools)
     elif schema is not None and "thinking" not in body and "output_config" not in body:
@@ -89,6 +94,22 @@ def request_body(request: Request) -> dict[str, Any]:
         body["tools"] = [{"name": FORM, "description": form, "input_schema": schema}]
         body["tool_choice"] = {"type": "tool", "name": FORM}
     return body
+
+
+def _think(body: dict[str, Any], level: object, can: Capabilities) -> None:
+    """Add how much the model thinks; its thinking counts as output, within `max_tokens`."""
+    if level is None or can.reasoning is None:
+        return
+    if level == "none":
+        if can.adaptive:
+            body["thinking"] = {"type": "disabled"}
+    elif can.adaptive:
+        body["thinking"] = {"type": "adaptive"}
+        body["output_config"] = {**body.get("output_config", {}), "effort": level}
+    else:
+        share = _THINKS.get(str(level), _THINKS["high"])
+        tokens = max(FEWEST_TO_THINK, int(share * body["max_tokens"]))
+        body["thinking"] = {"type": "enabled", "budget_tokens": tokens}
 
 
 def wrap_tools(tools: Json) -> list[Any]:
@@ -138,7 +159,8 @@ def read_completion(value: dict[str, Any], latency_ms: int, *, formed: bool = Fa
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cached_in=usage.cached_in,
-        write_surcharge_in=usage.write_surcharge_in,
+        written_in=usage.written_in,
+        written_hour_in=usage.written_hour_in,
         latency_ms=latency_ms,
         served_model=model_name(value.get("model")),
         tool_calls=[tool_call(c.get("name"), c.get("input")) for c in calls] if calls else None,
@@ -155,15 +177,8 @@ def _usage(usage: object) -> Usage:
     if fresh is None or written is None or read is None:
         return Usage(None, None)
     used = read_usage(fresh + written + read, usage.get("output_tokens"), read)
-    return used._replace(write_surcharge_in=_surcharge(written, usage.get("cache_creation")))
-
-
-def _surcharge(written: int, by_time: object) -> float:
-    """Return the surcharge of tokens written to the cache, in tokens of input."""
-    hour = (
-        token_count(by_time.get("ephemeral_1h_input_tokens") or 0)
-        if isinstance(by_time, dict)
-        else 0
-    )
-    hour = min(hour or 0, written)
-    return (FIVE_MINUTES - 1) * (written - hour) + (AN_HOUR - 1) * hour
+    if used.tokens_in is None:
+        return used
+    by_time = usage.get("cache_creation")
+    hour = by_time.get("ephemeral_1h_input_tokens") if isinstance(by_time, dict) else 0
+    return used._replace(written_in=written, written_hour_in=min(token_count(hour) or 0, written))

@@ -7,10 +7,10 @@ import logging
 import math
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import tokens_booked, writes_cache
+from edison_ci.config.model_entry import HOUR, tokens_booked, writes_cache
 from edison_ci.contracts import CallError, Provider
 from edison_ci.documents.secrets import hidden, hidden_in
 from edison_ci.records import canonical_json
@@ -33,6 +33,7 @@ from edison_ci.store.ledger import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from edison_ci.config.model_entry import Price
     from edison_ci.providers.client import RateLimitSlot
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.records import Completion, Request
@@ -49,8 +50,8 @@ fifth of the slots of a client is booked ahead, no slot is idle because of that.
 _BUSY = 8
 """With fewer calls in flight there is no batch to wait for."""
 _DEFAULT_MAX_TOKENS = 4096
-_MOST_FOR_WRITING = 2
-"""Price of a token that is written to a cache for an hour, in tokens of input."""
+_WRITE_UNASKED = frozenset({"openai", "azure"})
+"""Providers that write every long prompt to their cache; some of their models charge for it."""
 
 
 def is_other_model(asked: str, served: str) -> bool:
@@ -71,22 +72,6 @@ class BudgetExhausted(Exception):
 
 class RunDraining(Exception):
     """The run accepts no more answers; this call was not made."""
-
-
-class Prices(Protocol):
-    """Dollars per million tokens, which are micro-dollars per token."""
-
-    @property
-    def tokens_in(self) -> float:
-        """Input."""
-
-    @property
-    def tokens_out(self) -> float:
-        """Output."""
-
-    @property
-    def cached_in(self) -> float | None:
-        """Input from the cache of the provider; None means like `tokens_in`."""
 
 
 @dataclass(slots=True)
@@ -164,7 +149,7 @@ class Budgeted:
     """Books a call before it is sent, and stores its answer with its cost."""
 
     def __init__(
-        self, inner: Provider, budget: RunBudget, *, model: str, phase: str, price: Prices | None
+        self, inner: Provider, budget: RunBudget, *, model: str, phase: str, price: Price | None
     ) -> None:
         self._inner, self.budget = inner, budget
         self.model, self._phase, self._price = model, phase, price
@@ -287,17 +272,8 @@ class Budgeted:
         now = self.budget.now()
         if self._price is None or tokens_in is None or tokens_out is None:
             return Settlement(completion, booking.est_microusd, "estimated", now)
-        return Settlement(completion, self._cost(completion), "billed", now)
-
-    def _cost(self, completion: Completion) -> int:
-        assert self._price is not None
-        cached = min(completion.cached_in, completion.tokens_in or 0)
-        rate = self._price.cached_in
-        cached_rate = self._price.tokens_in if rate is None else rate
-        fresh = (completion.tokens_in or 0) - cached
-        plain = fresh + max(completion.write_surcharge_in, 0.0)
-        spent = plain * self._price.tokens_in + cached * cached_rate
-        return math.ceil(spent + (completion.tokens_out or 0) * self._price.tokens_out - 1e-9)
+        cost = math.ceil(self._price.cost(completion) - 1e-9)
+        return Settlement(completion, cost, "billed", now)
 
     def _booking(self, request: Request, newer_than: str | None) -> Booking:
         # A token has at least one byte, so the bytes of the prompt are an upper bound.
@@ -308,11 +284,11 @@ class Budgeted:
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
         more_in, more_out = tokens_booked(request.params)
         tokens_in, tokens_out = tokens_in + more_in, tokens_out + more_out
-        price = self._price
-        weight = _MOST_FOR_WRITING if writes_cache(request.params) else 1
-        worst = 0.0
+        price, worst = self._price, 0.0
         if price:
-            worst = weight * tokens_in * price.tokens_in + tokens_out * price.tokens_out
+            unasked = price.cache_write is not None and request.provider in _WRITE_UNASKED
+            writes = HOUR if writes_cache(request.params) else float(unasked)
+            worst = price.most(tokens_in, tokens_out, writes=writes)
         return Booking(
             request_hash=request.request_hash,
             run_id=self.budget.run_id,

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -18,6 +19,7 @@ from edison_ci.providers.failures import Scrubber, error_in_reply
 from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:
+    from edison_ci.config.models import Model
     from edison_ci.providers.transport import Transport
     from edison_ci.records import Json, Request
 
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
 # counts are ignored; texts are made storable.
 MOST_TOKENS = 100_000_000
 """Larger counts are not plausible."""
-FIVE_MINUTES = 1.25
-"""Price of a token that is written to the cache of a provider for five minutes, in tokens of input
-(Anthropic, also through other services)."""
 _LONGEST_NAME = 200
 _DEEPEST = 50
 _NEAR_THE_END = 6
@@ -41,7 +40,8 @@ class Usage(NamedTuple):
     tokens_in: int | None
     tokens_out: int | None
     cached_in: int = 0
-    write_surcharge_in: float = 0.0
+    written_in: int = 0
+    written_hour_in: int = 0
 
 
 def parse_reply(body: bytes, scrub: Scrubber) -> dict[str, Any]:
@@ -131,6 +131,7 @@ def tool_call(name: object, arguments: object) -> dict[str, Json]:
     return {"tool": model_name(name), "arguments": storable_json(arguments)}
 
 
+_NEW_LIMIT = "max_completion_tokens"
 _TAKES_MAX_TOKENS = re.compile(r"(?:ft:)?(?:gpt-3|gpt-4|chatgpt-4)")
 """Older models of OpenAI; all others require `max_completion_tokens`."""
 _REASONS = re.compile(r"(?:^|[^a-z0-9])(?:o[1-9]|gpt-?[5-9])(?![0-9])")
@@ -155,17 +156,22 @@ class Dialect:
     """Name of the parameter for the longest answer."""
     names_model: bool = True
     """Whether the body names the model; for Azure the address does."""
+    system: str = "system"
+    """The role of system messages; some models have none and take them from the user."""
 
 
-def find_dialect(provider: str, model: str) -> Dialect:
-    """Return the dialect of a provider for a model."""
-    if provider == "openai":
-        old = _TAKES_MAX_TOKENS.match(model) is not None
-        return Dialect(limit="max_tokens" if old else "max_completion_tokens")
-    if provider == "azure":
-        new = _REASONS.search(model.lower()) is not None
-        return Dialect("max_completion_tokens" if new else "max_tokens", names_model=False)
-    return Dialect()
+def find_dialect(model: Model) -> Dialect:
+    """Return the dialect of a service for a model."""
+    can = model.capabilities
+    system = "system" if can.system else "user"
+    if model.provider == "openai":
+        old = _TAKES_MAX_TOKENS.match(model.model) is not None
+        return Dialect("max_tokens" if old else "max_completion_tokens", system=system)
+    if model.provider == "azure":
+        new = bool(can.reasoning) or _REASONS.search(model.model.lower()) is not None
+        limit = "max_completion_tokens" if new else "max_tokens"
+        return Dialect(limit, names_model=False, system=system)
+    return Dialect(system=system)
 
 
 class OpenAICompatible:
@@ -177,9 +183,18 @@ class OpenAICompatible:
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
-        body = _as_json(request_body(request, self._dialect)).encode()
-        reply = await self._transport.post(body)
+        try:
+            reply = await self._transport.post(self._body(request))
+        except CallError as error:
+            if self._dialect.limit != "max_tokens" or _NEW_LIMIT not in error.message:
+                raise
+            # A service for newer models of OpenAI; the refused call was not charged.
+            self._dialect = replace(self._dialect, limit=_NEW_LIMIT)
+            reply = await self._transport.post(self._body(request))
         return read_completion(parse_reply(reply.body, self._transport.scrub), reply.latency_ms)
+
+    def _body(self, request: Request) -> bytes:
+        return _as_json(request_body(request, self._dialect)).encode()
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -193,9 +208,13 @@ def request_body(request: Request, dialect: Dialect) -> dict[str, Any]:
     body: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
     if dialect.names_model:
         body["model"] = request.model
-    body["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
+    body["messages"] = [
+        {"role": dialect.system if m.role == "system" else m.role, "content": m.content}
+        for m in request.messages
+    ]
+    names = {"max_tokens": dialect.limit, "reasoning": "reasoning_effort"}
     for name, value in params.items():
-        body[dialect.limit if name == "max_tokens" else name] = value
+        body[names.get(name, name)] = value
     if request.tools:
         body["tools"] = wrap_tools(request.tools)
     if request.response_format is not None:
@@ -234,7 +253,7 @@ def read_completion(value: dict[str, Any], latency_ms: int) -> Completion:
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         cached_in=usage.cached_in,
-        write_surcharge_in=usage.write_surcharge_in,
+        written_in=usage.written_in,
         latency_ms=latency_ms,
         served_model=model_name(value.get("model")),
         tool_calls=_calls(calls) if isinstance(calls, list) and calls else None,
@@ -261,10 +280,18 @@ def _usage(usage: object) -> Usage:
     if not isinstance(usage, dict):
         return Usage(None, None)
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    told = details if isinstance(details, dict) else {}
+    cached = told.get("cached_tokens")
     if cached is None:
         cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name for it
+    # The second is the name that proxies use for models of Anthropic.
+    written = told.get("cache_write_tokens") or usage.get("cache_creation_input_tokens")
     used = read_usage(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
-    # Proxies report it for models whose vendor charges for writing to its cache.
-    written = min(token_count(usage.get("cache_creation_input_tokens")) or 0, used.tokens_in or 0)
-    return used._replace(write_surcharge_in=(FIVE_MINUTES - 1) * written)
+    if used.tokens_in is None or used.tokens_out is None:
+        return used
+    # xAI and Gemini leave the tokens of reasoning out of the completion, and charge for them.
+    total = token_count(usage.get("total_tokens")) or 0
+    return used._replace(
+        tokens_out=max(used.tokens_out, total - used.tokens_in),
+        written_in=min(token_count(written) or 0, used.tokens_in - used.cached_in),
+    )

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import takes
-from edison_ci.config.models import DEFAULT_PARAMS
+from edison_ci.config.models import sent_params
 from edison_ci.judges.instructions import FencedText, fence_message
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import Failure, reply_object
@@ -137,11 +136,7 @@ class RefinePrompt:
 
 def refiner_of(model: Model) -> Judge:
     """Return a model as a refiner, with its parameters over the defaults."""
-    supported = takes(model.provider)
-    defaults = {key: value for key, value in DEFAULT_PARAMS.items() if key in supported}
-    if "top_p" in model.params:
-        defaults.pop("temperature", None)
-    return Judge(model, {**defaults, **model.params})
+    return Judge(model, *sent_params(model, model.params))
 
 
 def _weak_json(weak_one: WeakComponent) -> dict[str, Json]:

@@ -51,6 +51,16 @@ def no_judge_answered(connection: sqlite3.Connection, run_id: str) -> bool:
     return none_compared(connection, run_id)
 
 
+def silent_judges(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+    """Return the judges that never gave a score, though others did, and their last reason."""
+    rows = connection.execute(
+        "select s.judge, max(s.reason) from judge_score s join cell c on c.id = s.cell_id "
+        "where c.run_id = ? group by s.judge having count(s.raw) = 0 order by s.judge",
+        (run_id,),
+    )
+    return dict(rows.fetchall())
+
+
 def last_error_of_judges(connection: sqlite3.Connection, run_id: str) -> str:
     """Return what kept the judges of a run from its last cell; empty if that is not known."""
     found = connection.execute(

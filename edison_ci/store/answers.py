@@ -149,8 +149,9 @@ file can contain anything."""
 
 _ANSWER = (
     "select a.answer_no, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
-    "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256 "
-    "from answer a join answer_text t using (request_hash, answer_no) where a.request_hash = ? "
+    "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256, "
+    "a.left_out from answer a join answer_text t using (request_hash, answer_no) "
+    "where a.request_hash = ? "
 )
 
 
@@ -186,6 +187,7 @@ def _stored(row: tuple[Any, ...]) -> CachedAnswer | None:
         latency_ms=row[5],
         served_model=row[6],
         tool_calls=json.loads(row[10]) if row[10] else None,
+        left_out=tuple(row[12].split()),
     )
     return CachedAnswer(completion, row[0], row[7], row[8])
 
@@ -208,7 +210,7 @@ def text_hash(text: str, tool_calls: str | None) -> str:
     return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
 
 
-_VALUES = "?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+_VALUES = "?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13"
 
 
 def insert_answer(
@@ -227,6 +229,7 @@ def insert_answer(
         settlement.cost_microusd,
         settlement.cost_kind,
         completion.served_model,
+        " ".join(completion.left_out),
         settlement.now,
     )
     # Nearly always it is the first answer, which saves reading the last number. Otherwise the row

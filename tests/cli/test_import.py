@@ -288,7 +288,7 @@ def test_prompt_files_become_experiments(edison: Edison, source: Folder) -> None
                "new", "--json")
     )  # fmt: skip
     assert found["experiments"] == ["wish", "card"]
-    assert source.read("new/models.yaml").count("openai/gpt-4o-mini") == 1
+    assert source.read("new/models.yaml").count("model: gpt-4o-mini") == 1
     assert edison(source, "-C", "new", "validate").code == 0
 
 
@@ -300,14 +300,14 @@ def test_two_prompt_files_never_share_the_name_of_a_model(edison: Edison, source
     assert "models: [gpt-4o-mini-2]" in source.read("new/experiments/card.yaml")
 
 
-def test_without_trust_no_key_goes_to_github(edison: Edison, mini: Folder) -> None:
-    """A project of its own decides where keys go; an import adds nothing to its trust."""
+def test_models_of_github_are_called_at_their_vendors(edison: Edison, mini: Folder) -> None:
     mini.write("wish.prompt.yml", PROMPT)
     done = edison(mini, "import", "prompt-yml", "wish.prompt.yml")
     assert done.code == 2
     assert "models.yaml does not contain gpt-4o-mini" in done.err
-    assert "key_env: GITHUB_TOKEN was left out" in done.out
-    assert "GITHUB_TOKEN" not in done.err
+    assert "GitHub Models was retired on 2026-07-30" in done.out
+    assert "provider: openai" in done.err
+    assert "OPENAI_API_KEY" in done.err
 
 
 def test_one_name_is_for_one_file(edison: Edison, source: Folder) -> None:

@@ -85,7 +85,7 @@ def test_plan(edison: Edison, mini: Folder) -> None:
     assert all(set(phase) == sums for phase in plan["by_phase"].values())
     about = {"phase", "model", "provider", "simulated", "tokens_exact", "price"}
     assert all(set(model) == sums | about for model in plan["by_model"])
-    assert plan["by_model"][0]["price"] == {"in": 0, "out": 0, "cached_in": None}
+    assert plan["by_model"][0]["price"] == {"in": 0, "out": 0}
     assert len(plan["plan_hash"]) == 64
 
 
@@ -165,6 +165,16 @@ def test_models(edison: Edison, mini: Folder) -> None:
         "keys": {"OPENAI_API_KEY": False},
         "params": {},
         "price": first["price"],
+        "takes": {
+            "protocol": "chat",
+            "sampling": True,
+            "system": True,
+            "schema": True,
+            "tools": True,
+            "reasoning": [],
+            "context": 128_000,
+            "max_out": 16_384,
+        },
         "retires": first["retires"],
         "limits": {
             "concurrency": 10,
@@ -174,7 +184,7 @@ def test_models(edison: Edison, mini: Folder) -> None:
             "attempts": 3,
         },
     }
-    assert set(first["price"]) == {"in", "out", "cached_in"}
+    assert set(first["price"]) == {"in", "out", "cached_in", "cache_write", "batch"}
 
 
 def test_prices(edison: Edison, mini: Folder) -> None:

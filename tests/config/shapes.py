@@ -156,6 +156,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "Criterion": {"name": "Tone", "description": "Friendly and warm.", "weight": 0.5},
     "DatasetEntry": {"path": "datasets/a.csv"},
     "ExpectedCall": {"tool": "search"},
+    "RatesAbove": {"tokens": 200_000, "in": 1.0, "out": 2.0},
     "Gate": {"metric": "composite", "at_least": 0.5},
     "Grader": {"prompt": "prompts/tone.md"},
     "Input": {"type": "string"},

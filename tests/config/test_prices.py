@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from edison_ci.config.capabilities import UNKNOWN, Reasoning
 from edison_ci.config.load import inspect_project
 from edison_ci.config.models import Model, RegistryReader
 from edison_ci.config.prices import (
@@ -93,7 +95,7 @@ def test_what_calls_no_service_costs_nothing(entry: str) -> None:
 def test_an_unknown_price_is_unknown_and_not_zero(entry: str) -> None:
     assert load_prices().price_of(model(entry)) is None
     assert load_prices().retires(model(entry)) is None
-    assert load_prices().context(model(entry)) is None
+    assert load_prices().capabilities(model(entry)) == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_the_table_is_asked_by_provider_and_model(entry: str, key: str) -> None:
 
 def test_the_table_knows_contexts_and_retirements() -> None:
     prices = table(openai__a={"in": 1, "out": 1, "context": 1000, "retires": "2026-12-01"})
-    assert prices.context(model("provider: openai, model: a")) == 1000
+    assert prices.capabilities(model("provider: openai, model: a")).context == 1000
     assert prices.retires(model("provider: openai, model: a")) == "2026-12-01"
 
 
@@ -144,7 +146,18 @@ def test_every_row_of_the_bundled_table_makes_sense() -> None:
         assert 0 < row["in"] < 1_000, name
         assert row["out"] > 0 or row["mode"] == "embedding", name
         assert row.get("cached_in", row["in"]) <= row["in"], name
-        assert row.keys() <= {"in", "out", "cached_in", "context", "max_out", "mode", "retires"}
+        assert row.keys() <= KEYS, name
+        for tier in row.get("above", ()):
+            assert (tier["in"], tier["out"]) > (row["in"], row["out"]), name
+        if "batch" in row:
+            assert 0 < row["batch"]["in"] <= row["in"], name
+        assert set(row.get("reasoning", ())) <= set(get_args(Reasoning)), name
+
+
+KEYS = {
+    "in", "out", "cached_in", "cache_write", "above", "batch", "context", "max_out", "mode",
+    "retires", "sampling", "system", "schema", "tools", "reasoning", "thinking",
+}  # fmt: skip
 
 
 WELL_KNOWN = {
@@ -311,13 +324,13 @@ def test_a_file_that_is_no_price_file_is_refused(data: bytes) -> None:
     ("row", "reason"),
     [
         ("5", "is not a map"),
-        ("{}", "has no prices in and out"),
-        ('{"in": 1}', "has no prices in and out"),
-        ('{"in": "1", "out": 1}', "has no prices in and out"),
-        ('{"in": true, "out": 1}', "has no prices in and out"),
-        ('{"in": -1, "out": 1}', "has no prices in and out"),
-        ('{"in": 1, "out": 100001}', "has no prices in and out"),
-        ('{"in": 1, "out": 1, "cached_in": "x"}', "has no price cached_in"),
+        ("{}", "has no valid price "),
+        ('{"in": 1}', "has no valid price "),
+        ('{"in": "1", "out": 1}', "has no valid price "),
+        ('{"in": true, "out": 1}', "has no valid price "),
+        ('{"in": -1, "out": 1}', "has no valid price "),
+        ('{"in": 1, "out": 100001}', "has no valid price "),
+        ('{"in": 1, "out": 1, "cached_in": "x"}', "has no valid price cached_in"),
         ('{"in": 1, "out": 1, "retires": "soon"}', "retires 'soon', which is not a date"),
         ('{"in": 1, "out": 1, "retires": "2026-02-30"}', "which is not a date"),
         ('{"in": 1, "out": 1, "retires": 5}', "which is not a date"),
@@ -403,3 +416,21 @@ def test_a_written_price_or_free_needs_no_table(mini: Folder) -> None:
         )
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "newer"),
+    [
+        ("provider: anthropic, model: claude-3-opus-20240229", "claude-opus-"),
+        ("provider: openai, model: gpt-4o-mini", "gpt-5"),
+        ("provider: openai, model: never-heard-of", None),
+    ],
+)
+def test_the_successor_of_a_model_is_named_with_its_price(entry: str, newer: str | None) -> None:
+    found = load_prices().successor(model(entry), "2026-11-16")
+    if newer is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.startswith(newer)
+        assert re.search(r" \(\$[0-9.]+ in, \$[0-9.]+ out per million tokens\)$", found)

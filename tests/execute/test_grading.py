@@ -55,6 +55,21 @@ def test_tags_and_fences_are_found_where_patterns_find_them(raw: str) -> None:
         assert module._strip_json_fence(rest) == rest.strip()
 
 
+@pytest.mark.parametrize(
+    ("raw", "thinking", "text"),
+    [
+        ("<think>Hm.</think>\n\nParis", "Hm.", "Paris"),
+        ("<THINK>Hm.</THINK>Paris", "Hm.", "Paris"),
+        ("Hm, the capital.\n</think>\n\nParis", "Hm, the capital.", "Paris"),
+        ("<think>a</think>x<thinking>b</thinking>y", "a\nb", "xy"),
+        ("I think so", "", "I think so"),
+    ],
+)
+def test_what_a_local_model_thinks_is_not_its_answer(raw: str, thinking: str, text: str) -> None:
+    found = parse_output(raw, "none")
+    assert (found.thinking, found.text) == (thinking, text)
+
+
 @pytest.mark.parametrize("expect", ["none", "response", "json", "response+json"])
 @pytest.mark.parametrize(
     "raw",

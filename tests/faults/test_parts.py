@@ -6,12 +6,12 @@ import ast
 import asyncio
 import random
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.config.model_entry import Price
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budget import Budgeted, RunBudget, is_other_model
 from edison_ci.providers.client import Concurrency, RateLimitSlot
@@ -73,11 +73,7 @@ async def test_fault_34_a_place_given_to_somebody_who_left_is_given_to_the_next(
         await first
 
 
-@dataclass(frozen=True)
-class Price:
-    tokens_in: float = 1.0
-    tokens_out: float = 0.0
-    cached_in: float | None = None
+PRICE = Price.model_validate({"in": 1.0, "out": 0.0})
 
 
 class Fine:
@@ -90,7 +86,7 @@ async def test_fault_39_tools_and_schemas_are_part_of_the_estimate(tmp_path: Pat
     with Writer(tmp_path / "results.db") as writer:
         budget = RunBudget(writer, "r", "me", ("project",), (), lambda: "2026-01-01T00:00:00.000Z",
                       lambda _: True)  # fmt: skip
-        client = Budgeted(Fine(), budget, model="m", phase="generate", price=Price())
+        client = Budgeted(Fine(), budget, model="m", phase="generate", price=PRICE)
         plain = Request("p", "", "m", (Message("user", "hi"),), {"max_tokens": 1})
         telling = Request(
             "p", "", "m", plain.messages, plain.params, tools=[tool], response_format=tool

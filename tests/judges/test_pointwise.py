@@ -10,7 +10,7 @@ import pytest
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.files import WorkingTree
 from edison_ci.judges.instructions import load_instructions
-from edison_ci.judges.judge import Judge, judge_params
+from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import QUESTION_CRITERIA, Pointwise, QuestionJudge, criteria_text
 from edison_ci.judges.replies import Missing
 from edison_ci.records import Case, CaseId, Completion
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def test_judges_sample_calmly_unless_the_registry_says_otherwise(
     provider: str, written: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    assert judge_params(model(provider, **written)) == sent
+    assert Judge.of(model(provider, **written)).params == sent
 
 
 @pytest.mark.parametrize(

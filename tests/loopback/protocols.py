@@ -24,7 +24,7 @@ class Chat:
     """A chat request as far as the server understands it."""
 
     protocol: str
-    """openai or anthropic"""
+    """openai, responses or anthropic"""
     body: dict[str, Any]
 
     @property
@@ -40,7 +40,10 @@ class Chat:
     def said(self) -> str:
         """All that the messages say."""
         parts = [self.body.get("system", "")]
-        parts += [message.get("content", "") for message in self.body.get("messages", [])]
+        parts += [
+            message.get("content", "")
+            for message in self.body.get("messages", self.body.get("input", []))
+        ]
         return "\n".join(part if isinstance(part, str) else canonical(part) for part in parts)
 
     @property
@@ -50,9 +53,12 @@ class Chat:
 
     @property
     def wants_json(self) -> bool:
-        return (self.body.get("response_format") or {}).get("type", "text") != "text" or bool(
-            self.body.get("output_config")
+        forms = (
+            self.body.get("response_format"),
+            self.body.get("text", {}).get("format"),
+            self.body.get("output_config", {}).get("format"),
         )
+        return any(form and form["type"] != "text" for form in forms)
 
     @property
     def tool(self) -> str | None:
@@ -64,7 +70,8 @@ class Chat:
 
     @property
     def max_tokens(self) -> int:
-        return int(self.body.get("max_completion_tokens") or self.body.get("max_tokens") or 4096)
+        names = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+        return next((int(self.body[name]) for name in names if self.body.get(name)), 4096)
 
     @property
     def tokens_in(self) -> int:
@@ -95,7 +102,7 @@ def reply_to(chat: Chat, rule: Rule) -> Reply:
     words = text.split(" ")
     cut = len(words) > chat.max_tokens
     text, tokens_out = " ".join(words[: chat.max_tokens]), min(len(words), chat.max_tokens)
-    build = _anthropic if chat.protocol == "anthropic" else _openai
+    build = {"anthropic": _anthropic, "responses": _responses}.get(chat.protocol, _openai)
     body = build(chat, text, cut=cut, tokens_out=tokens_out)
     if rule.usage is None:
         del body["usage"]
@@ -128,6 +135,29 @@ def _openai(chat: Chat, text: str, *, cut: bool, tokens_out: int) -> dict[str, A
             "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         },
         "system_fingerprint": "fp_loopback",
+    }
+
+
+def _responses(chat: Chat, text: str, *, cut: bool, tokens_out: int) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    item: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
+    if chat.tool is not None:
+        arguments = canonical({"answer": chat.word})
+        item = {"type": "function_call", "name": chat.tool, "arguments": arguments}
+    return {
+        "id": f"resp_{chat.word}",
+        "object": "response",
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "model": chat.model,
+        "output": [{"type": "reasoning", "summary": []}, item],
+        "usage": {
+            "input_tokens": chat.tokens_in,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": tokens_out,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": chat.tokens_in + tokens_out,
+        },
     }
 
 

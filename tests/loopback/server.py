@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.loopback.deeds import Wire, perform, send
 from tests.loopback.protocols import Chat, Reply, reply_to
 from tests.loopback.script import Rule, rule
+from tests.loopback.strict import refusal
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Seen:
             return None
         if path.endswith("/chat/completions"):
             return Chat("openai", self.json)
+        if path.endswith("/responses"):
+            return Chat("responses", self.json)
         return Chat("anthropic", self.json) if path.endswith("/messages") else None
 
 
@@ -86,8 +89,11 @@ class LoopbackServer:
         price_in: float = 1.0,
         price_out: float = 2.0,
         port: int = 0,
+        strict: bool = False,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self.strict = strict
+        """Whether it refuses what the real service would refuse."""
         self.script: list[Rule] = list(script)
         """May be changed while the server runs."""
         self.requests: list[Seen] = []
@@ -206,6 +212,10 @@ class LoopbackServer:
             return True
         if chat is None:
             await send(wire, 404, {}, b'{"error": {"message": "no such path"}}')
+            return True
+        if self.strict and (why := refusal(chat)) is not None:
+            error = {"type": "invalid_request_error", "message": why}
+            await send(wire, 400, {}, json.dumps({"error": error}).encode())
             return True
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)

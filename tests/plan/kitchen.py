@@ -236,7 +236,8 @@ CHANGES = {
         ".edison/prices.json",
         "",
         '{"date": "2026-01-01", "source": "me", "models": {"openai/gpt-4o-mini": '
-        '{"in": 0.15, "out": 0.6, "cached_in": 0.075}, "openai/x": {"in": 1, "out": 1}}}\n',
+        '{"in": 0.15, "out": 0.6, "cached_in": 0.075, "batch": {"in": 0.075, '
+        '"out": 0.3}}, "openai/x": {"in": 1, "out": 1}}}\n',
     ),
     "trust": Change(
         ".edison/trust.yaml", "keys: []", 'keys: [{env: K, hosts: ["https://a.example:443"]}]'

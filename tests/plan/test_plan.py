@@ -131,7 +131,7 @@ def test_the_document_has_whole_numbers_rounded_outwards(greet: Folder) -> None:
             "provider": "openai_compatible",
             "simulated": False,
             "tokens_exact": False,
-            "price": {"in": 2.0, "out": 8.0, "cached_in": None},
+            "price": {"in": 2.0, "out": 8.0},
             **told["by_phase"]["generate"],
         }
     ]

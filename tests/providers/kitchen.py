@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.models import RegistryReader
+from edison_ci.config.prices import load_prices
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.records import Message, Request
 from tests.timing import PATIENCE_S
@@ -25,7 +27,7 @@ def model(text: str) -> Model:
     reader = RegistryReader(read_yaml(f"m: {text}\n".encode(), "models.yaml"))
     models = reader.read()
     assert not reader.problems, [str(problem) for problem in reader.problems]
-    return models["m"]
+    return replace(models["m"], capabilities=load_prices().capabilities(models["m"]))
 
 
 def refused(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from edison_ci.contracts import CallError
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.providers.adapters import provider_for
+from edison_ci.providers.adapting import Adapting
 from edison_ci.providers.anthropic import Anthropic
 from edison_ci.providers.litellm_bridge import NO_KEY, LitellmBridge
 from edison_ci.providers.openai_compatible import OpenAICompatible
@@ -21,6 +22,7 @@ from tests.providers.kitchen import KEY, ask, model
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
     from tests.loopback.server import LoopbackServer
 
@@ -59,9 +61,16 @@ ONLINE = {
 }
 
 
+def inner_provider(wanted: Model) -> Any:
+    """Return the adapter of a model, inside of what adapts its parameters."""
+    provider = provider_for(wanted, environ=KEYS)
+    assert isinstance(provider, Adapting)
+    return provider._inner
+
+
 @pytest.mark.parametrize(("entry", "kind"), ONLINE.items())
 def test_every_provider_has_its_adapter(entry: str, kind: type) -> None:
-    assert isinstance(provider_for(model(entry), environ=KEYS), kind)
+    assert isinstance(inner_provider(model(entry)), kind)
 
 
 @pytest.mark.parametrize("name", ["small", "large", "echo", "judge"])
@@ -208,7 +217,7 @@ def test_offline_allows_what_is_here(entry: str) -> None:
 
 
 def arguments(entry: str) -> dict[str, Any]:
-    provider: Any = provider_for(model(entry), environ=KEYS)
+    provider = inner_provider(model(entry))
     return {"model": provider._target.model, **provider._target.arguments}
 
 

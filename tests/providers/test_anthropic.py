@@ -177,22 +177,23 @@ def test_tokens_are_added_up(usage: object, counted: tuple[int | None, int | Non
 
 
 @pytest.mark.parametrize(
-    ("usage", "surcharge"),
+    ("usage", "written"),
     [
-        ({}, 0),
-        ({"cache_creation_input_tokens": 400}, 100),
+        ({}, (0, 0)),
+        ({"cache_creation_input_tokens": 400}, (400, 0)),
         ({"cache_creation_input_tokens": 400, "cache_creation": {
-            "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 300}}, 325),
+            "ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 300}}, (400, 300)),
         ({"cache_creation_input_tokens": 400, "cache_creation": {
-            "ephemeral_1h_input_tokens": 10**6}}, 400),
-        ({"cache_creation_input_tokens": 400, "cache_creation": "none"}, 100),
+            "ephemeral_1h_input_tokens": 10**6}}, (400, 400)),
+        ({"cache_creation_input_tokens": 400, "cache_creation": "none"}, (400, 0)),
     ],
 )  # fmt: skip
-def test_what_is_written_to_the_cache_costs_a_quarter_more_or_double(
-    usage: dict[str, Any], surcharge: float
+def test_what_is_written_to_the_cache_is_counted_by_time(
+    usage: dict[str, Any], written: tuple[int, int]
 ) -> None:
     told = {"input_tokens": 10, "output_tokens": 4, **usage}
-    assert read_completion(reply(usage=told), 1).write_surcharge_in == surcharge
+    found = read_completion(reply(usage=told), 1)
+    assert (found.written_in, found.written_hour_in) == written
 
 
 def test_texts_and_tool_calls_are_told_apart() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.config.model_entry import Price
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.budget import Budgeted, BudgetExhausted, RunBudget
 from edison_ci.providers.client import (
@@ -50,11 +51,7 @@ class FakeTime:
         return Clock(lambda: self.now, self.sleep, random.Random(0))
 
 
-@dataclass(frozen=True)
-class Price:
-    tokens_in: float = 1.0
-    tokens_out: float = 2.0
-    cached_in: float | None = 0.5
+PRICE = Price.model_validate({"in": 1.0, "out": 2.0, "cached_in": 0.5})
 
 
 class Scripted:
@@ -110,7 +107,7 @@ class Bench:
             is_alive=lambda owner: owner == "me",
             sleep=self.time.sleep,
         )
-        budgeted = Budgeted(provider, budget, model="m", phase="generate", price=Price())
+        budgeted = Budgeted(provider, budget, model="m", phase="generate", price=PRICE)
         clock = self.time.clock()
         return build_client(budgeted, limits or ClientLimits(), clock, self.reader, newer_than)
 
@@ -131,13 +128,11 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_writing_to_a_cache_costs_more_than_plain_input(bench: Bench) -> None:
-    wrote = Completion(
-        "fine", tokens_in=1000, tokens_out=5, served_model="m", write_surcharge_in=200.0
-    )
+    wrote = Completion("fine", tokens_in=1000, tokens_out=5, served_model="m", written_in=800)
     plain = Completion("fine", tokens_in=1000, tokens_out=5, served_model="m")
     client = bench.client(Scripted(wrote, plain))
     dearer, cheaper = [(await client.answer(request(text))).cost_microusd for text in ("a", "b")]
-    assert dearer - cheaper == 200 * Price().tokens_in
+    assert dearer - cheaper == 200 * PRICE.tokens_in
 
 
 async def test_a_call_that_may_write_to_a_cache_is_booked_at_its_dearest(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -180,7 +181,8 @@ async def test_azure_is_asked_at_its_deployment(loopback: LoopbackServer, root: 
 def test_each_model_is_told_its_limit_by_the_name_it_knows(
     provider: str, name: str, limit: str
 ) -> None:
-    body = request_body(ask(params={"max_tokens": 9}), find_dialect(provider, name))
+    named = replace(model("{provider: ollama, model: m}"), provider=provider, model=name)
+    body = request_body(ask(params={"max_tokens": 9}), find_dialect(named))
     assert {key: body[key] for key in body if key.startswith("max")} == {limit: 9}
 
 
@@ -261,8 +263,22 @@ def test_texts_in_all_their_forms(message: dict[str, Any], text: str) -> None:
 
 def test_a_proxy_may_tell_what_was_written_to_a_cache() -> None:
     told = {"prompt_tokens": 500, "completion_tokens": 4, "cache_creation_input_tokens": 400}
-    assert read_completion(reply(usage=told), 1).write_surcharge_in == 100
-    assert read_completion(reply(usage={**told, "prompt_tokens": "x"}), 1).write_surcharge_in == 0
+    assert read_completion(reply(usage=told), 1).written_in == 400
+    assert read_completion(reply(usage={**told, "prompt_tokens": "x"}), 1).written_in == 0
+
+
+def test_openai_tells_what_was_written_to_its_cache() -> None:
+    details = {"cached_tokens": 100, "cache_write_tokens": 300}
+    told = {"prompt_tokens": 500, "completion_tokens": 4, "prompt_tokens_details": details}
+    found = read_completion(reply(usage=told), 1)
+    assert (found.tokens_in, found.cached_in, found.written_in) == (500, 100, 300)
+
+
+def test_reasoning_that_is_not_in_the_completion_is_charged_as_output() -> None:
+    told = {"prompt_tokens": 500, "completion_tokens": 4, "total_tokens": 1504}
+    assert read_completion(reply(usage=told), 1).tokens_out == 1004
+    assert read_completion(reply(usage={**told, "total_tokens": 504}), 1).tokens_out == 4
+    assert read_completion(reply(usage={**told, "total_tokens": "many"}), 1).tokens_out == 4
 
 
 @pytest.mark.parametrize(

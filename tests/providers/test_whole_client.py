@@ -17,7 +17,7 @@ from edison_ci.store.writer import Writer
 from tests.loopback.fixture import loopback
 from tests.loopback.script import Rule, rule
 from tests.providers.kitchen import ask, model
-from tests.providers.test_client import NOW, FakeTime, Price
+from tests.providers.test_client import NOW, PRICE, FakeTime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ async def spend(server: LoopbackServer, path: Path, calls: int) -> tuple[list[st
         budget = RunBudget(
             writer, "r", "me", ("run:r",), (), lambda: NOW, lambda owner: owner == "me"
         )
-        budgeted = Budgeted(provider, budget, model="m", phase="generate", price=Price())
+        budgeted = Budgeted(provider, budget, model="m", phase="generate", price=PRICE)
         client = build_client(
             budgeted, ClientLimits(concurrency=1, attempts=6), time.clock(), reader, ""
         )
@@ -112,7 +112,7 @@ async def test_many_calls_at_once_are_all_booked(loopback: LoopbackServer, tmp_p
         budget = RunBudget(
             writer, "r", "me", ("run:r",), (), lambda: NOW, lambda owner: owner == "me"
         )
-        budgeted = Budgeted(provider, budget, model="m", phase="generate", price=Price())
+        budgeted = Budgeted(provider, budget, model="m", phase="generate", price=PRICE)
         limits = ClientLimits(concurrency=20, attempts=5)
         client = build_client(budgeted, limits, FakeTime().clock(), reader, "")
         answers = await asyncio.gather(*(client.answer(ask(str(n))) for n in range(60)))

@@ -205,7 +205,7 @@ def test_percentiles_are_those_of_the_answers_used(
             (1000 + number, request_hash, FIRST),
         )
         db.execute(
-            "insert into answer values (?, 0, ?, 'stop', 1, 1, 0, ?, 1, 'billed', 'm', 't')",
+            "insert into answer values (?, 0, ?, 'stop', 1, 1, 0, ?, 1, 'billed', 'm', '', 't')",
             (request_hash, 1000 + number, number),
         )
         sample.finish(

@@ -168,7 +168,7 @@ def test_a_take_follows_the_last_one_even_where_the_first_are_missing(
 ) -> None:
     attempts = [reserved(db, replace(CALL, request_hash=letter * 64, caps=())) for letter in "abc"]
     db.execute(
-        "insert into answer values (?, 4, ?, 'stop', 1, 1, 0, 1, 1, 'billed', 'm', ?)",
+        "insert into answer values (?, 4, ?, 'stop', 1, 1, 0, 1, 1, 'billed', 'm', '', ?)",
         (CALL.request_hash, attempts[2], NOW),
     )
     assert settle(CALL, attempts[0], ANSWER)(db) == 5

@@ -170,6 +170,7 @@ create table answer (                       -- append-only: nothing paid for is 
   cost_microusd integer not null,
   cost_kind     text not null,              -- billed, estimated, replayed, imported
   served_model  text not null,              -- as the provider names it
+  left_out      text not null default '',   -- parameters that the model does not accept
   created_at    text not null,
   primary key (request_hash, answer_no)
 ) strict, without rowid;
