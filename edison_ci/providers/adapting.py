@@ -53,7 +53,8 @@ class Adapting:
                 continue
             if not self._refused and not request.left_out:
                 return completion
-            gone = [name for name in (*request.params, _FORM) if name in self._refused]
+            wanted = [*request.params, *([_FORM] if request.response_format is not None else [])]
+            gone = [name for name in wanted if name in self._refused]
             return replace(completion, left_out=(*request.left_out, *gone))
 
     def _refuse(self, name: str, error: CallError) -> None:

@@ -88,6 +88,28 @@ def cell_id(run_id: str, *cell: str | int) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
+def _cell_values(cell: CellRow) -> tuple[str | int | float | None, ...]:
+    return (
+        cell.id,
+        cell.run_id,
+        str(cell.side),  # sqlite3 takes ten times as long to bind an enum
+        cell.prompt,
+        cell.version,
+        cell.model,
+        cell.case_id,
+        cell.repeat,
+        cell.request_hash,
+        cell.answer_no,
+        str(cell.status),
+        cell.composite,
+        cell.passed,
+        cell.error,
+        cell.reason,
+        cell.case_hash,
+        cell.cluster,
+    )
+
+
 def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
     """Return the operation that stores finished cells and components over earlier failures."""
 
@@ -97,28 +119,7 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
             "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, "
             "repeat, request_hash, answer_no, status, composite, passed, error, reason, case_hash, "
             "cluster) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    cell.id,
-                    cell.run_id,
-                    str(cell.side),  # sqlite3 takes ten times as long to bind an enum
-                    cell.prompt,
-                    cell.version,
-                    cell.model,
-                    cell.case_id,
-                    cell.repeat,
-                    cell.request_hash,
-                    cell.answer_no,
-                    str(cell.status),
-                    cell.composite,
-                    cell.passed,
-                    cell.error,
-                    cell.reason,
-                    cell.case_hash,
-                    cell.cluster,
-                )
-                for cell in cells
-            ],
+            map(_cell_values, cells),
         )
         connection.executemany(
             "insert or replace into component values (?, ?, ?, ?, ?, ?, ?, ?)",

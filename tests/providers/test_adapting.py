@@ -90,3 +90,11 @@ async def test_other_errors_are_not_hidden(error: CallError) -> None:
 async def test_an_answer_without_anything_left_out_is_passed_on() -> None:
     found = await Adapting(Strict({}), "small").complete(ask(params={"temperature": 1}))
     assert found.left_out == ()
+
+
+async def test_a_call_that_did_not_want_it_has_not_left_it_out() -> None:
+    provider = Strict({"response_format": "'response_format' is not supported"})
+    adapting = Adapting(provider, "small")
+    judged = await adapting.complete(ask(response_format={"type": "json_object"}))
+    assert judged.left_out == ("response_format",)
+    assert (await adapting.complete(ask())).left_out == ()
