@@ -7,6 +7,7 @@ right.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -34,20 +35,21 @@ class Output:
     thinking: str = ""
     value: Json = None
     """The JSON value, if JSON is expected."""
-    schema_error: str | None = None
-    """First error by the `output` schema of the prompt; empty if it has none, None if not held."""
+    schema: Json = None
+    """The JSON Schema that its prompt declares."""
     malformed: str = ""
     """Why the answer does not have the expected form; empty if it has."""
     failed: str = ""
     """Why the answer could not be parsed in time; empty otherwise. It is not the answer's fault."""
 
 
-def parse_output(raw: str, expect: str) -> Output:
+def parse_output(raw: str, expect: str, schema: Json = None) -> Output:
     """Remove `<thinking>` or `<think>`, and extract the response or JSON, as expected."""
     try:
-        return run_limited("reading the answer", lambda: _parse(raw, expect))
+        found = run_limited("reading the answer", lambda: _parse(raw, expect))
     except EvaluationError as error:
         return Output(raw, raw, failed=str(error))
+    return found if schema is None else replace(found, schema=schema)
 
 
 def _parse(raw: str, expect: str) -> Output:

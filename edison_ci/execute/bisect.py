@@ -12,10 +12,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.output import parse_output
 from edison_ci.contracts import CallError
 from edison_ci.documents.text_diff import unified_diff
 from edison_ci.errors import UsageError
-from edison_ci.execute.grading import read_answer
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.execute.standalone import standalone_client
 from edison_ci.git.command import decode, run_git
@@ -243,7 +243,7 @@ class _CommitRunner:
     async def _passes(self, task: Task, grader: Grading) -> tuple[bool | None, str]:
         client = self.clients.of(task.configuration.model, "generate")
         answer = await client.answer(request_for(task))
-        output = await read_answer(answer.completion.text, task.prompt)
+        output = parse_output(answer.completion.text, task.prompt.expect, task.prompt.output)
         grade = await grader.grade(task.case, output, answer)
         failed = [
             one for one in grade.components if one.passed is False or one.status is CellStatus.ERROR

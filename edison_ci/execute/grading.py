@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import sandbox_fault
 from edison_ci.checks.evaluation import EvaluationError, ParsedAnswer
-from edison_ci.checks.output import parse_output
-from edison_ci.checks.structure import is_bounded, schema_error
+from edison_ci.checks.structure import JsonSchema
 from edison_ci.checks.time_limit import run_limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
@@ -33,13 +32,12 @@ from edison_ci.store.judgments import JudgeScoreRow, Judgment
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.prompt import Prompt
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.panel import Ask, JudgeComponent
@@ -73,6 +71,8 @@ class CheckGrader:
     schemas: Mapping[str, Json]
     root: Path | None
     """Where code checks find their files; None when no code may run."""
+    weight: float = 1.0
+    """Of a check that has none of its own."""
     redact: Redact = keep_text
     """What is done to the reason of a check, which may quote the case."""
 
@@ -90,7 +90,7 @@ class CheckGrader:
         if root is not None and any(check.needs_code for _, check, _ in checks):
             _refuse_without_sandbox()
         redact = redactor(project.file.settings)
-        return cls(checks, experiment.schemas, root, redact)
+        return cls(checks, experiment.schemas, root, default, redact)
 
     async def components(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
         """Return the score of each check; blocking checks run in a thread."""
@@ -103,7 +103,7 @@ class CheckGrader:
             root=self.root,
         )
         found = []
-        for name, check, weight in self.checks:
+        for name, check, weight in (*self.checks, *self._declared(output.schema)):
             if check.blocking:
                 found.append(await asyncio.to_thread(_component, name, check, weight, answered))
             else:
@@ -114,6 +114,17 @@ class CheckGrader:
                 for component in found
             ]
         return found
+
+    def _declared(self, schema: Json) -> Iterator[tuple[str, Check, float]]:
+        """Yield the check by the schema of the prompt, unless a check of the user is the same."""
+        if not isinstance(schema, dict):
+            return
+        for _, check, _ in self.checks:
+            if isinstance(check, JsonSchema):
+                given = check.value
+                if (self.schemas.get(given) if isinstance(given, str) else given) == schema:
+                    return
+        yield "output schema", JsonSchema.model_construct(value=schema), self.weight
 
 
 def code_folder(project: Project) -> Path | None:
@@ -148,29 +159,6 @@ def _component(name: str, check: Check, weight: float, answered: ParsedAnswer) -
     return Component(name, "check", grade.score, good, weight, CellStatus.OK, grade.reason)
 
 
-async def read_answer(text: str, prompt: Prompt) -> Output:
-    """Return a parsed answer, with the first error by the `output` schema of its prompt."""
-    output, schema = parse_output(text, prompt.expect), prompt.output
-    if schema is None or output.malformed or output.failed:
-        return output
-    length = len(output.text)
-    try:
-        if is_bounded(schema):
-            breach = schema_error(schema, output.value, length)
-        else:
-            breach = await asyncio.to_thread(schema_error, schema, output.value, length)
-    except EvaluationError as error:
-        return dataclasses.replace(output, failed=str(error))
-    return dataclasses.replace(output, schema_error=breach)
-
-
-def _declared(breach: str) -> Component:
-    """Return the grade of an answer by the schema that its prompt declares."""
-    reason = breach or "the schema accepts the answer"
-    score, good = float(not breach), not breach
-    return Component("output schema", "check", score, good, 1.0, CellStatus.OK, reason)
-
-
 @dataclass(frozen=True, slots=True)
 class CellGrader:
     """Grades answers with everything an experiment has: screens, checks, judges, graders."""
@@ -180,11 +168,6 @@ class CellGrader:
     judging: ExperimentJudges | None
     moderators: tuple[Moderator, ...]
     ask: Ask
-
-    @property
-    def schema_checked(self) -> bool:
-        """Whether a check of the experiment holds answers to a schema already."""
-        return any(check.check == "json_schema" for check in self.experiment.all_checks())
 
     @classmethod
     def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
@@ -220,8 +203,6 @@ class CellGrader:
                 CellStatus.MALFORMED, 0.0, False, tuple(found), output.malformed, tuple(judgments)
             )
         found += await self.checks.components(case, output, answer)
-        if output.schema_error is not None and not self.schema_checked:
-            found.append(_declared(output.schema_error))
         judge_scores: tuple[JudgeScoreRow, ...] = ()
         if self.judging is not None:
             judged = await self.judging.judge(case, output.text)

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import CallError
-from edison_ci.execute.grading import read_answer
 from edison_ci.providers.budget import BudgetExhausted, RunDraining
 from edison_ci.providers.client import AHEAD
 from edison_ci.providers.replay import MissingRecording
@@ -290,7 +290,7 @@ class Runner:
                 error=str(error.kind) if failed else None,
                 reason=error.message,
             )
-        output = await read_answer(stored.completion.text, task.prompt)
+        output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
         grade = await self._grader.grade(task.case, output, stored)
         return row(
             request_hash=request.request_hash,

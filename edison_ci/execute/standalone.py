@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.output import parse_output
 from edison_ci.config.models import sent_params
 from edison_ci.config.requirements import missing_for_models
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of
 from edison_ci.execute.clients import ClientPool, ClientSettings
-from edison_ci.execute.grading import read_answer
 from edison_ci.execute.runner import request_for
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import object_schema
@@ -194,7 +194,7 @@ def try_once(
                 raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
             except ClientClosed as error:
                 raise NotAnswered(error.reason) from None
-            output = await read_answer(answer.completion.text, task.prompt)
+            output = parse_output(answer.completion.text, task.prompt.expect, task.prompt.output)
             grade = await context.grading(project, experiment, clients).grade(
                 task.case, output, answer
             )

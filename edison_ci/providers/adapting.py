@@ -29,7 +29,10 @@ _REFUSES = re.compile(
 _KEPT = frozenset({"max_tokens", "extra"})
 """Parameters without which a call is not sent: the length bounds its cost."""
 _FORM = "response_format"
-_OTHER_NAMES = {"reasoning": ("reasoning_effort", "thinking"), "stop": ("stop_sequences",)}
+_OTHER_NAMES = {
+    "reasoning": ("reasoning_effort", "thinking", "output_config", "effort"),
+    "stop": ("stop_sequences",),
+}
 
 
 class Adapting:

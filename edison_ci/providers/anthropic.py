@@ -98,12 +98,13 @@ def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any
 
 def _think(body: dict[str, Any], level: object, can: Capabilities) -> None:
     """Add how much the model thinks; its thinking counts as output, within `max_tokens`."""
-    if level is None or can.reasoning is None:
+    adaptive = can.adaptive or not can.known  # what is not in the table is newer than it
+    if level is None:
         return
     if level == "none":
-        if can.adaptive:
+        if adaptive:
             body["thinking"] = {"type": "disabled"}
-    elif can.adaptive:
+    elif adaptive:
         body["thinking"] = {"type": "adaptive"}
         body["output_config"] = {**body.get("output_config", {}), "effort": level}
     else:

@@ -52,7 +52,7 @@ def no_judge_answered(connection: sqlite3.Connection, run_id: str) -> bool:
 
 
 def silent_judges(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
-    """Return the judges that never gave a score, though others did, and their last reason."""
+    """Return the judges that never gave a score, though others did, and a reason."""
     rows = connection.execute(
         "select s.judge, max(s.reason) from judge_score s join cell c on c.id = s.cell_id "
         "where c.run_id = ? group by s.judge having count(s.raw) = 0 order by s.judge",

@@ -188,10 +188,11 @@ def test_a_declared_output_is_checked_on_every_answer(
     edison(mini, "run", "-q")
     with contextlib.closing(open_reader(mini.path / ".edison/results.db")) as reader:
         found = reader.execute(
-            "select c.status, p.score, p.reason from cell c left join component p "
+            "select c.status, p.score, p.reason, p.weight from cell c left join component p "
             "on p.cell_id = c.id and p.name = 'output schema'"
         ).fetchall()
-    assert found == [(status, *(graded or (None, None)))] * 2
+    # Beside a rubric a check decides whether an answer passes, not its score.
+    assert found == [(status, *((*graded, 0.0) if graded else (None, None, None)))] * 2
 
 
 def test_a_case_that_exceeds_the_context_of_a_model_is_named_by_the_plan(

@@ -222,3 +222,22 @@ def test_a_reply_without_an_answer_is_a_bad_response(content: object) -> None:
 
 def test_an_empty_answer_is_an_answer() -> None:
     assert read_completion(reply(content=[]), 1).text == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "sent"),
+    [
+        ("claude-opus-4-7", "low", ({"type": "adaptive"}, {"effort": "low"})),
+        ("claude-opus-4-7", "none", ({"type": "disabled"}, None)),
+        ("claude-opus-4-5", "medium", ({"type": "enabled", "budget_tokens": 2_000}, None)),
+        ("claude-opus-4-5", "none", (None, None)),
+        ("claude-of-tomorrow", "high", ({"type": "adaptive"}, {"effort": "high"})),
+    ],
+)
+def test_a_level_of_reasoning_is_sent_as_each_model_takes_it(
+    name: str, level: str, sent: tuple[object, object]
+) -> None:
+    can = model(f"{{provider: anthropic, model: {name}}}").capabilities
+    body = request_body(ask(params={"max_tokens": 4_000, "reasoning": level}), can)
+    assert (body.get("thinking"), body.get("output_config")) == sent
+    assert "reasoning" not in body
