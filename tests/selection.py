@@ -38,6 +38,7 @@ _SLOW = (
     "tests/operate/",
     "tests/simulator/",
     "tests/providers/test_litellm_bridge.py",
+    "tests/providers/test_local.py",
     "tests/refine/",
     "tests/report/",
     "tests/store/test_ledger_totals.py",

@@ -61,6 +61,7 @@ ONLY_IN = {
     "cronsim": {"config/experiment.py"},
     "tiktoken": {"plan/estimate.py"},
     "litellm": {"providers/litellm_bridge.py"},
+    "xllamacpp": {"providers/local.py"},
     "aiohttp": {"providers/transport.py"},
     "uvloop": {"execute/session.py"},
     "httpx": {"forge/api.py", "providers/litellm_bridge.py"},
@@ -342,6 +343,7 @@ def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:
 
 HEAVY = {
     "litellm",
+    "xllamacpp",
     "uvloop",
     "numpy",
     "scipy",

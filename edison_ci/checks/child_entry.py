@@ -1,4 +1,4 @@
-"""Entry point of the child process of a code check: it sets up the sandbox and runs the code.
+"""Entry point of the child process of a code check or a program: the sandbox, then the code.
 
 This file runs on its own (`python -I child_entry.py ...`), so it imports nothing of the package. It
 drops what the code does not need: the network, other processes, write access to all folders but its
@@ -7,6 +7,7 @@ or calls the function and writes its result. If the kernel does not allow the fi
 nothing, unless its first argument is `open`.
 
     child_entry.py sandbox|open command PROGRAM ARGUMENT...
+    child_entry.py sandbox program PROGRAM ARGUMENT...      (a model: without a limit of time)
     child_entry.py sandbox|open python FILE FUNCTION
     child_entry.py sandbox probe
 """
@@ -159,6 +160,8 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "command":
         # Programs such as Node.js reserve far more memory than they use; `child` checks their use.
         limit((resource.RLIMIT_DATA, _DATA), isolated=isolated)
+        os.execvp(arguments[1], arguments[1:])
+    if arguments[0] == "program":
         os.execvp(arguments[1], arguments[1:])
     limit((resource.RLIMIT_AS, _ADDRESSES), isolated=isolated)
     call(*arguments[1:])

@@ -59,6 +59,8 @@ class ParsedAnswer:
     """JSON Schemas by the path that checks name."""
     root: Path | None = None
     """Folder of the project if its code may run, else None."""
+    embeddings: dict[tuple[str, str], str | EvaluationError] = field(default_factory=dict)
+    """Stored embeddings by model and text, or why there is none."""
     _parsed: list[Json | Fault] = field(default_factory=list, repr=False, compare=False)
 
     def render(self, template: Template) -> str:

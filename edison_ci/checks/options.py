@@ -111,6 +111,16 @@ class Check(Shape):
         return ()
 
     @property
+    def libraries(self) -> tuple[Library, ...]:
+        """The libraries of extras that it needs with its options."""
+        return self.needs
+
+    def texts_to_embed(self, answered: ParsedAnswer) -> Iterator[tuple[str, str]]:
+        """Yield a model of models.yaml and a text for each embedding that `evaluate` compares."""
+        for part in self.inner_checks():
+            yield from part.texts_to_embed(answered)
+
+    @property
     def needs_code(self) -> bool:
         """Whether it runs code of the repository."""
         return any(part.needs_code for part in self.inner_checks())

@@ -13,13 +13,16 @@ from pydantic import Field
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.distance import Levenshtein as Edits
 
+from edison_ci.checks.embeddings import cosine_of_vectors, unpack_vector
 from edison_ci.checks.evaluation import EvaluationError, Grade, library_errors
 from edison_ci.checks.options import Check, TemplateText, expected_output
 from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
 from edison_ci.numeric import fixed
+from edison_ci.shape import Name
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy import float16, float64
     from numpy.typing import NDArray
@@ -196,10 +199,15 @@ def sacrebleu_score(name: str, answer: str, reference: str) -> tuple[float, str]
 
 def similarity(answer: str, reference: str) -> float:
     """Return the cosine of the embeddings of two texts; 0 if one is empty."""
+    return cosine(*texts) if (texts := comparable_texts(answer, reference)) else 0.0
+
+
+def comparable_texts(answer: str, reference: str) -> tuple[str, str] | None:
+    """Return two texts as they are embedded; None if one is empty. Raises EvaluationError."""
     _refuse_long(answer, reference, _LONGEST_FOR_LIBRARIES)
     if not answer.strip() or not reference.strip():
-        return 0.0
-    return cosine(_whole(answer), _whole(reference))
+        return None
+    return _whole(answer), _whole(reference)
 
 
 def _whole(text: str) -> str:
@@ -286,15 +294,49 @@ class TokenF1(_Similarity):
 
 
 class Similar(_Similarity):
-    """Cosine similarity of embeddings, made on this machine (extra `embeddings`)."""
+    """Cosine similarity of embeddings, made on this machine (extra `embeddings`) or by a model."""
 
     check: ClassVar[str] = "similar"
     needs: ClassVar[tuple[Library, ...]] = (SAFETENSORS, TOKENIZERS, WORDLLAMA)
     example: ClassVar[str] = "similar: {threshold: 0.8}"
+    by: Name | None = Field(
+        None, description="Model of models.yaml that embeds; on this machine by default."
+    )
 
-    def _score(self, answer: str, reference: str) -> float:
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """The libraries that it needs: none if a model embeds."""
+        return self.needs if self.by is None else ()
+
+    def texts_to_embed(self, answered: ParsedAnswer) -> Iterator[tuple[str, str]]:
+        """Yield the answer and the reference, unless there is nothing to compare."""
+        if self.by is None:
+            return
+        try:
+            texts = comparable_texts(answered.text, answered.render(self.value))
+        except (MissingValueError, RenderError, EvaluationError):
+            return  # `evaluate` has the same problem, and reports it
+        for text in texts or ():
+            yield self.by, text
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return the cosine of the embeddings; negative values count as 0."""
-        return min(max(similarity(answer, reference), 0.0), 1.0)
+        reference = answered.render(self.value)
+        if self.by is None:
+            found = similarity(answered.text, reference)
+        else:
+            texts = comparable_texts(answered.text, reference)
+            vectors = [_vector(answered, self.by, text) for text in texts or ()]
+            found = cosine_of_vectors(*vectors) if vectors else 0.0
+        score = min(max(found, 0.0), 1.0)
+        return Grade(score, f"{self.check} is {fixed(score, 3)}")
+
+
+def _vector(answered: ParsedAnswer, by: str, text: str) -> tuple[float, ...]:
+    found = answered.embeddings.get((by, text), EvaluationError(f"{by} was not called"))
+    if isinstance(found, EvaluationError):
+        raise found
+    return unpack_vector(found)
 
 
 class Overlap(_Similarity):

@@ -39,7 +39,9 @@ COMMANDS = {
     "demo": Entry("Start", "demo:demo", "Show the whole workflow in a temporary project, offline."),
     "init": Entry("Start", "init:init", "Create a project that runs offline."),
     "import": Entry(
-        "Start", "import_:import_", "Import the files of another tool, or a report bundle."
+        "Start",
+        "import_:import_",
+        "Import files of other tools, answers, traces or bundles.",
     ),
     "validate": Entry("Start", "validate:validate", "Check every file of the project."),
     "plan": Entry("Start", "plan:plan", "Show what a run would do and cost."),

@@ -148,7 +148,9 @@ def _report(state: CliState, project: Project, experiment: Experiment, *, ask: b
             try:
                 checked = check_with_calls(work, run_context(project, offline=state.offline))
             except NotAnswered as error:
-                raise CallFailed(f"the judges could not be called: {error}") from None
+                calls = checked.unused.not_asked * len(panel.judges)
+                message = f"the judges could not be called: {error}"
+                raise CallFailed(message, hint=error.hint(calls)) from None
         latest = _latest(reader, experiment.id)
     finally:
         reader.close()

@@ -14,6 +14,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
 from edison_ci.execute.budgets import caps_of
 from edison_ci.numeric import counted, dollars, fixed, percent
+from edison_ci.results.current_prices import CurrentPrices
 from edison_ci.results.spending import By, SpendingRow, last_run_of, spending_by
 from edison_ci.store.ledger import booked
 
@@ -27,6 +28,7 @@ _NEARLY = 0.8
 _SUMS = (
     *("calls", "replayed", "failed", "unknown", "billed_microusd", "estimated_microusd"),
     *("unknown_microusd", "tokens_in", "tokens_out", "simulated", "simulated_microusd"),
+    "estimated",
 )
 
 
@@ -66,9 +68,10 @@ class Limit(NamedTuple):
 def costs(state: CliState, since: int, by: By) -> None:
     """Show spending and how much of each budget is used.
 
-    Days are UTC. A sum with ~ includes estimates: answers whose provider reported no usage, and
-    calls that were lost or are in flight, which count with their maximum cost. "Saved" is the cost
-    of stored answers that complete runs used again.
+    Days are UTC. A sum with ~ includes calls that count with their maximum cost: those whose
+    provider reported no usage, with estimated tokens, and those that were lost or are in flight.
+    "Saved" is what the stored answers that complete runs used again would cost at the current
+    prices.
 
     Examples:
       edison costs
@@ -80,8 +83,9 @@ def costs(state: CliState, since: int, by: By) -> None:
     today = utc.now()
     first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
     with results_of(project) as connection:
-        rows = spending_by(connection, by, since=first)
-        days = rows if by == "day" else spending_by(connection, "day", since=first)
+        prices = CurrentPrices(project)
+        rows = spending_by(connection, by, prices, since=first)
+        days = rows if by == "day" else spending_by(connection, "day", prices, since=first)
         limits = _limits(connection, project, f"{today:%Y-%m-%d}")
     total = _total(days)
     if terminal.json:
@@ -141,14 +145,15 @@ def _table(terminal: Terminal, by: By, rows: Sequence[SpendingRow]) -> None:
     if total.simulated_microusd:
         terminal.result(f"{dollars(total.simulated_microusd)} of it is simulated and was not paid")
     if total.estimated_microusd:
-        terminal.result(f"~ {dollars(total.estimated_microusd)} of it is estimated")
+        silent = f"{counted(total.estimated, 'answer')} without usage; their tokens are estimated"
+        terminal.result(f"~ {dollars(total.estimated_microusd)} of it is the most for {silent}")
     if total.unknown:
         lost = f"{counted(total.unknown, 'call')} lost or in flight"
         terminal.result(f"~ {dollars(total.unknown_microusd)} of it is the maximum cost of {lost}")
-    if not saved and total.saved_microusd:
-        terminal.result(f"reuse saved {dollars(total.saved_microusd)}")
+    if total.saved_microusd:
+        terminal.result(f"reuse saved {dollars(total.saved_microusd)} at the current prices")
     if total.replayed:
-        terminal.result(f"{counted(total.replayed, 'answer')} came from recordings, free of charge")
+        terminal.result(f"{counted(total.replayed, 'answer')} came from files, free of charge")
 
 
 def _daily_line(

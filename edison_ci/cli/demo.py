@@ -1,4 +1,4 @@
-"""edison demo: the whole workflow in a temporary project, offline."""
+"""edison demo: the whole workflow in a temporary project, offline, or a real model in it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.init import TEMPLATES, init
+from edison_ci.cli.init import TEMPLATES, init, write_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.plan import plan
 from edison_ci.cli.refine import refine
@@ -21,7 +22,9 @@ from edison_ci.cli.terminal import GOOD, StyledText, Terminal
 from edison_ci.cli.try_one import try_one
 from edison_ci.cli.validate import validate
 from edison_ci.config.load import load_project
-from edison_ci.errors import UsageError
+from edison_ci.documents.files import replace_file
+from edison_ci.errors import ExitCode, UsageError
+from edison_ci.extras import faults_of, install_command
 from edison_ci.git.command import run_git
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import SuggestionStatus, list_suggestions
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
 
 _BRANCH = "main"
 _LINES = 40
+_REAL = "one-word-answers"
+"""The example with a model in this process."""
+_PROMPT = "one-word"
+_BETTER = "Answer with one word."
+_WORSE = "Explain it in detail."
 
 
 @click.command(cls=EdisonCommand)
@@ -43,9 +51,10 @@ _LINES = 40
     show_default=True,
     help="Template of the project.",
 )
+@click.option("--real", is_flag=True, help="Use a real model on this machine (extra local).")
 @click.option("--keep", is_flag=True, help="Keep the repository.")
 @click.pass_context
-def demo(ctx: click.Context, template: str, keep: bool) -> None:
+def demo(ctx: click.Context, template: str, real: bool, keep: bool) -> None:
     """Show the whole workflow in a temporary project, offline.
 
     Creates a repository from a template, validates, plans and runs it, refines the prompt, and ends
@@ -53,8 +62,13 @@ def demo(ctx: click.Context, template: str, keep: bool) -> None:
     afterwards, unless --keep is set. The models are simulated: their answers depend on the
     instructions in the prompt, and nothing is sent anywhere.
 
+    With --real a small model answers 40 questions on this machine, in two or three minutes: with a
+    first prompt, with a better one, which is compared with the first, and with a worse one, which
+    fails its gate. It needs no key, and nothing is sent anywhere either.
+
     Examples:
       edison demo
+      edison demo --real
       edison demo --template data-extraction
       edison demo --keep
     """
@@ -62,13 +76,25 @@ def demo(ctx: click.Context, template: str, keep: bool) -> None:
     if state.json:
         hint = "run its steps one by one: edison init, validate, plan, run, refine, propose"
         raise UsageError("edison demo does not support --json", hint=hint)
-    terminal = Terminal(state)
+    if real and ctx.get_parameter_source("template") is not ParameterSource.DEFAULT:
+        hint = "leave out --template, or --real"
+        raise UsageError("edison demo --real has a project of its own", hint=hint)
+    if real and (faults := faults_of("local")):
+        raise UsageError(
+            f"edison demo --real needs a model on this machine: {', '.join(faults)}",
+            hint=f"install it: {install_command('local')}",
+        )
+    terminal, name = Terminal(state), _REAL if real else template
     with _folder(keep=keep) as home:
         state.directory = home
-        _Tour(ctx, state, terminal, home / template).run_all(template)
+        tour = _Tour(ctx, state, terminal, home / name)
+        tour.run_real() if real else tour.run_all(template)
         if keep:
-            terminal.note(f"The repository is in {home / template}")
-    terminal.note("All models were simulated. Start your own project:")
+            terminal.note(f"The repository is in {home / name}")
+    if real:
+        terminal.note("Every answer came from a model on this machine. Start your own project:")
+    else:
+        terminal.note("All models were simulated. Start your own project:")
     terminal.note(f"  edison init my-prompts --template {template}")
 
 
@@ -125,6 +151,44 @@ class _Tour:
                 StyledText("Its gain: ", bold=True), StyledText(said, GOOD), "  simulated"
             )
             self.terminal.note("")
+
+    def run_real(self) -> None:
+        """Ask a model on this machine with three versions of a prompt, and compare them."""
+        ctx, note = self.ctx, self.terminal.note
+        note(f"40 questions with one word as an answer, in the project {_REAL}.")
+        write_project(_REAL, self.folder)
+        self.state.directory = self.folder
+        self._step("git init && git add --all && git commit", self._commit)
+        self._step("edison validate", lambda: ctx.invoke(validate))
+        one = f"edison try {_PROMPT} --case japan  # one answer"
+        self._step(one, lambda: ctx.invoke(try_one, prompt=_PROMPT, case_id="japan"))
+        self._step("edison run  # 40 answers", self._run)
+        note("The prompt does not say that one word is enough. It does now:")
+        self._edit("", _BETTER)
+        against = f"edison run --against {_BRANCH}"
+        self._step(against, lambda: self._run(against=_BRANCH))
+        self._git("commit", "--quiet", "--all", "--message", "Ask for one word")
+        note("A change that does harm, to see the gate that a pull request would meet:")
+        self._edit(_BETTER, _WORSE)
+        self._step(against, lambda: self._run(against=_BRANCH))
+
+    def _run(self, **options: str) -> None:
+        """Run the experiment; the demo goes on if a gate fails."""
+        try:
+            self.ctx.invoke(run, **options)
+        except click.exceptions.Exit as ended:
+            if ended.exit_code != ExitCode.GATE_FAILED:
+                raise
+            self.terminal.note(StyledText(f"exit code {ended.exit_code}", bold=True))
+
+    def _edit(self, before: str, after: str) -> None:
+        """Change the end of the question in the prompt, and show it."""
+        path = self.folder / "prompts" / f"{_PROMPT}.md"
+        asked = "{{ question }}"
+        text = path.read_text(encoding="utf-8")
+        changed = text.replace(f"{asked} {before}".strip(), f"{asked} {after}")
+        replace_file(path, changed.encode())
+        self._step("git diff", lambda: show_diff(self.terminal, self._git("diff"), most=_LINES))
 
     def _step(self, line: str, command: Callable[[], object]) -> None:
         self.terminal.note(StyledText(f"$ {line}", bold=True))

@@ -122,6 +122,7 @@ def _document(found: CellExplanation) -> dict[str, Any]:
             "json": _clean(found.output.value),
             "malformed": found.output.malformed or None,
             "tool_calls": _clean(answer.completion.tool_calls),
+            "details": _clean(answer.completion.details),
         },
         "components": [_component(found, component) for component in cell.components],
         "judgments": [_reply_json(said) for said in found.judgments],
@@ -288,6 +289,10 @@ def _answer(terminal: Terminal, found: CellExplanation) -> None:
         if output.text.strip() != output.raw.strip():
             terminal.result(StyledText("--- graded text", bold=True))
             _text(terminal, output.text)
+        details = found.answer.completion.details if found.answer is not None else None
+        for name, value in (details if isinstance(details, dict) else {}).items():
+            terminal.result(StyledText(f"--- {name}", bold=True))
+            _text(terminal, json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _text(terminal: Terminal, text: str) -> None:

@@ -1,4 +1,7 @@
-"""edison import: configurations of other tools, with a report on every key, and bundles."""
+"""edison import: configurations of other tools, with a report on every key, and bundles.
+
+Answers and traces have modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.cli.import_outputs import outputs
+from edison_ci.cli.import_traces import traces
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
 from edison_ci.config.load import find_root
@@ -109,16 +114,20 @@ _REPORT = click.option(
 
 @click.group("import", cls=EdisonGroup)
 def import_() -> None:
-    """Import the files of another tool, or a report bundle.
+    """Import files of other tools, answers, traces or bundles.
 
     Examples:
       edison import promptfoo promptfooconfig.yaml --into my-prompts
       edison import prompt-yml prompts/summary.prompt.yml
+      edison import outputs answers.jsonl
+      edison import traces spans.jsonl --dataset datasets/support.jsonl
       edison import bundle run.zip
     """
 
 
 import_.add_command(bundle)
+import_.add_command(outputs)
+import_.add_command(traces)
 
 
 @import_.command(cls=EdisonCommand)

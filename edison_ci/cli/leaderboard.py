@@ -13,6 +13,7 @@ from edison_ci.decide.recommendation import FEW, Requirements, advise
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.plan.versions import short
+from edison_ci.results.current_prices import CurrentPrices
 from edison_ci.results.leaderboard import BoardRule, board_of, measurements_of
 from edison_ci.results.samples import case_filter_of
 from edison_ci.results.scores import interval_json
@@ -337,7 +338,8 @@ def recommend(state: CliState, /, experiment: str | None, **options: Any) -> Non
     Uses the newest version of each prompt, on the cases that all models have. Best value is the
     cheapest model that is non-inferior to the most accurate one with a margin of 5 points; with too
     few cases for that test, the output says so. A model is on the front if no other model beats it
-    in score, cost and latency at once.
+    in score, cost and latency at once. Costs are what an answer costs at the current prices, from
+    the tokens that were stored.
 
     Examples:
       edison recommend
@@ -356,7 +358,7 @@ def recommend(state: CliState, /, experiment: str | None, **options: Any) -> Non
     with results_of(project) as connection:
         for name in measured_names(connection, project, experiment):
             case_filter = case_filter_of(project, name, stored=connection)
-            measured = measurements_of(connection, name, case_filter)
+            measured = measurements_of(connection, name, case_filter, CurrentPrices(project))
             if measured is not None:
                 advices.append(advise(name, measured, case_filter, required))
     if terminal.json:
@@ -423,11 +425,32 @@ def sentences(advice: RecommendationResult) -> list[str]:
         )
     if not any(row.cost_microusd for row in advice.rows.values()):
         said.append("No answer cost anything, so cost was not considered.")
+    else:
+        said += _prices(advice)
     if any(row.place.run.partial for row in advice.rows.values()):
         said.append("Some models were measured on a part of the cases only.")
     if advice.cases < FEW:
         said.append(f"Very few cases ({advice.cases}): do not rely on this.")
     return said
+
+
+def _prices(advice: RecommendationResult) -> list[str]:
+    """Say at which prices the models are compared, and where that differs from what was paid."""
+    current = {name: row for name, row in advice.rows.items() if row.current}
+    if not current:
+        return []
+    changed = [
+        f"{name} {dollars(row.paid_microusd)}"
+        for name, row in current.items()
+        if row.paid_microusd != row.cost_microusd
+    ]
+    paid = [name for name in advice.rows if name not in current]
+    return [
+        "Costs are at the current prices"
+        + (f"; paid were, for an answer: {', '.join(changed)}" if changed else "")
+        + (f"; of {', '.join(paid)} as they were paid, without a current price" if paid else "")
+        + "."
+    ]
 
 
 def _doubt(doubt: RejectedModel, best: str, margin: float) -> str:
@@ -502,6 +525,8 @@ def _advice(advice: RecommendationResult) -> dict[str, Any]:
             {
                 "name": name,
                 **{k: v for k, v in row_json(row).items() if k != "rank"},
+                "answer_paid_microusd": row.paid_microusd,
+                "prices": "current" if row.current else "paid",
                 **_valued(models.get(name)),
             }
             for name, row in advice.rows.items()

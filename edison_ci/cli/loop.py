@@ -28,6 +28,7 @@ from edison_ci.refine.refinement import RefineRequest, refine_request
 from edison_ci.refine.refiner import refiner_of
 from edison_ci.report.files import write_whole
 from edison_ci.report.pdf import find_browser, print_pdf
+from edison_ci.results.current_prices import CurrentPrices
 from edison_ci.results.leaderboard import measurements_of
 from edison_ci.results.samples import case_filter_of
 from edison_ci.review.context import ReviewContext
@@ -127,7 +128,7 @@ def _announce(confirmation: PlanConfirmation, target: RefineTarget) -> None:
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
     case_filter = case_filter_of(project, name, stored=connection)
-    measured = measurements_of(connection, name, case_filter)
+    measured = measurements_of(connection, name, case_filter, CurrentPrices(project))
     return (
         [] if measured is None else sentences(advise(name, measured, case_filter, Requirements()))
     )

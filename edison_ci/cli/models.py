@@ -164,7 +164,7 @@ def _abilities(can: Capabilities) -> dict[str, Any] | None:
     if not can.known:
         return None
     return {
-        "protocol": "responses" if can.responses else "chat",
+        "protocol": "embeddings" if can.embedding else "responses" if can.responses else "chat",
         "sampling": can.sampling,
         "system": can.system,
         "schema": can.schema,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,8 @@ from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.suggestion import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.errors import UsageError
+from edison_ci.errors import OutOfBudget, UsageError
+from edison_ci.execute.budgets import caps_of, in_cents, run_limit, sufficient_cost
 from edison_ci.numeric import counted, dollars
 from edison_ci.plan.estimate import CostRange, total_cost
 from edison_ci.plan.plan import bare_plan
@@ -25,6 +27,8 @@ from edison_ci.refine.refiner import RE_ASKS, refiner_of
 from edison_ci.refine.search import SCREEN_CASES, SearchLimits
 from edison_ci.refine.trials import Allowance, TrialRunner, final_check_sizes
 from edison_ci.stats.sentences import points, signed
+from edison_ci.store.database import open_reader
+from edison_ci.store.ledger import phase_costs
 from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
@@ -99,7 +103,7 @@ def refine(state: CliState, /, experiment: str, **given: Any) -> None:
     target = request.target
     candidates = given["candidates"] or target.limits.candidates
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
-    _announce(confirmation, target, candidates)
+    loads = _announce(confirmation, target, candidates)
     factory = refining_factory(state, confirmation)
     allowance = Allowance.of(target, microusd(given["budget"]))
     trials = TrialRunner(
@@ -111,14 +115,36 @@ def refine(state: CliState, /, experiment: str, **given: Any) -> None:
         on_step=lambda line: terminal.note(f"  {line}"),
         audit=request.audit_entry,
     )
-    _show(terminal, target, refine_prompt(trials, refiner_of(request.model), options))
+    try:
+        refined = refine_prompt(trials, refiner_of(request.model), options)
+    except OutOfBudget as error:
+        error.hint = _sufficient(target, loads, str(error.hint))
+        raise
+    _show(terminal, target, refined)
+
+
+def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
+    """Return the hint with a budget for which the same command goes through."""
+    project, experiment = target.project, target.experiment
+    results = project.root / project.file.results
+    if any(load.price is None for load in loads) or not results.exists():
+        return otherwise
+    with closing(open_reader(results)) as reader:
+        known = phase_costs(reader, experiment=experiment.id)
+    enough = sufficient_cost(loads, known, done=False)
+    command = f"edison refine {experiment.id} --budget {in_cents(enough)}"
+    limit = run_limit(caps_of(project, experiment, "", None))
+    raised = ""
+    if limit is not None and limit < enough:
+        raised = f"raise stop.budget_usd to {in_cents(enough)}, and "
+    return f"{raised}repeat with: {command} (stored answers are reused)"
 
 
 # --- before the first call ------------------------------------------------------------------------
 
 
-def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: int) -> None:
-    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: int) -> list[Load]:
+    """Refuse a plan that cannot complete, print its cost, and ask; return its calls."""
     project, experiment = target.project, target.experiment
     loop = bare_plan(project, experiment, of="loop")
     confirmation.refuse(loop)
@@ -139,6 +165,7 @@ def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: 
         more=f", {counted(candidates, 'candidate')}",
     )
     announce(confirmation, target, forecast)
+    return loads
 
 
 def _times(loads: Sequence[Load], iterations: CostRange) -> list[Load]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
 from edison_ci.config.slices import SIZES
+from edison_ci.execute.budgets import in_cents
 from edison_ci.git.repository import commit_names
 from edison_ci.numeric import (
     counted,
@@ -21,7 +22,9 @@ from edison_ci.numeric import (
 from edison_ci.records import RunStatus
 from edison_ci.results.decisions import stopped_sentence
 from edison_ci.results.report import run_document
-from edison_ci.results.snapshot import UNDECIDED, eval_suite_of, is_redacted, snapshot_of
+from edison_ci.results.run_result import labels_of
+from edison_ci.results.snapshot import UNDECIDED, eval_suite_of
+from edison_ci.store.runs import OUTPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -286,7 +289,6 @@ def show_people(terminal: Terminal, people: HumanGrades | None, points: Said, ra
 
 
 _BUDGET = "budget: "
-_CENT = 10_000
 _ODD_STATUSES = ("malformed", "blocked", "error")
 STATUS_COLORS = {RunStatus.COMPLETED: GOOD, RunStatus.FAILED: BAD}
 
@@ -328,7 +330,7 @@ def show_run(
         other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""
         if progress is not None and progress.silent:
             terminal.note("Find the cause with: edison models test")
-        terminal.note(f"{next_step(summary)}{other}")
+        terminal.note(f"{next_step(summary, progress)}{other}")
 
 
 def _clients(terminal: Terminal, progress: Progress) -> None:
@@ -339,43 +341,45 @@ def _clients(terminal: Terminal, progress: Progress) -> None:
         terminal.result("  ", StyledText(f"{model} did not answer: ", ODD), reason)
 
 
-def next_step(summary: RunResult) -> str:
+def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     """Return how to continue a run; after a budget stop, with which change."""
     run = summary.run
+    if run.trigger == OUTPUTS:
+        return "Import the answers again to continue; replies of judges are reused"
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)
     budget = stopped.removeprefix(_BUDGET) if stopped.startswith(_BUDGET) else ""
     if run.status != RunStatus.PAUSED or not budget:
         return f"Continue with: {resume}"
+    found = progress.sufficient_microusd if progress is not None else None
+    to = "" if found is None else f" to {in_cents(found)}"
+    if budget == "--budget" and progress is not None and progress.narrower:
+        return (
+            f"Raise {progress.narrower}{to}, then: {anew} --budget{to.removeprefix(' to')} "
+            "(stored answers are reused)"
+        )
     if budget == "--budget":
-        chosen = snapshot_of(run).get("command line", {}).get("budget_microusd") or 0
-        more = 2 * max(chosen, summary.cost_microusd, _CENT)
-        return f"Continue with a larger budget: {resume} --budget {fixed(more / 1e6, 2)}"
+        return f"Continue with a larger budget: {resume} --budget{to.removeprefix(' to') or ' USD'}"
     if budget == "stop.daily_budget_usd":
-        return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}, then: {anew}"
+        return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}{to}, then: {anew}"
     if budget.startswith("settings."):
-        return f"Raise {budget} in edison.yaml, then continue with: {resume}"
+        return f"Raise {budget} in edison.yaml{to}, then continue with: {resume}"
     # The experiment is part of the plan of a run, which is resumed as planned.
-    return f"Raise {budget}, then: {anew} (stored answers are reused)"
+    return f"Raise {budget}{to}, then: {anew} (stored answers are reused)"
 
 
 def _headline(terminal: Terminal, run: Run) -> None:
     """Print the experiment, its status, and why it does not count as evidence, if so."""
     stopped = f" ({run.stopped_by})" if run.stopped_by and run.status != RunStatus.COMPLETED else ""
-    marks = {
-        "simulated": run.simulated,
-        "personal data redacted": is_redacted(run),
-        "replayed": run.trigger == "replay",
-        f"shard {run.shard}": run.shard is not None,
-        "part of the cases": run.partial and run.shard is None,
-        f"on the eval suite of {_base(run)[0]}": eval_suite_of(run) == "base",
-    }
+    marks = [*labels_of(run)]
+    if eval_suite_of(run) == "base":
+        marks.append(f"on the eval suite of {_base(run)[0]}")
     terminal.result(
         StyledText(run.experiment, bold=True),
         "  ",
         StyledText(run.status, STATUS_COLORS.get(run.status, ODD)),
         stopped,
-        *(StyledText(f"  {mark}", ODD) for mark, on in marks.items() if on),
+        *(StyledText(f"  {mark}", ODD) for mark in marks),
     )
 
 

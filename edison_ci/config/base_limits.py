@@ -17,7 +17,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import LITELLM_VENDORS, OFFLINE, Price
+from edison_ci.config.model_entry import APPLICATIONS, LITELLM_VENDORS, OFFLINE, Price
 from edison_ci.config.prices import PriceTable, bundled, price_of_row
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
@@ -105,7 +105,7 @@ def _where(model: Model) -> _Where:
     address = service_of(model)
     if model.base_url_env is not None:
         address = os.environ.get(model.base_url_env, "")
-    if not address and model.installed:
+    if not address and (model.installed or model.provider == "command"):
         return model.provider, _name(model)
     try:
         host = origin(address or "")
@@ -116,7 +116,7 @@ def _where(model: Model) -> _Where:
 
 def _name(model: Model) -> str:
     """Return the vendor's name of a model; litellm names have the vendor in front."""
-    name = model.model.casefold()
+    name = (model.name if model.provider in APPLICATIONS else model.model).casefold()
     return name.partition("/")[2] if model.provider == "litellm" else name
 
 
@@ -126,7 +126,10 @@ def _dearest(prices: list[Price]) -> Price:
         return prices[0]
     sizes = {tier.tokens for price in prices for tier in price.above}
     above = [{"tokens": size, **_highest(prices, size + 1)} for size in sorted(sizes)]
-    return Price.model_validate({**_highest(prices, 0), **({"above": above} if above else {})})
+    call = {"call": max(price.call for price in prices)}
+    return Price.model_validate(
+        {**_highest(prices, 0), **call, **({"above": above} if above else {})}
+    )
 
 
 def _highest(prices: list[Price], tokens_in: int) -> dict[str, float]:

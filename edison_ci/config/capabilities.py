@@ -39,6 +39,8 @@ class Capabilities:
     """Whether the table lists the model."""
     responses: bool = False
     """Whether it is called with the Responses protocol of OpenAI, not with chat completions."""
+    embedding: bool = False
+    """Whether it returns embeddings of texts, and no answers."""
     sampling: bool = True
     """Whether it takes temperature and top_p."""
     system: bool = True
@@ -61,6 +63,7 @@ class Capabilities:
         return cls(
             known=True,
             responses=row.get("mode") == "responses",
+            embedding=row.get("mode") == "embedding",
             sampling=row.get("sampling", True),
             system=row.get("system", True),
             schema=row.get("schema", False),

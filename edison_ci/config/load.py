@@ -13,6 +13,7 @@ from edison_ci.config.calibration import JudgeApprovalsFile
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PriceTable, load_prices
+from edison_ci.config.program_files import program_files, with_code
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
 from edison_ci.config.rules import ExperimentRules, References, RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
+    from edison_ci.checks.similarity import Similar
     from edison_ci.config.base_limits import BaseLimits
     from edison_ci.config.calibration import Labels
     from edison_ci.config.experiment import ExperimentFile
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.config.rubric import RubricFile
     from edison_ci.config.trust import TrustFile
     from edison_ci.documents.marks import Document, Json
+    from edison_ci.templating.templates import Template
 
 
 INSTRUCTIONS = tuple(
@@ -76,6 +79,16 @@ class Experiment:
             check = stack.pop()
             yield check
             stack.extend(check.inner_checks())
+
+    def embedders(self) -> dict[str, list[Template]]:
+        """Return the models that checks embed with, and the references that each embeds."""
+        found: dict[str, list[Template]] = {}
+        for check in self.all_checks():
+            if check.check == "similar" and (by := cast("Similar", check).by) is not None:
+                reference, known = cast("Similar", check).value, found.setdefault(by, [])
+                if all(one.source != reference.source for one in known):
+                    known.append(reference)
+        return found
 
     def schema_files(self) -> set[str]:
         """Return the JSON Schema files that checks refer to."""
@@ -125,6 +138,8 @@ class Project:
     """Whether the files belong to a pull request: then `trust` is that of the base, and code comes
     from `code_root` only."""
     code_root: Path | None = None
+    base_models: Mapping[str, Model] = field(default_factory=dict)
+    """The models of the base, in a job for a pull request."""
     base_limits: BaseLimits | None = None
     """Spending limits of a job for a pull request."""
 
@@ -144,7 +159,7 @@ class Project:
             *(judge.name for judge in experiment.judges),
             *(grader.by or defaults.judge for grader in file.judges.graders),
             *(screen.by for screen in screens if screen is not None),
-            *(getattr(check, "by", None) for check in experiment.all_checks()),
+            *experiment.embedders(),
             file.refine.by or defaults.refiner,
         }
         return {name for name in named if name is not None and name in self.models}
@@ -160,6 +175,8 @@ class Project:
         models += [self.models[name] for name in self.other_models_of(experiment)]
         for model in models:
             found |= {path for path in (model.store, model.script) if path}
+            if model.provider == "command":
+                found.update(program_files(model, self.tree))
         return found
 
     def files_of(self, experiment: Experiment) -> set[str]:
@@ -216,7 +233,7 @@ def inspect_project(
         return None, files.problems
     prices = _prices(tree, files)
     models = {
-        name: replace(model, capabilities=prices.capabilities(model))
+        name: replace(with_code(model, tree), capabilities=prices.capabilities(model))
         for name, model in files.models(header.paths.models).items()
     }
     trust, quarantine = files.trust(), files.quarantine()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import field
 from functools import partial
@@ -34,6 +35,7 @@ from edison_ci.shape import (
     wrong,
 )
 from edison_ci.spelling import did_you_mean
+from edison_ci.templating.templates import TemplateFaults, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -217,8 +219,10 @@ PROVIDERS = Registry(
         "openai_compatible": f"{_ADAPTERS}:chat",
         "litellm": f"{_ADAPTERS}:bridge",
         "sim": f"{_ADAPTERS}:simulated",
-        "local": f"{_ADAPTERS}:unavailable",
+        "local": f"{_ADAPTERS}:local",
         "replay": f"{_ADAPTERS}:replay",
+        "command": f"{_ADAPTERS}:unavailable",
+        "http": f"{_ADAPTERS}:http",
     },
 )
 """Providers by name; plugins are subclasses of `ProviderPlugin`."""
@@ -252,6 +256,8 @@ ProviderName = Annotated[
     Or({"enum": list(PROVIDERS.built_in)}),
 ]
 
+LOCAL_MODEL = "smollm2-135m-instruct"
+"""The local model whose weights are a package."""
 SIM_MODELS = ("small", "large", "judge", "refiner", "assistant", "echo", "script")
 
 Temperature = Annotated[float, Field(ge=0, le=2)]
@@ -392,6 +398,10 @@ class BatchPrice(Rates):
             + (used.tokens_out or 0) * rates.tokens_out
         )
 
+    def charge(self, used: Completion) -> int:
+        """Return the same in whole micro-dollars, rounded up."""
+        return math.ceil(self.cost(used) - 1e-9)
+
     def most(self, tokens_in: int, tokens_out: int, *, writes: float = 0.0) -> float:
         """Return the micro-dollars that a call of at most this size can cost.
 
@@ -407,7 +417,20 @@ class BatchPrice(Rates):
 class Price(BatchPrice):
     """Dollars per million tokens, by the size of a call."""
 
+    call: Annotated[float, Field(ge=0, le=1_000)] = Field(
+        0.0, description="Dollars for each call; for an application, the most that one may cost."
+    )
     batch: BatchPrice | None = Field(None, description="Rates of calls in a batch.")
+
+    def cost(self, used: Completion) -> float:
+        """Return the micro-dollars that a call was charged, not rounded."""
+        if used.cost_microusd is not None:
+            return used.cost_microusd
+        return BatchPrice.cost(self, used) + 1e6 * self.call
+
+    def most(self, tokens_in: int, tokens_out: int, *, writes: float = 0.0) -> float:
+        """Return the micro-dollars that a call of at most this size can cost."""
+        return BatchPrice.most(self, tokens_in, tokens_out, writes=writes) + 1e6 * self.call
 
     def as_json(self) -> dict[str, Any]:
         """Return it as it is written, without what is not said."""
@@ -420,6 +443,8 @@ def _price(value: Any) -> Any:
     if isinstance(value, str):
         said = f"{short(value)} is not a price"
         raise wrong("price", said, "write free or {in: 0.15, out: 0.6}, per million tokens")
+    if isinstance(value, dict) and "call" in value:
+        return {"in": 0.0, "out": 0.0, **value}
     return value
 
 
@@ -509,7 +534,9 @@ class ModelEntry(Shape):
     options: dict[str, Any] | None = Field(
         None,
         description="openai: organization; azure: deployment, api_version; vertex: project, "
-        "location; bedrock: region; sim: latency_ms, error_rate, ...",
+        "location; bedrock: region; command: run, files, setup; http: body, text, ...; "
+        "local: file_env, threads, context; "
+        "sim: latency_ms, error_rate, ...",
     )
     params: Params | None = Field(None, description="Sampling parameters.")
     price: PriceText | None = Field(None, description="Dollars per million tokens, or free.")
@@ -591,11 +618,98 @@ class SimOptions(Shape):
 class LocalOptions(Shape):
     """Options of models run in process."""
 
+    file_env: EnvName | None = Field(
+        None, description="Variable with the path of a .gguf file; default: the installed weights."
+    )
     threads: int = Field(1, ge=1, le=256, description="Number of threads.")
-    context: int = Field(2_048, ge=256, le=1_000_000, description="Context length in tokens.")
+    context: int = Field(
+        2_048, ge=256, le=1_000_000, description="Tokens of a prompt and its answer at most."
+    )
+
+
+_Arguments = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=1_000)], ...], items(1, 50)
+]
+
+
+class CommandOptions(Shape):
+    """Options of a program of the repository."""
+
+    run: _Arguments = Field(description="The program and its arguments; no shell.")
+    files: Annotated[tuple[FilePath, ...], items(1, 100), UNIQUE] = Field(
+        description="Files and folders that it consists of; if one changes, it is another program."
+    )
+    setup: _Arguments | None = Field(
+        None, description="A program that builds it, before its first call; no shell."
+    )
+
+
+_JsonPlace = Annotated[
+    str,
+    Field(min_length=1, max_length=300),
+    TextPattern(
+        r"[^.\s]+(?:\.[^.\s]+)*", "a place in a reply", "write choices.0.message.content", "place"
+    ),
+]
+
+
+class UsagePlaces(Shape):
+    """Where a reply has its usage."""
+
+    tokens_in: _JsonPlace | None = Field(None, alias="in", description="Input tokens.")
+    tokens_out: _JsonPlace | None = Field(None, alias="out", description="Output tokens.")
+    cost_usd: _JsonPlace | None = Field(None, description="Dollars of the call.")
+
+
+_IN_BODY = frozenset({"prompt", "system", "messages", "params", "model", "tools", "output"})
+
+
+def _templates(value: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _templates(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _templates(item)
+
+
+def _body(value: dict[str, Any]) -> dict[str, Any]:
+    for text in _templates(value):
+        try:
+            uses = compile_template(text).uses
+        except TemplateFaults as error:
+            fault = error.faults[0]
+            raise wrong("template", f"{short(text)}: {fault.message}", fault.hint) from None
+        for name in sorted(uses.keys() - _IN_BODY):
+            hint = partial(did_you_mean, name, _IN_BODY)
+            raise wrong("template", f"a body has no variable {name!r}", hint)
+    return value
+
+
+class HttpOptions(Shape):
+    """Options of an endpoint of your own."""
+
+    body: Annotated[dict[str, Any], AfterValidator(_body)] = Field(
+        description="What is sent, as JSON: texts are templates over `prompt`, `system`, "
+        "`messages`, `params`, `model`, `tools` and `output`."
+    )
+    headers: Annotated[dict[str, Annotated[str, Field(max_length=2_000)]], Field(max_length=20)] = (
+        Field(default_factory=dict, description="Headers; `{{ key }}` is the key of key_env.")
+    )
+    text: _JsonPlace = Field("text", description="Where the reply has the answer.")
+    error: _JsonPlace = Field("error", description="Where it has an error.")
+    context: _JsonPlace = Field("context", description="Where it has what was retrieved.")
+    usage: UsagePlaces = Field(
+        default_factory=UsagePlaces.model_construct, description="Where it has tokens and cost."
+    )
 
 
 OPTIONS: dict[str, type[Shape]] = {
+    "command": CommandOptions,
+    "http": HttpOptions,
     "openai": OpenaiOptions,
     "azure": AzureOptions,
     "vertex": VertexOptions,
@@ -617,13 +731,17 @@ _PARAMS_TAKEN: dict[str, frozenset[str]] = {
     "vertex": _ALL_PARAMS - {"extra"},
     "local": _ALL_PARAMS - {"extra", "reasoning"},
 }
+KEYLESS = OFFLINE | {"command"}
+"""Providers whose entries name no key."""
+APPLICATIONS = frozenset({"command", "http"})
+"""Providers that call an application of the user, which chooses its own parameters."""
 _HOTTEST = {"anthropic": 1.0, "bedrock": 1.0}
 _HOT = 2.0
 """Maximum of other providers."""
 _RETIRED_HOSTS = frozenset({"models.github.ai", "models.inference.ai.azure.com"})
-_NEEDS_ADDRESS = frozenset({"azure", "openai_compatible"})
-_TAKES_ADDRESS = frozenset(
-    {"openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
+NEEDS_ADDRESS = frozenset({"azure", "openai_compatible", "http"})
+TAKES_ADDRESS = frozenset(
+    {"http", "openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm"}
 )
 LITELLM_VENDORS = {
     "anthropic": "https://api.anthropic.com",
@@ -642,7 +760,8 @@ LITELLM_VENDORS = {
 only vendors that honour `base_url`."""
 _AWS = frozenset({"access_key_id", "secret_access_key"})
 _COMPARED = 100
-_NAMELESS = frozenset({"azure", "replay"})
+NAMELESS = frozenset({"azure", "replay", *APPLICATIONS})
+"""Providers whose entries need no model name."""
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -683,7 +802,7 @@ class ModelRules:
             message = f"model {self._name!r} has no provider"
             self._add((), "missing", message, "add provider: openai")
             return self._problems
-        if entry.model is None and provider not in _NAMELESS:
+        if entry.model is None and provider not in NAMELESS:
             message = f"model {self._name!r} has no model name"
             self._add((), "missing", message, "add model: ...")
         self._check_address(entry, provider)
@@ -720,9 +839,12 @@ class ModelRules:
         keys = entry.key_env or {}
         if provider not in PROVIDERS.built_in:
             return  # a plugin defines the fields of its key
-        if provider in OFFLINE:
+        if provider in KEYLESS:
+            hint = "remove key_env"
+            if provider == "command":
+                hint = "name its variables under programs in .edison/trust.yaml"
             if keys:
-                self._add(("key_env",), "keys", f"{provider} takes no key", "remove key_env")
+                self._add(("key_env",), "keys", f"{provider} takes no key", hint)
             return
         wanted = _AWS if provider == "bedrock" else {"api_key"}
         taken = {*wanted, "session_token"} if provider == "bedrock" else wanted
@@ -745,10 +867,10 @@ class ModelRules:
             message = "GitHub Models was retired on 2026-07-30"
             hint = f"call the model at its own vendor: {{{way}}}, without base_url and key_env"
             self._add(("base_url",), "retired", message, hint)
-        if given is None and provider in _NEEDS_ADDRESS:
+        if given is None and provider in NEEDS_ADDRESS:
             message = f"{provider} needs an address"
             self._add((), "missing", message, "add base_url: https://...")
-        if given is not None and provider in PROVIDERS.built_in.keys() - _TAKES_ADDRESS:
+        if given is not None and provider in PROVIDERS.built_in.keys() - TAKES_ADDRESS:
             self._add((key,), "address", f"{provider} takes no address", f"remove {key}")
 
     def _check_options(self, entry: ModelEntry, provider: str) -> None:
@@ -766,6 +888,10 @@ class ModelRules:
             return
         if provider == "sim" and entry.model == "script" and getattr(options, "file", None) is None:
             self._add((), "missing", "sim's script needs a file", "add options: {file: PATH}")
+        named = entry.model in (None, LOCAL_MODEL)
+        if provider == "local" and not named and getattr(options, "file_env", None) is None:
+            hint = f"write model: {LOCAL_MODEL}, or add options: {{file_env: NAME_OF_VARIABLE}}"
+            self._add(("model",), "unknown-model", f"local has no model {entry.model!r}", hint)
 
     def _add(self, place: tuple[str | int, ...], code: str, message: str, hint: str) -> None:
         where = self._document.locate((self._name, *place), key=not place)

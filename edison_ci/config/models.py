@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from edison_ci._dataclass import dataclass
 from edison_ci.config.capabilities import UNKNOWN, Capabilities, not_taken, vendor_of
 from edison_ci.config.model_entry import (
+    APPLICATIONS,
     OFFLINE,
     PROVIDERS,
     Limits,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.experiment import ModelUse
     from edison_ci.config.prompt import Prompt
+    from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Document, Json
 
 __all__ = [
@@ -99,16 +101,22 @@ class Model:
     where: Location
     capabilities: Capabilities = UNKNOWN
     """What it accepts, according to the table of models."""
+    code: str = ""
+    """Hash of the files of a program; empty for other models."""
+    tree: Tree | None = field(default=None, compare=False, repr=False)
+    """The files that a program is run from."""
 
     @property
     def endpoint(self) -> str:
         """The address or the variable that holds it, part of the identity of a call.
 
-        It includes the options of a plugin, which may change every answer.
+        It includes the options of plugins, applications and local models, which may change every
+        answer, and the files of a program.
         """
         address = f"env:{self.base_url_env}" if self.base_url_env is not None else self.base_url
-        options = canonical_json(dict(self.options)) if self.installed and self.options else ""
-        return f"{address or ''} {options}".strip()
+        own = self.installed or self.provider in {*APPLICATIONS, "local"}
+        options = canonical_json(dict(self.options)) if own and self.options else ""
+        return " ".join(filter(None, (address, options, self.code)))
 
     @property
     def installed(self) -> bool:
@@ -339,6 +347,8 @@ def sent_params(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the parameters that a model is sent, and the names of written ones that are not."""
     taken, refused = takes(model.provider), not_taken(model, written)
+    if model.provider in APPLICATIONS:
+        defaults = {}
     params = {key: value for key, value in defaults.items() if key in taken}
     if "top_p" in written and vendor_of(model) == "anthropic":
         params.pop("temperature", None)  # newer models refuse the two together

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.capabilities import UNKNOWN, Capabilities
-from edison_ci.config.model_entry import Price
+from edison_ci.config.model_entry import LocalOptions, Price
 from edison_ci.config.models import OFFLINE, Model
 from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
@@ -61,6 +61,8 @@ class PriceTable:
 
     def capabilities(self, model: Model) -> Capabilities:
         """Return what the model accepts, as far as the table knows it."""
+        if model.provider == "local":
+            return replace(UNKNOWN, context=LocalOptions.model_validate(model.options).context)
         keys = list(_keys_of(model))
         bundled_rows = _bundled_table().models
         row = next((self.models[key] for key in keys if key in self.models), {})

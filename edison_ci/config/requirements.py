@@ -6,14 +6,23 @@ them.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from edison_ci.config.rules import placed_checks
-from edison_ci.errors import ConfigError, Problem
-from edison_ci.extras import LITELLM, find_program, install_command
+from edison_ci.errors import ConfigError, Problem, UsageError
+from edison_ci.extras import (
+    LITELLM,
+    SMOLLM2,
+    XLLAMACPP,
+    command_for,
+    find_program,
+    install_command,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from edison_ci.checks.code import Command
     from edison_ci.checks.options import Check
@@ -26,6 +35,8 @@ RUN: tuple[Phase, ...] = ("generate", *GRADING)
 REFINEMENT: tuple[Phase, ...] = (*RUN, "refine")
 THROUGH_LITELLM = frozenset({"vertex", "bedrock", "litellm"})
 """Providers whose models are called through litellm."""
+_GGUF = b"GGUF"
+"""First bytes of a file of weights."""
 
 
 def missing(project: Project, experiment: Experiment, *, calls: Collection[Phase]) -> list[Problem]:
@@ -70,21 +81,57 @@ def missing_for_models(models: Iterable[Model]) -> Iterator[Problem]:
     for model in models:
         said = f"model {model.name!r} cannot be called"
         if model.provider == "local":
-            hint = (
-                "serve it with ollama or llama.cpp, and use provider: ollama or openai_compatible"
-            )
-            message = f"{said}: provider local does not work in this version"
-            yield Problem(model.where, "not-available", message, hint)
+            yield from _missing_for_local(model, said)
         elif model.provider in THROUGH_LITELLM and (fault := LITELLM.fault()):
             hint = f"install it: {install_command(LITELLM.extra)}"
             yield Problem(model.where, "not-installed", f"{said}: litellm {fault}", hint)
 
 
+def _missing_for_local(model: Model, said: str) -> Iterator[Problem]:
+    """Yield what a model in this process lacks: libraries, or its file."""
+    needed = [XLLAMACPP] if model.options.get("file_env") else [XLLAMACPP, SMOLLM2]
+    lacking = [library for library in needed if library.fault()]
+    if lacking:
+        faults = ", ".join(f"{library.module} {library.fault()}" for library in lacking)
+        hint = f"install it: {command_for(*lacking)}"
+        yield Problem(model.where, "not-installed", f"{said}: {faults}", hint)
+        return
+    try:
+        weights_of(model)
+    except UsageError as error:
+        yield Problem(model.where, "model-file", f"{said}: {error.message}", error.hint)
+
+
+def weights_of(model: Model, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the file with the weights of a model in this process; raises UsageError.
+
+    Files are named by variables of the machine only: what is loaded is read by code that trusts
+    it, so a pull request may bring none.
+    """
+    name = model.options.get("file_env")
+    if name is None:
+        return SMOLLM2.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    path = Path(environ.get(name, ""))
+    hint = f"set {name} to the path of a .gguf file"
+    if not environ.get(name):
+        raise UsageError(f"the variable {name} is not set", hint=hint)
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_GGUF)) == _GGUF:
+                return path.resolve()
+    except OSError as error:
+        raise UsageError(
+            f"the file that {name} names cannot be read: {error.strerror}", hint=hint
+        ) from None
+    raise UsageError(f"the file that {name} names is no GGUF file", hint=hint)
+
+
 def _graders(project: Project, experiment: Experiment) -> Iterator[str | None]:
-    """Yield the names of the models that judge, grade, screen and compare answers."""
+    """Yield the names of the models that judge, grade, embed, screen and compare answers."""
     file = experiment.file
     yield from (judge.name for judge in experiment.judges)
     yield from (grader.by or project.file.defaults.judge for grader in file.judges.graders)
+    yield from experiment.embedders()
     if file.judges.pairwise is not None:
         yield file.judges.pairwise.by
     screens = (file.safety.moderation, file.safety.toxicity)
@@ -93,9 +140,9 @@ def _graders(project: Project, experiment: Experiment) -> Iterator[str | None]:
 
 def _unmet(check: Check) -> tuple[str, str]:
     """Return the unmet requirement of a check and a hint; empty texts if there is none."""
-    faults = [f"{need.module} {fault}" for need in check.needs if (fault := need.fault())]
+    faults = [f"{need.module} {fault}" for need in check.libraries if (fault := need.fault())]
     if faults:
-        return ", ".join(faults), f"install it: {install_command(check.needs[0].extra)}"
+        return ", ".join(faults), f"install it: {install_command(check.libraries[0].extra)}"
     if check.check == "command":
         program = cast("Command", check).value[0]
         # A path is a file of the project, which a pull request takes from its base.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from edison_ci.checks.code import Python
     from edison_ci.checks.options import Check
+    from edison_ci.checks.similarity import Similar
     from edison_ci.config.prices import PriceTable
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.project_files import ProjectFiles
@@ -79,8 +80,8 @@ class RegistryRules:
         document = self._refs.files.documents.get(PROJECT)
         for role in ("model", "judge", "refiner"):
             name = getattr(self._refs.header.defaults, role)
-            if name is not None and name not in self._refs.models and document is not None:
-                self._refs.unknown_model(document, ("defaults", role), name)
+            if name is not None and document is not None:
+                self._refs.answering_model(document, ("defaults", role), name)
 
     def _check_trust(self, model: Model) -> None:
         if model.base_url_env is not None:
@@ -138,11 +139,18 @@ class RegistryRules:
             self._refs.warn(document, where, "left-out", message, f"remove {key}")
 
     def _check_files(self, model: Model) -> None:
-        """Check that the answer files of models exist."""
+        """Check that the answer files and the programs of models exist."""
         document = self._refs.files.documents.get(self._refs.header.paths.models)
-        named = {("store",): model.store, ("options", "file"): model.script}
+        named: dict[tuple[str | int, ...], str | None] = {
+            ("store",): model.store,
+            ("options", "file"): model.script,
+        }
+        if model.provider == "command":
+            places = enumerate(model.options["files"])
+            named |= {("options", "files", number): path for number, path in places}
+        tree = self._refs.files.tree
         for place, path in named.items():
-            if document is None or path is None or self._refs.files.tree.exists(path):
+            if document is None or path is None or tree.exists(path) or tree.names(path):
                 continue
             hint = "create one with: edison run --record PATH"
             self._refs.add(
@@ -213,6 +221,15 @@ class References:
         hint = did_you_mean(name, [*self.models, *others], label=f"{registry} has")
         hint = hint or f"add it to {registry}"
         self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
+
+    def answering_model(self, document: Document, path: Path, name: str) -> None:
+        """Report a model that is unknown, or that returns embeddings instead of answers."""
+        if name not in self.models:
+            self.unknown_model(document, path, name)
+        elif self.models[name].capabilities.embedding:
+            message = f"model {name!r}: {self.models[name].model} embeds texts, it does not answer"
+            hint = "name a chat model here; an embedding model goes into similar: {by: NAME}"
+            self.add(document, path, "embedding", message, hint)
 
     def missing_file(
         self, document: Document, path: Path, file: str, folder: str, suffix: str
@@ -335,6 +352,8 @@ class GradingRules:
             if fault is not None:
                 place = placed.option(document, "value")
                 self._refs.add(document, place, fault.code, fault.message, fault.hint)
+        elif check.check == "similar" and (by := cast("Similar", check).by) is not None:
+            self._embedder(by, (*placed.path, "by"), document)
         if placed.outer:
             for name in ("name", "weight", "threshold"):
                 if getattr(check, name) is not None:
@@ -345,6 +364,20 @@ class GradingRules:
                         f"{name} has no effect inside {placed.outer}",
                         f"write {placed.outer}: {{value: ..., {name}: ...}}",
                     )
+
+    def _embedder(self, name: str, place: Path, document: Document) -> None:
+        """Check that a model can embed texts."""
+        model = self._refs.models.get(name)
+        if model is None:
+            self._refs.unknown_model(document, place, name)
+        elif model.provider not in _EMBEDDERS:
+            message = f"model {name!r}: provider {model.provider} has no embeddings here"
+            hint = f"name a model of {', '.join(_EMBEDDERS)}; or leave out by, to embed locally"
+            self._refs.add(document, place, "embedding", message, hint)
+        elif model.capabilities.known and not model.capabilities.embedding:
+            message = f"model {name!r}: {model.model} writes answers, it does not embed texts"
+            hint = "name an embedding model, such as text-embedding-3-small of openai"
+            self._refs.add(document, place, "embedding", message, hint)
 
     def _json_schema(self, placed: CheckLocation, document: Document) -> None:
         value: Any = getattr(placed.check, "value", None)
@@ -403,6 +436,8 @@ class GradingRules:
                 )
 
 
+_EMBEDDERS = ("openai", "openai_compatible", "azure", "ollama", "replay")
+"""Providers whose models can embed, if they have an embeddings endpoint."""
 _HOW = {
     "criterion": "add a rubric",
     "check": "add checks",
@@ -561,8 +596,8 @@ class ExperimentRules:
                     f"no model runs the grader {grader.report_name!r}",
                     "add by: NAME here, or defaults: {judge: NAME} to edison.yaml",
                 )
-            elif grader.by is not None and grader.by not in self._refs.models:
-                self._refs.unknown_model(document, (*place, "by"), grader.by)
+            elif grader.by is not None:
+                self._refs.answering_model(document, (*place, "by"), grader.by)
         return found
 
     def _prompt(self, path: str, place: Path, document: Document, kind: str) -> Prompt | None:
@@ -633,8 +668,8 @@ class ExperimentRules:
             model = self._refs.models.get(use.use)
             if model is not None:
                 points += [(place, (name, model, params)) for name, params in grid(use)]
-            elif place:  # an unknown default is reported where it is set
-                self._refs.unknown_model(document, (*place, "use"), use.use)
+            if place:  # a default is checked where it is set
+                self._refs.answering_model(document, (*place, "use"), use.use)
         if len(points) > MAX_CONFIGURATIONS:
             self._refs.add(
                 document,
@@ -691,12 +726,12 @@ class ExperimentRules:
             return ((models[str(default)],) if known else ()), ()
         plugins = []
         for index, name in enumerate(names):
+            place = ("judges", "pointwise", index)
             if name in models:
-                continue
-            if JUDGES.load_class(name, JudgePlugin) is not None:
+                self._refs.answering_model(document, place, name)
+            elif JUDGES.load_class(name, JudgePlugin) is not None:
                 plugins.append(name)
             else:
-                place = ("judges", "pointwise", index)
                 self._refs.unknown_model(document, place, name, others=JUDGES.names())
         return tuple(models[name] for name in names if name in models), tuple(plugins)
 
@@ -709,8 +744,8 @@ class ExperimentRules:
             if screen is not None:
                 named.append((("safety", kind, "by"), screen.by))
         for place, name in named:
-            if name is not None and name not in self._refs.models:
-                self._refs.unknown_model(document, place, name)
+            if name is not None:
+                self._refs.answering_model(document, place, name)
 
 
 def _many(number: int) -> str:

@@ -18,10 +18,15 @@ from edison_ci.checks.options import REGISTRY, check_class
 from edison_ci.config.calibration import JudgeApprovalsFile, Label
 from edison_ci.config.experiment import ExperimentFile
 from edison_ci.config.model_entry import (
+    KEYLESS,
     LITELLM_VENDORS,
+    LOCAL_MODEL,
+    NAMELESS,
+    NEEDS_ADDRESS,
     OPTIONS,
     PROVIDERS,
     SIM_MODELS,
+    TAKES_ADDRESS,
     ModelEntry,
 )
 from edison_ci.config.project import ProjectFile
@@ -37,10 +42,8 @@ if TYPE_CHECKING:
 
 # An entry may inherit missing keys from the model in `use`, so a schema can require a key only in
 # entries without `use`; the reader of the registry decides.
-_OFFLINE = ("sim", "local", "replay")
-_WITH_ADDRESS = ("openai", "anthropic", "azure", "ollama", "openai_compatible", "litellm")
-_NEEDING_ADDRESS = ("azure", "openai_compatible")
-_NAMELESS = ("azure", "replay")
+_KNOWN_WEIGHTS = {"properties": {"model": {"const": LOCAL_MODEL}}}
+_OWN_WEIGHTS = {"required": ["options"], "properties": {"options": {"required": ["file_env"]}}}
 _VENDORS = f"^(?:{'|'.join(LITELLM_VENDORS)})/"
 
 
@@ -49,14 +52,15 @@ def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"anyOf": [{"required": ["use"]}, {"required": ["provider"]}]},
         {"not": {"required": ["base_url", "base_url_env"]}},
-        _alone({"not": {"enum": list(_NAMELESS)}}, {"required": ["model"]}),
-        _alone({"enum": list(_NEEDING_ADDRESS)}, _ADDRESS),
-        _of(_built_in_except(_WITH_ADDRESS), {"not": _ADDRESS}),
+        _alone({"not": {"enum": sorted(NAMELESS)}}, {"required": ["model"]}),
+        _alone({"enum": sorted(NEEDS_ADDRESS)}, _ADDRESS),
+        _of(_built_in_except(TAKES_ADDRESS), {"not": _ADDRESS}),
         _alone({"const": "replay"}, {"required": ["store"]}),
         _of({"not": {"const": "replay"}}, {"not": {"required": ["store"]}}),
-        _of({"enum": list(_OFFLINE)}, {"not": {"required": ["key_env"]}}),
+        _of({"enum": sorted(KEYLESS)}, {"not": {"required": ["key_env"]}}),
         _of({"const": "sim"}, {"properties": {"model": {"enum": list(SIM_MODELS)}}}),
         _of({"const": "litellm"}, {"properties": {"model": {"pattern": _VENDORS}}}),
+        _alone({"const": "local"}, {"anyOf": [_KNOWN_WEIGHTS, _OWN_WEIGHTS]}),
     ]
     for provider, names in needed.items():
         options = {"$ref": f"#/definitions/{OPTIONS[provider].__name__}"}

@@ -9,7 +9,17 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from edison_ci.config.project import Version
-from edison_ci.shape import UNIQUE, EnvName, FilePath, Shape, TextPattern, items, short, wrong
+from edison_ci.shape import (
+    UNIQUE,
+    EnvName,
+    FilePath,
+    Name,
+    Shape,
+    TextPattern,
+    items,
+    short,
+    wrong,
+)
 
 _PORTS = {"http": 80, "https": 443}
 _BEARER = frozenset({"openai", "openai_compatible", "litellm"})
@@ -103,6 +113,26 @@ class TrustedCode(Shape):
     )
 
 
+class TrustedProgram(Shape):
+    """A program of the repository that is called as a model, and what it gets."""
+
+    model: Name = Field(description="Its name in models.yaml.")
+    env: Annotated[tuple[EnvName, ...], items(0, 50), UNIQUE] = Field(
+        (), description="Variables that it gets, besides PATH and the like."
+    )
+    network: bool = Field(False, description="Whether it uses the network.")
+    environment: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        None,
+        description="Environment of GitHub: a pull request that changes the program is run with "
+        "all this once a person has approved the job.",
+    )
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether it works without keys and network, so that a changed one may run, too."""
+        return not self.env and not self.network
+
+
 PublicKey = Annotated[
     str,
     TextPattern(
@@ -136,6 +166,9 @@ class TrustFile(Shape):
     code: TrustedCode = Field(
         default_factory=TrustedCode.model_construct, description="Code checks."
     )
+    programs: Annotated[tuple[TrustedProgram, ...], items(0, 100)] = Field(
+        (), description="Programs of the repository that are called as models."
+    )
     budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="Budget of a job for a pull request in dollars."
     )
@@ -156,6 +189,10 @@ class TrustFile(Shape):
         if pair is None or provider not in pair.providers:
             return False
         return re.fullmatch(rf"https://{pair.host}:443", target) is not None
+
+    def program(self, model: str) -> TrustedProgram | None:
+        """Return what is said about the program of a model; None if it is not named."""
+        return next((program for program in self.programs if program.model == model), None)
 
     def names(self, address: str) -> bool:
         """Whether this file names the host of an address, for a key or for models without one."""

@@ -28,7 +28,7 @@ from edison_ci.results.comparison_sample import CellChoice, comparison_sample, r
 from edison_ci.results.decisions import decisions_of, stored_interims, write_decisions
 from edison_ci.results.samples import TwoSidedSample, Variant
 from edison_ci.results.snapshot import differing_eval_suite, grading_hash
-from edison_ci.store.runs import IMPORT, find_run
+from edison_ci.store.runs import IMPORT, OUTPUTS, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -112,8 +112,8 @@ def _regraded_run(run: Run) -> str | None:
 
 
 # The newest complete run of the merge base, graded by the same eval suite, whose answers are at
-# most a day older or newer than those of the head. Filtered, simulated and replayed runs never
-# serve. Where there is none, the sentence says why, and which command to run.
+# most a day older or newer than those of the head. Filtered, simulated, replayed and imported
+# runs never serve. Where there is none, the sentence says why, and which command to run.
 _MOST_RUNS = 20
 _LISTED = 3
 
@@ -188,7 +188,11 @@ def _unfit(run: Run) -> str:
         return "has only some of the cases, and such runs never serve as base"
     if run.simulated:
         return "is simulated, and such runs never serve as base"
-    reasons = {"replay": "answers from a recording", IMPORT: "came in with a bundle"}
+    reasons = {
+        "replay": "answers from a recording",
+        IMPORT: "came in with a bundle",
+        OUTPUTS: "has imported answers",
+    }
     return reasons.get(run.trigger, "")
 
 

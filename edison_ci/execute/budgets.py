@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci.config.model_entry import HOUR
+from edison_ci.numeric import fixed
 from edison_ci.store.ledger import SpendingCap, booked
 
 if TYPE_CHECKING:
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.experiment import Stop
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.plan.estimate import Load
+    from edison_ci.store.ledger import PhaseCosts
 
 
 _OF_BASE = " of the base"
@@ -109,6 +114,59 @@ def share_used(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> 
     if cap.microusd is not None:
         return microusd / cap.microusd if cap.microusd else 1.0
     return tokens / cap.tokens if cap.tokens else 0.0
+
+
+_BYTES_PER_TOKEN = 8
+"""A token of a prompt has fewer bytes, on average; reservations count bytes."""
+_SAFETY = 2
+"""Calls that are left may be this many times as dear as the dearest so far."""
+_MAX_TOKENS = 4096
+CENT = 10_000
+
+
+def sufficient_cost(
+    loads: Iterable[Load],
+    known: Mapping[tuple[str, str], PhaseCosts],
+    *,
+    done: bool,
+    refused_microusd: int = 0,
+) -> int:
+    """Return micro-dollars for which the calls of a plan, or those that are left, can be made.
+
+    A call counts with twice what the dearest of its phase and model has cost, at most what it
+    reserves; one call more must find room at what it reserves. With `done` the known calls are
+    calls of this plan, and not counted again. `refused_microusd` is what a call would have
+    reserved for which there was no room.
+    """
+    planned: dict[tuple[str, str], list[Load]] = {}
+    for load in loads:
+        phase = load.phase if load.phase in ("generate", "pairwise", "embed", "refine") else "judge"
+        planned.setdefault((phase, load.model.name), []).append(load)
+    total, dearest = 0, 0
+    for key, same in planned.items():
+        calls, costs = sum(load.calls for load in same), known.get(key)
+        each = reserves = max(refused_microusd, *(_reservation(load) for load in same))
+        if costs is not None:
+            reserves = max(reserves, costs.reserves_microusd)
+            each = min(_SAFETY * costs.most_microusd, reserves) if costs.calls else reserves
+            calls -= costs.calls if done else 0
+        total += max(calls, 0) * each
+        dearest = max(dearest, reserves)
+    return total + dearest
+
+
+def _reservation(load: Load) -> int:
+    """Return about what a call of a plan reserves, rather more."""
+    if load.price is None or not load.calls:
+        return 0
+    tokens = math.ceil(_BYTES_PER_TOKEN * load.once_in.high / max(load.once_calls, 1))
+    most = load.model.params.get("max_tokens", _MAX_TOKENS)
+    return math.ceil(load.price.most(tokens, int(most), writes=HOUR))
+
+
+def in_cents(microusd: int) -> str:
+    """Return an amount as a value of --budget, rounded up to a cent."""
+    return fixed(max(-(-microusd // CENT), 1) / 100, 2)
 
 
 def _microusd(dollars: float) -> int:

@@ -127,7 +127,8 @@ def check_with_calls(calibration: Calibration, context: RunContext) -> LabelChec
                     reason = closed.reason
                     raise CallError(ErrorKind.PROVIDER_ERROR, reason, charged=False) from None
                 except BudgetExhausted as error:
-                    raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
+                    message = f"{error.refused.cap.name} has no room for it"
+                    raise NotAnswered(message, error.refused) from None
                 return answer.completion
 
             return await calibration.check(ask, at_once=_AT_ONCE)

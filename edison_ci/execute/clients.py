@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+from edison_ci.plan.estimate import counter_for
+from edison_ci.plan.plan import ALLOW_CODE
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
+from edison_ci.providers.command import SkippedProgram
 from edison_ci.providers.replay import ReplayProvider
 from edison_ci.store.answers import any_answer
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import CallError, Provider
     from edison_ci.providers.budget import RunBudget
     from edison_ci.providers.resilience import Clock
 
@@ -45,6 +49,20 @@ class PhaseCalls:
     """Planned calls for a cell, on average."""
     answered: int = 0
     failed: int = 0
+    error: str = ""
+    """The last error."""
+    final: bool = False
+    """Whether that error would be the same again."""
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it is to be called, and has not answered yet."""
+        return self.per_cell > 0 and not self.answered
+
+    def fail(self, error: CallError) -> None:
+        """Count a call that was not answered."""
+        self.failed += 1
+        self.error, self.final = str(error), not error.retried
 
 
 class ClientPool:
@@ -74,11 +92,16 @@ class ClientPool:
 
     def _build(self, model: Model, phase: str) -> ModelClient:
         settings = self._settings
+        if model.provider == "command" and not settings.project.file.settings.allow_code:
+            raise UsageError(
+                f"model {model.name!r} runs a program of the repository", hint=ALLOW_CODE
+            )
         if model.key not in self._providers:
             self._providers[model.key] = settings.provider_for(model)
         provider = self._providers[model.key]
         price = settings.project.prices.price_of(model)
         budgeted = Budgeted(provider, self.budget, model=model.name, phase=phase, price=price)
+        budgeted.count = lambda texts: counter_for(model).of_messages(texts)
         limits = ClientLimits(
             model.limits.concurrency,
             self._share(model.limits.rpm),
@@ -93,6 +116,8 @@ class ClientPool:
         client.breaker.advice = settings.advice
         if isinstance(provider, ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
+        elif isinstance(provider, SkippedProgram):
+            client = replace(client, top=provider)
         return replace(client, usage=self.usage)
 
     def _share(self, a_minute: int | None) -> int | None:

@@ -21,8 +21,10 @@ from edison_ci.checks.structure import JsonSchema
 from edison_ci.checks.time_limit import run_limited
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
+from edison_ci.judges.judge import run_concurrently
 from edison_ci.judges.panel import ExperimentJudges, moderators
 from edison_ci.numeric import reaches, weighted_mean
+from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import CellStatus
 from edison_ci.safety.redaction import Redact, keep_text, redactor
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Model
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.panel import Ask, JudgeComponent
@@ -63,6 +66,28 @@ class CellGrade:
 
 
 @dataclass(frozen=True, slots=True)
+class Embedder:
+    """Fetches the embeddings that checks compare."""
+
+    models: Mapping[str, Model]
+    ask: Ask
+
+    async def embed(
+        self, texts: Iterable[tuple[str, str]]
+    ) -> dict[tuple[str, str], str | EvaluationError]:
+        """Return the stored embedding by model and text, or why there is none."""
+        keys = list(dict.fromkeys(texts))
+        found = await run_concurrently([self._embed(*key) for key in keys])
+        return dict(zip(keys, found, strict=True))
+
+    async def _embed(self, by: str, text: str) -> str | EvaluationError:
+        try:
+            return (await self.ask(by, embedding_request(self.models[by], text))).text
+        except CallError as error:
+            return EvaluationError(f"no embedding of {by}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
 class CheckGrader:
     """Grades answers with checks."""
 
@@ -75,9 +100,11 @@ class CheckGrader:
     """Of a check that has none of its own."""
     redact: Redact = keep_text
     """What is done to the reason of a check, which may quote the case."""
+    embedder: Embedder | None = None
+    """For checks that compare embeddings of a model."""
 
     @classmethod
-    def of(cls, project: Project, experiment: Experiment) -> CheckGrader:
+    def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CheckGrader:
         """Return the grader of an experiment's checks."""
         file = experiment.file
         beside = file.rubric is not None or file.judges.graders
@@ -90,7 +117,8 @@ class CheckGrader:
         if root is not None and any(check.needs_code for _, check, _ in checks):
             _refuse_without_sandbox()
         redact = redactor(project.file.settings)
-        return cls(checks, experiment.schemas, root, default, redact)
+        embedder = Embedder(project.models, judge_caller(project, clients, phase="embed"))
+        return cls(checks, experiment.schemas, root, default, redact, embedder)
 
     async def components(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
         """Return the score of each check; blocking checks run in a thread."""
@@ -102,8 +130,12 @@ class CheckGrader:
             schemas=self.schemas,
             root=self.root,
         )
+        checks = (*self.checks, *self._declared(output.schema))
+        texts = [text for _, check, _ in checks for text in check.texts_to_embed(answered)]
+        if texts and self.embedder is not None:
+            answered.embeddings.update(await self.embedder.embed(texts))
         found = []
-        for name, check, weight in (*self.checks, *self._declared(output.schema)):
+        for name, check, weight in checks:
             if check.blocking:
                 found.append(await asyncio.to_thread(_component, name, check, weight, answered))
             else:
@@ -178,7 +210,7 @@ class CellGrader:
             judging.set_up()
         return cls(
             experiment,
-            CheckGrader.of(project, experiment),
+            CheckGrader.of(project, experiment, clients),
             judging,
             moderators(project, experiment),
             ask,
@@ -285,18 +317,23 @@ def record_judgments() -> list[Judgment]:
 
 
 def judge_caller(project: Project, clients: ClientPool, *, phase: str = "judge") -> Ask:
-    """Return the function that calls judges, through the same clients as all other calls."""
+    """Return the function that calls judges, through the same clients as all other calls.
+
+    What it returns is stored with the cell that is graded.
+    """
 
     async def ask(name: str, request: Request) -> Completion:
         calls = clients.calls_of(phase, name)
         try:
             answer = await clients.of(project.models[name], phase).answer(request)
         except ClientClosed as closed:
-            calls.failed += 1
             # The answer is stored and may be judged later; only its judgment is missing.
-            raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
-        except CallError:
-            calls.failed += 1
+            error = CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False)
+            calls.fail(error)
+            calls.final = True
+            raise error from None
+        except CallError as error:
+            calls.fail(error)
             raise
         calls.answered += 1
         _judgments.get().append(Judgment(name, request.request_hash, answer.answer_no))

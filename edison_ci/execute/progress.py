@@ -15,7 +15,7 @@ from edison_ci.execute.budgets import run_limit, share_used, token_cap
 from edison_ci.providers.client import BudgetUsage
 from edison_ci.records import RunStatus
 from edison_ci.store.cells import done_cells
-from edison_ci.store.ledger import booked, spent
+from edison_ci.store.ledger import SpendingCap, booked
 from edison_ci.store.runs import events, note_event
 
 if TYPE_CHECKING:
@@ -60,6 +60,12 @@ class Progress:
     stopped_by: str | None = None
     budget_microusd: int | None = None
     """The most that the run may cost."""
+    refused_microusd: int = 0
+    """What the call would have reserved for which a budget had no room."""
+    sufficient_microusd: int | None = None
+    """The value of the budget that stopped the run with which it goes through."""
+    narrower: str = ""
+    """Another budget of the run that would stop it before that."""
     budget_tokens: int | None = None
     """The most tokens that the run may use."""
     booked_tokens: int = 0
@@ -160,7 +166,7 @@ def initial_progress(
     for load in plan.loads:
         if load.phase != "generate":
             # Graders and screens are judges too: they are asked in the same phase.
-            phase = "pairwise" if load.phase == "pairwise" else "judge"
+            phase = load.phase if load.phase in ("pairwise", "embed") else "judge"
             calls = clients.calls_of(phase, load.model.name)
             calls.per_cell += load.once_calls / max(total, 1)
     return progress
@@ -169,8 +175,11 @@ def initial_progress(
 def add_earlier_sessions(
     progress: Progress, work: RunWork, reader: sqlite3.Connection, run_id: str
 ) -> None:
-    """Count the cells and costs of earlier sessions of a run."""
-    progress.usage.cost_microusd = spent(reader, run_id)
+    """Count the cells of earlier sessions of a run, and all that they booked.
+
+    The calls of a process that was killed may have been charged: they count as they are booked.
+    """
+    progress.usage.cost_microusd = booked(reader, SpendingCap(f"run:{run_id}", None), "")[0]
     names = work.client_names()
     for status, side, model, cells in done_cells(reader, run_id):
         progress.cells[status] += cells

@@ -23,7 +23,7 @@ from edison_ci.providers.replay import MissingRecording
 from edison_ci.records import CellStatus, Side
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import CellState, cell_state, count_cells, count_repeats
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import OUTPUTS, find_run
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -168,4 +168,6 @@ def regrade_options(reader: sqlite3.Connection, run: Run, experiment: Experiment
     known = {name for entry in experiment.models for name in (entry[0], entry[1].name)}
     models = tuple(name for name in options.selection.models if name in known)
     selection = dataclasses.replace(options.selection, models=models, repeats=repeats)
-    return dataclasses.replace(options, trigger="regrade", selection=selection, regrade=run.id)
+    # Imported answers stay imported, however often they are graded.
+    trigger = "regrade" if options.outputs is None else OUTPUTS
+    return dataclasses.replace(options, trigger=trigger, selection=selection, regrade=run.id)

@@ -20,6 +20,7 @@ from edison_ci.execute.pairwise import model_pairs
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.panel import ExperimentJudges, pairwise_judge
 from edison_ci.judges.pointwise import Pointwise
+from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.store.answers import newest_answer, newest_time
 from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -86,6 +87,8 @@ class _Lookup:
         self._since = utc.timestamp(utc.now() - age)
         self._judging = ExperimentJudges.of(project, experiment, _no_calls)
         self._pairwise = pairwise_judge(project, experiment)
+        self._embedders = experiment.embedders()
+        self._references: set[tuple[str, str]] = set()
 
     def reused(self, cases: int) -> _Found:
         """Return how many calls have a stored answer, by phase and model.
@@ -109,14 +112,22 @@ class _Lookup:
             yield STATIC
 
     def _count_case(self, case: Case, found: _Found) -> None:
+        for by, references in self._embedders.items():
+            for reference in references:
+                with contextlib.suppress(MissingValueError, RenderError):
+                    text = reference.render(case.variables)
+                    # A reference that cases share is planned once.
+                    if (by, text) not in self._references:
+                        self._references.add((by, text))
+                        self._count_embedding(by, text, found)
         for prompt in self._experiment.prompts:
             listed = self._experiment.configurations(prompt)
             for repeat in range(self._experiment.file.repeats):
                 texts = {}
                 for configuration in listed:
-                    text = self._count_answer(Task(prompt, configuration, case, repeat), found)
-                    if text is not None:
-                        texts[configuration.name] = text
+                    answer = self._count_answer(Task(prompt, configuration, case, repeat), found)
+                    if answer is not None:
+                        texts[configuration.name] = answer
                 self._count_pairs(case, listed, texts, found)
 
     def _count_answer(self, task: Task, found: _Found) -> str | None:
@@ -133,7 +144,13 @@ class _Lookup:
         if output.malformed:
             return None
         self._count_judgments(task.case, output.text, found)
+        for by in self._embedders:
+            self._count_embedding(by, output.text, found)
         return output.text
+
+    def _count_embedding(self, by: str, text: str, found: _Found) -> None:
+        request = embedding_request(self._project.models[by], text)
+        found["embed", by] += self._is_stored(request)
 
     def _count_pairs(
         self, case: Case, listed: Sequence[Configuration], texts: Mapping[str, str], found: _Found

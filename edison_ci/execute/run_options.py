@@ -13,12 +13,12 @@ from edison_ci.plan.baseline import Base, base_of, readable, with_eval_suite_of
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 from edison_ci.records import Side
-from edison_ci.results.snapshot import doubts_in, snapshot_of
+from edison_ci.results.snapshot import doubts_in, outputs_of, snapshot_of
 from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from edison_ci.contracts import Provider
     from edison_ci.errors import ExitCode, Location, Problem
     from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.progress import Progress
     from edison_ci.execute.regrade import StoredAnswers
     from edison_ci.execute.runner import Grading
@@ -50,6 +51,8 @@ class RunOptions:
     wait: bool = False
     regrade: str | None = None
     """The run whose answers are graded again, instead of asking for answers."""
+    outputs: Mapping[str, Any] | None = None
+    """Where imported answers come from; None if models are asked."""
     on_branch: bool = False
     """Whether the prompt is on a branch of edison's own, not in the working tree."""
     refines: bool = False
@@ -117,6 +120,8 @@ class RunContext:
 
     provider_for: Callable[[Model], Provider]
     grading: Callable[[Project, Experiment, ClientPool], Grading]
+    answers: ImportedAnswers | None = None
+    """Answers from a file that are graded, instead of asking for answers."""
     gated: bool = True
     """Whether the gates decide about the run; they do not for a trial."""
     on_plan: Callable[[Plan], None] = lambda _: None
@@ -167,6 +172,7 @@ def options_of(run: Run) -> RunOptions:
         reuse=bool(kept.get("reuse", True)),
         allow_code=bool(kept.get("allow_code")),
         regrade=kept.get("regrade"),
+        outputs=outputs_of(run),
         budget_microusd=kept.get("budget_microusd"),
         doubts=doubts_in(kept),
     )

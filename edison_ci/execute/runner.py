@@ -10,6 +10,7 @@ worker takes the next one; an answer that is stored is never bought again.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from dataclasses import field, replace
 from functools import partial
@@ -22,6 +23,7 @@ from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import CallError
 from edison_ci.providers.budget import BudgetExhausted, RunDraining
 from edison_ci.providers.client import AHEAD
+from edison_ci.providers.command import NotRun
 from edison_ci.providers.replay import MissingRecording
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import CellStatus, Request, Side
@@ -193,6 +195,12 @@ class CellComparer(Protocol):
         ...
 
 
+_FIRST_CELLS = 2
+"""Cells that are filled before the others, to see whether every judge answers."""
+_FIRST_ROUNDS = 2
+"""Rounds of such cells, when a judge fails to answer for a reason that may pass."""
+
+
 class Runner:
     """Fills the cells of one run."""
 
@@ -216,11 +224,30 @@ class Runner:
 
     async def run(self, clients: list[ClientWork]) -> None:
         """Work until every cell is filled or the run is stopped."""
+        opened = [(work, work.tasks()) for work in clients]
+        for work, tasks in opened:
+            await self._try_judges(work, tasks)
         async with asyncio.TaskGroup() as group:
-            for work in clients:
-                tasks = work.tasks()
+            for work, tasks in opened:
                 for _ in range(work.workers):
                     group.create_task(self._worker(work, tasks))
+
+    async def _try_judges(self, work: ClientWork, tasks: Iterator[Task]) -> None:
+        """Fill a few cells until every judge has answered.
+
+        A judge that cannot answer stops the run before the other answers are paid for.
+        """
+        for _ in range(_FIRST_ROUNDS):
+            waiting = {key: one for key, one in self.progress.calls.items() if one.unproven}
+            if not waiting or self._stopping.is_set():
+                return
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_FIRST_CELLS, work.workers)):
+                    group.create_task(self._worker(work, itertools.islice(tasks, 1)))
+            for (phase, name), calls in waiting.items():
+                if not calls.answered and (calls.final or calls.failed > _FIRST_CELLS):
+                    self.progress.closed[f"{name} ({phase})"] = calls.error
+                    self._stopping.set()
 
     async def finish(self) -> None:
         """Wait until every finished cell is on the disk."""
@@ -233,6 +260,7 @@ class Runner:
             try:
                 await self._finish(work, task)
             except BudgetExhausted as exhausted:
+                self.progress.refused_microusd = exhausted.refused.reserves_microusd
                 self.stop(f"budget: {exhausted.refused.cap.name}")
                 return
             except ClientClosed as closed:
@@ -282,7 +310,7 @@ class Runner:
         try:
             stored = await answer(task, request)
         except CallError as error:
-            failed = not isinstance(error, MissingRecording)
+            failed = not isinstance(error, MissingRecording | NotRun)
             return row(
                 request_hash=request.request_hash,
                 answer_no=None,

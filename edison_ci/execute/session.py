@@ -27,7 +27,7 @@ from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.decide.conclusion import GateQuestion, conclude
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.budgets import caps_of, shard_caps
+from edison_ci.execute.budgets import caps_of, shard_caps, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.interim import InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
@@ -66,7 +66,7 @@ from edison_ci.results.snapshot import snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.safety.redaction import redactor
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import reclaim
+from edison_ci.store.ledger import booked, phase_costs, reclaim
 from edison_ci.store.liveness import (
     ProcessLock,
     experiment_lock,
@@ -120,6 +120,7 @@ def plan_snapshot(
         "reuse": options.reuse,
         "allow_code": options.allow_code,
         "regrade": options.regrade,
+        "outputs": options.outputs,
         "budget_microusd": options.budget_microusd,
         "against": against.as_json() if against is not None else None,
         "doubts": [[*doubt] for doubt in options.doubts],
@@ -450,6 +451,8 @@ class Session:
             stored = self._stored_answers(project, options, stack)
             if stored is not None:
                 plan = stored.plan(project, plan)
+            elif self._context.answers is not None:
+                plan = self._context.answers.plan(project, plan)
             only = None if stored is None else stored.has
             work = RunWork(project, self._sides, options.selection, only=only)
             self._context.on_plan(self._gates.forecast(plan, work))
@@ -600,8 +603,29 @@ class Session:
                 stop.restore()
                 progress.closed.update(clients.closed_judges())
                 progress.waiting = clients.waiting_models()
+        self._find_sufficient_budget(state, progress)
         known = interims.conclusion if interims is not None else None
         return await self._conclude(state, reporter, progress, lambda: known or ask(None))
+
+    def _find_sufficient_budget(self, state: _RunState, progress: Progress) -> None:
+        """Find the value of the budget that stopped a run with which it would go through."""
+        name = str(progress.stopped_by).removeprefix("budget: ")
+        caps = caps_of(state.project, self._experiment, state.run_id, state.options.budget_microusd)
+        cap = next((cap for cap in caps if cap.name == name and cap.microusd is not None), None)
+        if cap is None or progress.stopped_by != f"budget: {name}":
+            return
+        costs = phase_costs(state.reader, run_id=state.run_id)
+        left = sufficient_cost(
+            state.plan.loads, costs, done=True, refused_microusd=progress.refused_microusd
+        )
+        shard = state.options.selection.shard
+        parts = shard.count if shard is not None else 1
+        found = booked(state.reader, cap, self._now()[:10])[0] + parts * left
+        progress.sufficient_microusd = found
+        for other in caps:
+            own = other.days is None and other.microusd is not None and other is not cap
+            if own and (other.microusd or 0) < found and cap.days is None:
+                progress.narrower = other.name
 
     async def _begin(self, state: _RunState) -> None:
         resumed, still = state.resumed, (RunStatus.PENDING, RunStatus.AGGREGATING)
@@ -633,9 +657,11 @@ class Session:
         return RunWork(state.project, self._sides, state.options.selection, only=only)
 
     def _answers(self, state: _RunState, clients: ClientPool, model: Model) -> Answer:
-        """Return the source of a model's answers: its client, or the store in a regrade."""
+        """Return the source of a model's answers: its client, the store, or an imported file."""
         if state.stored_answers is not None:
             return partial(state.stored_answers.answer, usage=clients.usage)
+        if self._context.answers is not None:
+            return partial(self._context.answers.answer, clients=clients)
         client = clients.of(model, "generate")
         return lambda _, request: client.answer(request)
 
@@ -687,12 +713,12 @@ class Session:
                     approval = JudgeApproval.of(state.project, self._experiment)
                     await state.writer.write(approval.note(state.run_id))
                     change["cells_planned"] = progress.total
-                    found = decided() if verdict is None else None
+                    doubts = self._gates.doubts(state.options)
+                    found = decided() if verdict is None or doubts else None
                     if found is not None:
                         verdict, code = found.verdict, found.exit_code
                         await state.writer.write(found.write)
                     if verdict in (None, Verdict.SKIPPED):
-                        doubts = self._gates.doubts(state.options)
                         verdict = Verdict.INCONCLUSIVE if doubts else Verdict.SKIPPED
                 complete = status is RunStatus.COMPLETED
                 change |= {"stopped_by": progress.stopped_by, "complete": complete}

@@ -18,12 +18,13 @@ from edison_ci.config.models import sent_params
 from edison_ci.config.requirements import missing_for_models
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
-from edison_ci.execute.budgets import caps_of
+from edison_ci.execute.budgets import caps_of, in_cents
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.runner import request_for
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import object_schema
 from edison_ci.providers.budget import BudgetExhausted, RunBudget
+from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import Message, Request
 from edison_ci.safety.redaction import redactor
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.run_options import RunContext
     from edison_ci.execute.runner import Task
     from edison_ci.providers.budget import StoredAnswer
+    from edison_ci.store.ledger import BudgetRefusal
 
 
 _QUESTION = "Reply with the single word: ready"
@@ -77,6 +79,9 @@ def probe(project: Project, models: Sequence[Model], context: RunContext) -> lis
 
 def _probe_request(project: Project, model: Model) -> Request:
     """Return a short request with the parameters and the form that a run sends to the model."""
+    embedding = {name for one in project.experiments.values() for name in one.embedders()}
+    if model.name in embedding or model.capabilities.embedding:
+        return embedding_request(model, _QUESTION)
     judging = {
         name for one in project.experiments.values() for name in project.other_models_of(one)
     }
@@ -131,6 +136,19 @@ class TrialAnswer:
 
 class NotAnswered(Exception):
     """The call was not made: a budget is used up, or the model's client is closed."""
+
+    def __init__(self, message: str, refused: BudgetRefusal | None = None) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+    def hint(self, calls: int) -> str:
+        """Return the value of the budget for which that many calls can be made."""
+        refused = self.refused
+        if refused is None or refused.cap.microusd is None:
+            return ""
+        # The calls are of one kind; none reserves twice as much as another.
+        enough = refused.booked + 2 * (calls + 1) * refused.reserves_microusd
+        return f"raise {refused.cap.name} to {in_cents(enough)}, and repeat: replies are stored"
 
 
 @asynccontextmanager

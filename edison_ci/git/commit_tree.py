@@ -11,6 +11,8 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from edison_ci.git.repository import Repository
 
 _MAX_BYTES = 100_000_000
@@ -53,6 +55,10 @@ class CommitTree:
         """Return the files that are at a path or below it, sorted."""
         wanted = inside(path)
         return sorted(p for p in self._paths if p == wanted or p.startswith(f"{wanted}/"))
+
+    def write_to(self, folder: Path) -> None:
+        """Write all files of the project in this commit into a folder."""
+        self._repository.write_files(self._commit, self._prefix, folder)
 
     def exists(self, path: str) -> bool:
         """Whether the commit has this file."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_FILE_BYTES = 10_000_000
+_MAX_WRITTEN_BYTES = 1_000_000_000
 MAX_TEXT_BYTES = 1_000_000
 MAX_HISTORY_BYTES = 100_000_000
 MAX_HISTORY_COMMITS = 10_000
@@ -31,7 +32,8 @@ MAX_HISTORY_COMMITS = 10_000
 _FULL_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _BRANCH_NAME = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\]+")
 _OLDER_THAN_HEAD = re.compile(r"(HEAD|@)[~^]")
-_REGULAR_MODES = frozenset({"100644", "100755"})
+_EXECUTABLE = "100755"
+_REGULAR_MODES = frozenset({"100644", _EXECUTABLE})
 
 
 class FileVersion(NamedTuple):
@@ -180,6 +182,17 @@ class Repository:
         except ObjectUnavailable:  # a separate command gives the reason
             blob = self._blobs(commit, path).get(path)
             return None if blob is None else self._git("cat-file", "blob", blob)
+
+    def write_files(self, commit: str, under: str, folder: Path) -> None:
+        """Write the regular files of a commit, all or those in one folder, below another folder."""
+        for path, (mode, blob) in self._entries(commit, under.rstrip("/")).items():
+            name = path.removeprefix(under)
+            if mode not in _REGULAR_MODES or not _is_inside(name):
+                continue
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(self.objects.blob(blob, max_bytes=_MAX_WRITTEN_BYTES))
+            target.chmod(0o755 if mode == _EXECUTABLE else 0o644)
 
     def first_parent_texts(
         self, path: str, *, ref: str | None = None, max_bytes: int = MAX_TEXT_BYTES

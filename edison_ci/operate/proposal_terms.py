@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.base_limits import BaseLimits, limits_of, with_minimum_prices
 from edison_ci.config.prices import load_prices
+from edison_ci.config.program_files import with_code
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.files import inside
@@ -126,6 +127,7 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
         prices=prices,
         proposed=True,
         base_limits=terms.limits,
+        base_models={model.name: model for model in terms.models},
     )
 
 
@@ -185,7 +187,7 @@ def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
     header = files.project()
     if header is None:
         return terms
-    models = tuple(files.models(header.paths.models).values())
+    models = tuple(with_code(m, tree) for m in files.models(header.paths.models).values())
     paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
     found = [file[0] for path in paths if (file := files.experiment(path))]
     stops = {file.experiment: file.stop for file in found}

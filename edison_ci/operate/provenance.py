@@ -65,14 +65,15 @@ class Proposal(NamedTuple):
 
 
 def recording_doubts(root: Path, paths: list[Path]) -> tuple[BaselineDoubt, ...]:
-    """Return the doubts about a replay of these files."""
+    """Return the doubts about answers that are taken from these files."""
     proposal = Proposal.find(root) if paths else None
     if proposal is None:
         return ()
     foreign = [path for path in paths if not proposal.has(path, path.read_bytes())]
     return tuple(
         BaselineDoubt(
-            "provenance", f"The base does not have {_name(root, path)} so, and it was replayed."
+            "provenance",
+            f"The base does not have {_name(root, path)} so, and answers were taken from it.",
         )
         for path in foreign
     )

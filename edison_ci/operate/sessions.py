@@ -16,6 +16,7 @@ from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
 from edison_ci.execute.session import Session
 from edison_ci.operate.own_results import claim_new_results
+from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Model
+    from edison_ci.contracts import Provider
     from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.run_options import RunTarget
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.store.ledger import SpendingCap
@@ -45,9 +49,14 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
     """Return the context of a run: providers with keys from the environment, and graders."""
     terms = apply_base_terms(project)
     claim_new_results(project)
-    provider = partial(
+    called = partial(
         provider_for, environ=os.environ, offline=offline, tree=project.tree, trust=terms.trust
     )
+    programs = ProgramRules(terms, offline=offline)
+
+    def provider(model: Model) -> Provider:
+        return programs.provider(model) if model.provider == "command" else called(model)
+
     job = job_cap(terms, os.environ)
     return RunContext(provider, _grading, advice=advice("every answer is stored"), job=job)
 
@@ -86,6 +95,8 @@ class SessionFactory:
     """Yields the callbacks of `RunContext` for one session."""
     recording: ReplayProvider | None = None
     """A recording that replaces the models."""
+    answers: ImportedAnswers | None = None
+    """Imported answers that are graded."""
 
     @contextlib.contextmanager
     def session(self, target: RunTarget) -> Iterator[Session]:
@@ -93,6 +104,7 @@ class SessionFactory:
         context = run_context(target.project, offline=self.offline)
         if (recording := self.recording) is not None:
             context = replace(context, provider_for=lambda _: recording)
+        context = replace(context, answers=self.answers)
         with self.hooks() as hooks:
             context = replace(context, **{"advice": advice(RESUMES), **hooks})
             project = apply_base_terms(target.project)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.model_entry import APPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -209,7 +210,11 @@ class Load:
         low, high = (
             price.at(round(each / calls)) for each in (self.once_in.low, self.once_in.high)
         )
+        flat = 1e6 * price.call * self.once_calls
+        # An application may tell that a call cost less.
+        called = CostRange(0 if self.model.provider in APPLICATIONS else flat, flat)
         spent_in = self.tokens_in.times(low.tokens_in, high.tokens_in)
+        spent_in += called.times(self.iterations.low, self.iterations.high)
         return spent_in + self.tokens_out.times(low.tokens_out, high.tokens_out)
 
     @property

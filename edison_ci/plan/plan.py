@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -16,7 +17,7 @@ from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
 from edison_ci.config.validation import DataCheck
-from edison_ci.errors import ConfigError, Problem, UsageError
+from edison_ci.errors import ConfigError, EdisonError, Problem, UsageError
 from edison_ci.plan.estimate import (
     ESTIMATE,
     ONCE,
@@ -34,10 +35,12 @@ from edison_ci.plan.fingerprint import Fingerprint
 from edison_ci.plan.interim_analysis import INFERRED, both_sides, interim_kind, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
 from edison_ci.stats.power import DEFAULT_SD, cases_for_margin, smallest_effect
+from edison_ci.store.answers import token_counts
+from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
@@ -145,6 +148,10 @@ class CaseSurvey:
             for model in models
             if (size := model.capabilities.context) is not None
         ]
+        self._embedders = experiment.embedders()
+        self._references: dict[tuple[str, str], int] = {}
+        """Tokens of the references by the model that embeds them, and the hash of the text."""
+        self._surveyed = 0
         self.too_long: dict[tuple[str, str], list[str]] = {}
         """Cases whose prompt exceeds the context of a model, by prompt and model."""
 
@@ -160,6 +167,8 @@ class CaseSurvey:
         if self._shard_count:
             self._shards[shard_of(case.id, self._shard_count)] += 1
         counting = self.cases <= COUNT_EVERY or self.cases % 100 == 0
+        if counting:
+            self._count_references(case)
         for prompt in self._experiment.prompts:
             if not case.inputs.keys() >= prompt.required:
                 continue
@@ -167,6 +176,21 @@ class CaseSurvey:
                 self.usable[prompt.id] += 1
                 continue
             self._render(prompt, case, counting=counting)
+
+    def _count_references(self, case: Case) -> None:
+        self._surveyed += 1
+        for name, references in self._embedders.items():
+            for reference in references:
+                with contextlib.suppress(MissingValueError, RenderError):
+                    text = reference.render(case.variables)
+                    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+                    self._references[name, digest] = ESTIMATE.count(text)
+
+    def references(self, embedder: str) -> tuple[int, float]:
+        """Return the calls and tokens of embedding the references of the cases, each text once."""
+        tokens = [count for (name, _), count in self._references.items() if name == embedder]
+        share = self.cases / max(self._surveyed, 1)
+        return round(len(tokens) * share), sum(tokens) * share
 
     def _render(self, prompt: Prompt, case: Case, *, counting: bool) -> None:
         try:
@@ -219,6 +243,15 @@ OUT_PER_CRITERION = CostRange(30, 60)
 OUT_OF_GRADER = CostRange(5, 60)
 OUT_OF_PAIRWISE = CostRange(20, 80)
 OUT_OF_REFINER = CostRange(300, 900)
+_ENOUGH = 10
+"""Answers from which their lengths are an estimate."""
+
+
+class PastTokens(NamedTuple):
+    """Tokens of one answer in earlier runs, from the 10th to the 90th percentile."""
+
+    read: CostRange
+    written: CostRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +263,8 @@ class CallEstimator:
     survey: CaseSurvey
     rivals: Rivals = "models"
     """What a pairwise judge compares."""
+    past: Mapping[tuple[str, str], PastTokens] = field(default_factory=dict)
+    """Tokens of answers in earlier runs, by prompt and model; those of judges have no prompt."""
 
     def of_a_run(self) -> list[Load]:
         """Return the loads of evaluating every case once."""
@@ -251,17 +286,20 @@ class CallEstimator:
     def _generating(self) -> Iterator[Load]:
         repeats = self.experiment.file.repeats
         for index, (name, model, _) in enumerate(self.experiment.models):
-            counter, calls, read, written = counter_for(model), 0, 0.0, ZERO
+            counter, calls, read, written = counter_for(model), 0, ZERO, ZERO
             for prompt in self.experiment.prompts:
                 answers = self.survey.usable[prompt.id] * repeats
                 sent = self.experiment.configurations(prompt)[index].params
                 calls += answers
-                read += self.survey.input_tokens(prompt, counter) * repeats
-                written += TYPICAL_OUTPUT.at_most(float(sent.get("max_tokens", "inf"))).times(
-                    answers
-                )
+                past = self.past.get((prompt.id, name))
+                if past is None:
+                    read += _flat(self.survey.input_tokens(prompt, counter) * repeats)
+                else:
+                    read += past.read.times(answers)
+                each = TYPICAL_OUTPUT if past is None else past.written
+                written += each.at_most(float(sent.get("max_tokens", "inf"))).times(answers)
             exact = counter.exact and not self.survey.sampled
-            load = self._load("generate", model, calls, _flat(read), written)
+            load = self._load("generate", model, calls, read, written)
             yield dataclasses.replace(load, name=name, exact_tokens=exact)
 
     def _grading(self, generating: list[Load]) -> Iterator[Load]:
@@ -286,6 +324,10 @@ class CallEstimator:
             if screen is not None and screen.action != "off":
                 by = self.project.models[screen.by]
                 yield self._load("safety", by, cells, reading, OUT_OF_GRADER.times(cells))
+        for name in self.experiment.embedders():
+            calls, tokens = self.survey.references(name)
+            by, read = self.project.models[name], answers + _flat(tokens)
+            yield self._load("embed", by, cells + calls, read, ZERO)
 
     def _pairwise(self, questions: CostRange, answers: CostRange) -> Iterator[Load]:
         """Yield the load of a judge that sees each pair of answers in both orders."""
@@ -324,6 +366,9 @@ class CallEstimator:
         self, phase: str, model: Model, calls: int, read: CostRange, written: CostRange
     ) -> Load:
         price = self.project.prices.price_of(model)
+        past = self.past.get(("", model.name))
+        if past is not None and phase not in ("generate", "refine"):
+            read, written = past.read.times(calls), past.written.times(calls)
         return Load(phase, model, model.name, price, calls, read, written)
 
 
@@ -503,7 +548,9 @@ def bare_plan(
     if survey.cases == 0:
         raise UsageError(f"no case of {experiment.id} is chosen", hint=selection.describe())
     rivals: dict[str, Rivals] = {"head": "base", "base": "nobody"}
-    loads, iterations = CallEstimator(project, experiment, survey, rivals.get(of, "models")), ONCE
+    past = _past_tokens(project, experiment)
+    loads = CallEstimator(project, experiment, survey, rivals.get(of, "models"), past)
+    iterations = ONCE
     if of == "loop":
         most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
         iterations = CostRange(math.ceil(_LOOP_LOW * most), most)
@@ -526,6 +573,7 @@ def bare_plan(
             *_reasons(project, survey),
             *_idle(experiment, of),
             *_too_long(project, survey),
+            *(["tokens are estimated from those of earlier answers"] if past else []),
         ],
         unready=_unready(project, made),
         refusals=_refusals(project, experiment),
@@ -534,6 +582,29 @@ def bare_plan(
         partial=survey.cases < check.cases,
         warnings=only_warnings(check.problems),
     )
+
+
+def _past_tokens(project: Project, experiment: Experiment) -> dict[tuple[str, str], PastTokens]:
+    """Return the tokens of earlier answers, from ten of them on."""
+    path = project.root / project.file.results
+    if not path.exists():
+        return {}
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    # A file that cannot be read is reported by the run; a plan does without it.
+    with contextlib.suppress(EdisonError), contextlib.closing(open_reader(path)) as reader:
+        for prompt, model, *tokens in token_counts(reader, experiment.id):
+            found.setdefault((prompt, model), []).append((tokens[0], tokens[1]))
+    return {
+        key: PastTokens(*(_usual(column) for column in zip(*counts, strict=True)))
+        for key, counts in found.items()
+        if len(counts) >= _ENOUGH
+    }
+
+
+def _usual(counts: Iterable[int]) -> CostRange:
+    """Return the 10th to the 90th percentile."""
+    ordered = sorted(counts)
+    return CostRange(ordered[len(ordered) // 10], ordered[9 * len(ordered) // 10])
 
 
 def joined(first: Plan, second: Plan) -> Plan:
@@ -614,11 +685,20 @@ def _unready(project: Project, loads: list[Load]) -> list[str]:
     return found
 
 
+ALLOW_CODE = "pass --allow-code or set settings.allow_code"
+
+
 def _refusals(project: Project, experiment: Experiment) -> list[str]:
     found: list[str] = []
-    code = any(check.needs_code for check in experiment.file.checks)
-    if code and not project.file.settings.allow_code:
-        found.append("a check runs code: pass --allow-code or set settings.allow_code")
+    models = [model for _, model, _ in experiment.models]
+    models += [project.models[name] for name in project.other_models_of(experiment)]
+    code = {
+        "a check": any(check.needs_code for check in experiment.file.checks),
+        "a model": any(model.provider == "command" for model in models),
+    }
+    for what, needs in code.items():
+        if needs and not project.file.settings.allow_code:
+            found.append(f"{what} runs code of the repository: {ALLOW_CODE}")
     if experiment.file.archived:
         found.append("the experiment is archived")
     return found

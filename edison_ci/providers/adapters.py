@@ -16,7 +16,13 @@ from urllib.parse import quote, urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
-from edison_ci.config.model_entry import OFFLINE, PROVIDERS, plugin_of
+from edison_ci.config.model_entry import (
+    OFFLINE,
+    PROVIDERS,
+    HttpOptions,
+    LocalOptions,
+    plugin_of,
+)
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.contracts import CallError, ErrorKind, ModelSettings
@@ -25,8 +31,11 @@ from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 from edison_ci.providers.adapting import Adapting
 from edison_ci.providers.anthropic import VERSION, Anthropic
+from edison_ci.providers.http_service import HttpService
 from edison_ci.providers.litellm_bridge import ENVIRONMENT, NO_KEY, LitellmBridge, Target
+from edison_ci.providers.local import LocalModel, load
 from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
+from edison_ci.providers.openai_embeddings import OpenAIEmbeddings, WithEmbeddings
 from edison_ci.providers.openai_responses import OpenAIResponses
 from edison_ci.providers.replay import open_replay
 from edison_ci.providers.transport import (
@@ -209,7 +218,10 @@ def chat(access: _ModelAccess) -> Provider:
     if access.model.capabilities.responses:
         return OpenAIResponses(access.transport("/responses", headers), access.model.capabilities)
     transport = access.transport("/chat/completions", headers)
-    return OpenAICompatible(transport, find_dialect(access.model))
+    return WithEmbeddings(
+        OpenAICompatible(transport, find_dialect(access.model)),
+        OpenAIEmbeddings(access.transport("/embeddings", headers)),
+    )
 
 
 def azure(access: _ModelAccess) -> Provider:
@@ -222,8 +234,14 @@ def azure(access: _ModelAccess) -> Provider:
     if access.model.capabilities.responses:
         transport = access.transport(f"{root}/responses?{version}", headers)
         return OpenAIResponses(transport, access.model.capabilities)
-    path = f"{root}/deployments/{deployment}/chat/completions?{version}"
-    return OpenAICompatible(access.transport(path, headers), find_dialect(access.model))
+    path = f"{root}/deployments/{deployment}"
+    transport = access.transport(f"{path}/chat/completions?{version}", headers)
+    return WithEmbeddings(
+        OpenAICompatible(transport, find_dialect(access.model)),
+        OpenAIEmbeddings(
+            access.transport(f"{path}/embeddings?{version}", headers), names_model=False
+        ),
+    )
 
 
 def anthropic(access: _ModelAccess) -> Provider:
@@ -232,6 +250,17 @@ def anthropic(access: _ModelAccess) -> Provider:
     key = {"x-api-key": access.key} if access.key else {}
     transport = access.transport(path, {"anthropic-version": VERSION, **key})
     return Anthropic(transport, access.model.capabilities)
+
+
+def http(access: _ModelAccess) -> Provider:
+    """Return an endpoint of the user."""
+    options = HttpOptions.model_validate(access.model.options)
+    headers = {
+        name: text.replace("{{ key }}", access.key or "") for name, text in options.headers.items()
+    }
+    if access.key and not any("{{ key }}" in text for text in options.headers.values()):
+        headers["Authorization"] = f"Bearer {access.key}"
+    return HttpService(access.transport("", headers), options)
 
 
 def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
@@ -275,6 +304,15 @@ def simulated(access: _ModelAccess) -> Provider:
 
     found = simulated_model(access.model.model, access.model.options, access.tree)
     return found if found is not None else unavailable(access)
+
+
+def local(access: _ModelAccess) -> Provider:
+    """Return a model that runs in this process, loaded."""
+    model = access.model
+    options = LocalOptions.model_validate(model.options)
+    weights = requirements.weights_of(model, access.environ)
+    loaded = load(weights, threads=options.threads, context=options.context)
+    return LocalModel(loaded, model.limits.timeout_s)
 
 
 def replay(access: _ModelAccess) -> Provider:

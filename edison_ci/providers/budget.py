@@ -108,19 +108,23 @@ class StoredAnswer:
     answer_no: int
     bought: bool
     cost_microusd: int
+    """What it cost; an estimate if the provider reported no usage."""
+    booked_microusd: int | None = None
+    """What counts against budgets, if that is not the cost."""
 
 
-def sanitize_completion(completion: Completion, redact: Redact) -> Completion:
+def sanitize_completion(request: Request, completion: Completion, redact: Redact) -> Completion:
     """Return an answer without keys, and redacted, for storage and grading."""
+    # A vector is no text: what looks like a number of a person in it is none.
+    redact = keep_text if request.embedding else redact
     return redact_completion(_without_secrets(completion), redact)
 
 
 def _without_secrets(completion: Completion) -> Completion:
     text, model = hidden(completion.text), hidden(completion.served_model)
-    tools = hidden_in(completion.tool_calls)
-    if (text, model, tools) == (completion.text, completion.served_model, completion.tool_calls):
-        return completion
-    return replace(completion, text=text, served_model=model, tool_calls=tools)
+    tools, details = hidden_in(completion.tool_calls), hidden_in(completion.details)
+    found = replace(completion, text=text, served_model=model, tool_calls=tools, details=details)
+    return completion if found == completion else found
 
 
 class ReplayedAnswers:
@@ -131,18 +135,36 @@ class ReplayedAnswers:
 
     async def answer(self, request: Request) -> StoredAnswer:
         """Return the recorded answer; raises MissingRecording."""
-        completion = sanitize_completion(
-            await self._recording.complete(request), self._budget.redact
-        )
+        completion = await self._recording.complete(request)
         recorded = self._recording.find(request)
         cost = recorded.cost_microusd if recorded is not None else 0
-        now, budget = self._budget.now(), self._budget
-        booking = Booking(
-            request.request_hash, budget.run_id, self._model, "replay", 0, 0, budget.owner, now, ()
-        )
-        settlement = Settlement(completion, cost, "replayed", now)
-        answer_no = await budget.writer.write(replay(booking, settlement))
-        return StoredAnswer(completion, answer_no, False, cost)
+        settlement = Settlement(completion, cost, "replayed", self._budget.now())
+        return await store_unpaid(self._budget, request, self._model, settlement)
+
+
+async def store_unpaid(
+    budget: RunBudget, request: Request, model: str, settlement: Settlement
+) -> StoredAnswer:
+    """Store an answer that was paid for elsewhere, without keys and redacted; return it."""
+    completion = sanitize_completion(request, settlement.completion, budget.redact)
+    booking = Booking(
+        request.request_hash, budget.run_id, model, "replay", 0, 0, budget.owner, budget.now(), ()
+    )
+    stored = replay(booking, replace(settlement, completion=completion))
+    answer_no = await budget.writer.write(stored)
+    return StoredAnswer(completion, answer_no, False, settlement.cost_microusd)
+
+
+def _with_tokens(
+    count: Callable[[list[str]], int], request: Request, completion: Completion
+) -> Completion:
+    """Return an answer without usage with the tokens of its texts."""
+    sent = [message.content for message in request.messages]
+    sent += [canonical_json(told) for told in (request.tools, request.response_format) if told]
+    said = [completion.text] if completion.text else []
+    said += [canonical_json(completion.tool_calls)] if completion.tool_calls else []
+    tokens_out = 0 if request.embedding else count(said)
+    return replace(completion, tokens_in=count(sent), tokens_out=tokens_out)
 
 
 class Budgeted:
@@ -153,6 +175,8 @@ class Budgeted:
     ) -> None:
         self._inner, self.budget = inner, budget
         self.model, self._phase, self._price = model, phase, price
+        self.count: Callable[[list[str]], int] | None = None
+        """Counts the tokens of texts, for answers without usage."""
         self._served: set[str] = set()
         self._usual_s = 0.0
         """Moving average of the duration of a call."""
@@ -217,10 +241,16 @@ class Budgeted:
             budget.call_finished()
         turn.leave()
         self._notice(request.model, completion.served_model)
-        settlement = self._settlement(booking, completion)
+        settlement = self._settlement(request, booking, completion)
         stored = settle(booking, attempt, settlement)
         answer_no = await budget.writer.write(stored, within_s=self._patience())
-        return StoredAnswer(completion, answer_no, True, settlement.cost_microusd)
+        return StoredAnswer(
+            settlement.completion,
+            answer_no,
+            True,
+            settlement.cost_microusd,
+            settlement.booked_microusd,
+        )
 
     async def _wait_turn(self, booking: Booking, attempt: int, turn: RateLimitSlot) -> None:
         """Wait until a booked call may be sent; release it if it may not."""
@@ -236,7 +266,8 @@ class Budgeted:
         clock = asyncio.get_running_loop().time
         sent = clock()
         try:
-            completion = sanitize_completion(await self._inner.complete(request), budget.redact)
+            completion = await self._inner.complete(request)
+            completion = sanitize_completion(request, completion, budget.redact)
             self._usual_s += _SHARE_OF_CALL * (clock() - sent - self._usual_s)
             return completion
         except asyncio.CancelledError:
@@ -267,13 +298,21 @@ class Budgeted:
                 data = {"model": self.model, "asked": asked, "served": served}
                 logger.warning("another model answers than requested", extra=data)
 
-    def _settlement(self, booking: Booking, completion: Completion) -> Settlement:
-        tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
-        now = self.budget.now()
-        if self._price is None or tokens_in is None or tokens_out is None:
-            return Settlement(completion, booking.est_microusd, "estimated", now)
-        cost = math.ceil(self._price.cost(completion) - 1e-9)
-        return Settlement(completion, cost, "billed", now)
+    def _settlement(self, request: Request, booking: Booking, completion: Completion) -> Settlement:
+        now, booked = self.budget.now(), booking.est_microusd
+        if completion.cost_microusd is not None:
+            return Settlement(completion, completion.cost_microusd, "billed", now)
+        if completion.tokens_in is not None and completion.tokens_out is not None:
+            if self._price is None:
+                return Settlement(completion, booked, "estimated", now)
+            return Settlement(completion, self._price.charge(completion), "billed", now)
+        if self.count is None:
+            return Settlement(completion, booked, "estimated", now)
+        # The texts are not all that is charged: a model may have reasoned unseen. So the answer has
+        # the estimated cost, by which models are compared, and budgets keep what was reserved.
+        completion = _with_tokens(self.count, request, completion)
+        cost = booked if self._price is None else min(self._price.charge(completion), booked)
+        return Settlement(completion, cost, "estimated", now, booked_microusd=booked)
 
     def _booking(self, request: Request, newer_than: str | None) -> Booking:
         # A token has at least one byte, so the bytes of the prompt are an upper bound.
@@ -282,6 +321,8 @@ class Budgeted:
             tokens_in += len(canonical_json(told).encode()) if told else 0
         most = request.params.get("max_tokens", _DEFAULT_MAX_TOKENS)
         tokens_out = most if isinstance(most, int) else _DEFAULT_MAX_TOKENS
+        if request.embedding:
+            tokens_out = 0
         more_in, more_out = tokens_booked(request.params)
         tokens_in, tokens_out = tokens_in + more_in, tokens_out + more_out
         price, worst = self._price, 0.0

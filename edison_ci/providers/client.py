@@ -318,7 +318,7 @@ class Cached:
             stored = newest_answer(self._reader, request_hash, since=since)
             if stored is not None:
                 kept = stored.completion
-                if redact_completion(kept, self._budget.redact) is kept:
+                if request.embedding or redact_completion(kept, self._budget.redact) is kept:
                     return StoredAnswer(kept, stored.answer_no, False, stored.cost_microusd)
                 # It was stored before redaction was enabled, so it is not used.
                 request = replace(request, not_before=self._budget.now())
@@ -358,7 +358,8 @@ class BudgetUsage:
         """Count an answer."""
         if paid.bought:
             self.bought += 1
-            self.cost_microusd += paid.cost_microusd
+            booked = paid.booked_microusd
+            self.cost_microusd += paid.cost_microusd if booked is None else booked
         else:
             self.reused += 1
         self.tokens_in += paid.completion.tokens_in or 0

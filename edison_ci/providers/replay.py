@@ -208,10 +208,10 @@ _RECORDED_AS = (
 
 
 class MissingRecording(CallError):
-    """The recording has no answer to this request; its cell is skipped."""
+    """The recording or imported file has no answer to this request; its cell is skipped."""
 
-    def __init__(self, request_hash: str) -> None:
-        message = f"the recording has no answer to request {request_hash[:12]}"
+    def __init__(self, request_hash: str, message: str = "") -> None:
+        message = message or f"the recording has no answer to request {request_hash[:12]}"
         super().__init__(ErrorKind.BAD_RESPONSE, message, charged=False)
         self.request_hash = request_hash
 

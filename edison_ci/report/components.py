@@ -53,6 +53,7 @@ STATUSES = {
     "simulated": Status("wave", "mark"),
     "replayed": Status("wave", "mark"),
     "imported": Status("down", "mark"),
+    "imported answers": Status("down", "mark"),
     "part of the cases": Status("half", "mark"),
     "running": Status("half", "info"),
     "proposed": Status("half", "info"),

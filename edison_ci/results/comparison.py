@@ -25,6 +25,7 @@ from edison_ci.stats.other_metrics import points_margin
 from edison_ci.stats.paired import Pairs, paired_difference, paired_p, unpaired_difference
 from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
+from edison_ci.store.runs import OUTPUTS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -310,7 +311,7 @@ def _margin(gates: Sequence[Gate], pairs: Pairs) -> float:
 
 
 def _doubts(*choices: CellChoice) -> list[str]:
-    """Return notes on runs that are incomplete, or of which one is simulated."""
+    """Return notes on runs that are incomplete, imported, or of which one is simulated."""
     notes = [
         f"run {choice.run.id} is {choice.run.status}: not all its cells are there"
         for choice in choices
@@ -318,6 +319,8 @@ def _doubts(*choices: CellChoice) -> list[str]:
     ]
     if len({choice.run.simulated for choice in choices}) > 1:
         notes.append("one of the two is simulated, the other is not")
+    for run_id in dict.fromkeys(c.run.id for c in choices if c.run.trigger == OUTPUTS):
+        notes.append(f"the answers of run {run_id} were imported")
     return notes
 
 

@@ -19,7 +19,7 @@ from edison_ci.records import Side
 from edison_ci.results.samples import SIDES, CellSource, TwoSidedSample, Variant
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats.paired import match_cases
-from edison_ci.store.runs import NO_TRIAL, find_run, no_run, run_names
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run, no_run, run_names
 
 if TYPE_CHECKING:
     import sqlite3
@@ -219,8 +219,8 @@ class Operands:
         has = "exists (select 1 from cell where run_id = r.id and side = 'head' and prompt = ?)"
         where = " and ".join([has] * len(prompts))
         row = self.connection.execute(
-            f"select id from run r where complete = 1 and {where} and experiment = "
-            "coalesce(?, experiment) order by created_at desc, rowid desc limit 1",
+            f"select id from run r where complete = 1 and {NO_OUTPUTS} and {where} and "
+            "experiment = coalesce(?, experiment) order by created_at desc, rowid desc limit 1",
             (*prompts, self.experiment),
         ).fetchone()
         if row is None:
@@ -269,7 +269,7 @@ class Operands:
     def _version(self, name: str, prompt: str, version: str) -> CellChoice:
         row = self.connection.execute(
             "select r.id, c.side from run r join cell c on c.run_id = r.id "
-            "where r.complete = 1 and r.partial = 0 and c.prompt = ? "
+            f"where r.complete = 1 and r.partial = 0 and {NO_OUTPUTS} and c.prompt = ? "
             "and substr(c.version, 1, ?) = ? group by r.id, c.side "
             "order by r.created_at desc, r.rowid desc, c.side = 'head' desc limit 1",
             (prompt, len(version), version),
@@ -283,7 +283,7 @@ class Operands:
     def _versions(self, prompt: str) -> str:
         rows = self.connection.execute(
             "select distinct substr(c.version, 1, 8) from cell c join run r on r.id = c.run_id "
-            "where c.prompt = ? and r.complete = 1 and r.partial = 0 limit 10",
+            f"where c.prompt = ? and r.complete = 1 and r.partial = 0 and {NO_OUTPUTS} limit 10",
             (prompt,),
         )
         found = ", ".join(version for (version,) in rows)
@@ -358,7 +358,7 @@ class Operands:
     def _newest(self, where: str, experiment: str, commit: str) -> Run | None:
         row = self.connection.execute(
             f"select id from run where {where} and experiment = ? and complete = 1 and partial = 0 "
-            "order by created_at desc, rowid desc limit 1",
+            f"and {NO_OUTPUTS} order by created_at desc, rowid desc limit 1",
             (commit, experiment),
         ).fetchone()
         return None if row is None else find_run(self.connection, row[0])

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.embeddings import is_vector
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC, look_up_cases, supports_lookup
 from edison_ci.config.slices import content_hash
@@ -161,11 +162,14 @@ def explain(
     if answer is not None and cell.status != CellStatus.BLOCKED:
         form = expected_form(run, experiment, cell.side, cell.version)
         output = parse_output(answer.completion.text, form)
-    judged = connection.execute(
-        "select model, request_hash, answer_no from judgment where cell_id = ? order by model, "
-        "request_hash",
-        (cell.id,),
-    ).fetchall()
+    replies = [
+        JudgeAnswer(model, request_hash, answer_no, answer_at(connection, request_hash, answer_no))
+        for model, request_hash, answer_no in connection.execute(
+            "select model, request_hash, answer_no from judgment where cell_id = ? "
+            "order by model, request_hash",
+            (cell.id,),
+        ).fetchall()
+    ]
     return CellExplanation(
         run=run,
         cell=cell,
@@ -173,11 +177,11 @@ def explain(
         answer=answer,
         output=output,
         thresholds=_thresholds(run, experiment),
+        # A cell also rests on the embeddings that a check compared, which are not for reading.
         judgments=tuple(
-            JudgeAnswer(
-                model, request_hash, answer_no, answer_at(connection, request_hash, answer_no)
-            )
-            for model, request_hash, answer_no in judged
+            reply
+            for reply in replies
+            if reply.stored is None or not is_vector(reply.stored.completion.text)
         ),
         answers=_answers(connection, cell.request_hash),
         judge_scores=judge_scores_of(connection, cell.id),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOISE, snap
 from edison_ci.records import Side
+from edison_ci.results.current_prices import cost_now
 from edison_ci.results.samples import CaseFilter, TwoSidedSample, Variant, metric_of
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, has_pairwise_judge
 from edison_ci.stats.arrays import Range, generator_for
@@ -25,11 +26,14 @@ from edison_ci.stats.intervals import Interval, clustered_interval, mean_interva
 from edison_ci.stats.other_metrics import tail_latency
 from edison_ci.stats.paired import MIN_COMMON, paired_difference, sign_flip
 from edison_ci.stats.ranking import Comparison, RankingRule, rank
+from edison_ci.store.answers import TIMED
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping, Sequence
 
+    from edison_ci.config.model_entry import Price
+    from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.results.samples import Sample
     from edison_ci.stats.ranking import RankedSystem, Ranking
     from edison_ci.store.runs import Run
@@ -197,7 +201,12 @@ class LeaderboardRow:
     pass_rate: Interval | None
     answers: int
     cost_microusd: float | None
-    """Mean cost of an answer, reused ones included; None without one."""
+    """Mean cost of an answer, reused ones included, at current prices where they were asked for;
+    None without one."""
+    paid_microusd: float | None
+    """The same as it was paid."""
+    current: bool
+    """Whether the cost is that of the current price."""
     estimated: int
     """Answers whose price is an estimate, or from a recording."""
     latencies: array[float]
@@ -255,9 +264,15 @@ def _labels(places: Sequence[StoredVariant]) -> dict[tuple[str, str], str]:
 
 
 def measurements_of(
-    connection: sqlite3.Connection, experiment: str, case_filter: CaseFilter
+    connection: sqlite3.Connection,
+    experiment: str,
+    case_filter: CaseFilter,
+    prices: CurrentPrices | None = None,
 ) -> Measurements | None:
-    """Return what was measured in an experiment; None without a complete run."""
+    """Return what was measured in an experiment; None without a complete run.
+
+    With `prices`, answers count at what they cost now; without, at what was paid for them.
+    """
     runs = complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return None
@@ -269,7 +284,13 @@ def measurements_of(
     known = {place[2:] for place in places}
     others = {place[2:] for place in every if place.run.id not in ids}
     rows = tuple(
-        leaderboard_row(connection, place, case_filter, labels.get((place.prompt, place.version)))
+        leaderboard_row(
+            connection,
+            place,
+            case_filter,
+            labels.get((place.prompt, place.version)),
+            None if prices is None else prices.price_of(place.run, place.side, place.model),
+        )
         for place in places
     )
     return Measurements(runs[0], rows, len(others - known), tuple(run.id for run in alike))
@@ -280,6 +301,7 @@ def leaderboard_row(
     place: StoredVariant,
     case_filter: CaseFilter,
     label: str | None = None,
+    price: Price | None = None,
 ) -> LeaderboardRow:
     """Return the numbers of a prompt version with a model."""
     cells = TwoSidedSample.of_run(connection, place.run.id, case_filter.quarantined)
@@ -288,7 +310,7 @@ def leaderboard_row(
         case_filter.apply(cells.sample(metric_of(cells, name), [variant], place.side))
         for name in ("composite", "pass_rate")
     )
-    used = _answers(connection, place, case_filter)
+    used = _answers(connection, place, case_filter, price)
     latencies = sorted(used.latencies)
     return LeaderboardRow(
         place=place,
@@ -299,6 +321,8 @@ def leaderboard_row(
         pass_rate=_rate(passes, case_filter),
         answers=used.answers,
         cost_microusd=used.cost / used.answers if used.answers else None,
+        paid_microusd=used.paid / used.answers if used.answers else None,
+        current=price is not None,
         estimated=used.estimated,
         latencies=used.latencies,
         p50_ms=_median(latencies),
@@ -336,33 +360,38 @@ def contents_of(connection: sqlite3.Connection, place: StoredVariant) -> dict[st
 class _Used(NamedTuple):
     answers: int
     cost: int
+    paid: int
     estimated: int
     latencies: array[float]
 
 
 def _answers(
-    connection: sqlite3.Connection, place: StoredVariant, case_filter: CaseFilter
+    connection: sqlite3.Connection,
+    place: StoredVariant,
+    case_filter: CaseFilter,
+    price: Price | None,
 ) -> _Used:
     """Sum the distinct answers; latencies of a recording do not count."""
     rows = connection.execute(
         "select distinct c.case_id, a.request_hash, a.answer_no, a.cost_microusd, a.cost_kind, "
-        "a.latency_ms "
+        f"{TIMED}, a.latency_ms, a.tokens_in, a.tokens_out, a.cached_in "
         "from cell c join answer a on a.request_hash = c.request_hash and a.answer_no = "
         "c.answer_no "
         "where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?",
         (place.run.id, place.side, place.prompt, place.model),
     )
-    count = cost = estimated = 0
+    count = cost = paid = estimated = 0
     latencies = array("d")
-    for case, _, _, microusd, kind, latency in rows:
+    for case, _, _, microusd, kind, timed, latency, *tokens in rows:
         if not case_filter.counts(case):
             continue
         count += 1
-        cost += microusd
+        cost += cost_now(price, (tokens[0], tokens[1], tokens[2]), microusd)
+        paid += microusd
         estimated += kind != "billed"
-        if kind != "replayed":
+        if kind != "replayed" and timed:
             latencies.append(latency)
-    return _Used(count, cost, estimated, latencies)
+    return _Used(count, cost, paid, estimated, latencies)
 
 
 def _mean(sample: Sample, case_filter: CaseFilter) -> Interval | None:

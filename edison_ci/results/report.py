@@ -11,7 +11,7 @@ from edison_ci.records import Side, Verdict
 from edison_ci.results.decisions import interim_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.scores import interval_json
-from edison_ci.results.snapshot import eval_suite_of
+from edison_ci.results.snapshot import eval_suite_of, outputs_of
 from edison_ci.stats.slices import Moments
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "run_id": run.id,
         "experiment": run.experiment,
         "trigger": run.trigger,
+        "origin": outputs_of(run),
         "status": run.status,
         "verdict": run.verdict,
         "simulated": run.simulated,

@@ -24,6 +24,7 @@ from edison_ci.results.slices import (
     write_slices,
 )
 from edison_ci.results.spending import write_calls
+from edison_ci.store.answers import TIMED
 
 if TYPE_CHECKING:
     import sqlite3
@@ -466,7 +467,10 @@ def _summed(connection: sqlite3.Connection, answers: str, values: _Key) -> tuple
     sums = connection.execute(f"select {_ANSWERS} from {answers}", values).fetchone()
     if not sums[0]:
         return _NO_ANSWERS
-    latencies = f"select latency_ms, count(*) from {answers} group by 1 order by 1"
+    latencies = (
+        f"select latency_ms, count(*) from {answers} group by 1 having latency_ms is not null "
+        "order by 1"
+    )
     return (*sums, *typical(connection.execute(latencies, values).fetchall()))
 
 
@@ -586,9 +590,10 @@ create temp table used (
   paid integer, primary key (side, prompt, model, attempt)
 ) without rowid
 """
-_USE = """
+_USE = f"""
 insert or ignore into temp.used
-select c.side, c.prompt, c.model, a.attempt, a.answer_no, a.latency_ms, a.cost_microusd,
+select c.side, c.prompt, c.model, a.attempt, a.answer_no, iif({TIMED}, a.latency_ms, null),
+  a.cost_microusd,
   coalesce(a.tokens_in, 0), coalesce(a.tokens_out, 0), t.run_id = :run,
   t.run_id = :run and t.state = 'settled' and t.phase <> 'replay',
   case when t.run_id = :run and t.state <> 'released' and t.phase in ('generate', 'replay')

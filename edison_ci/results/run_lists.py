@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.snapshot import MOST_RUNS, has_pairwise_judge, measured_experiments
-from edison_ci.store.runs import NO_TRIAL, last_event, newest_events
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, last_event, newest_events
 
 if TYPE_CHECKING:
     import sqlite3
@@ -97,7 +97,8 @@ def cells_of(connection: sqlite3.Connection, experiment: str) -> int:
     """Return how many cells the complete runs of an experiment have that are set side by side."""
     row = connection.execute(
         "select coalesce(sum(cells_planned), 0) from (select cells_planned from run where "
-        f"experiment = ? and complete = 1 and {NO_TRIAL} order by created_at desc limit ?)",
+        f"experiment = ? and complete = 1 and {NO_TRIAL} and {NO_OUTPUTS} "
+        "order by created_at desc limit ?)",
         (experiment, MOST_RUNS),
     )
     return int(row.fetchone()[0])
@@ -113,7 +114,7 @@ def ranked_cells(connection: sqlite3.Connection, experiment: str, newest: Run) -
     row = connection.execute(
         "select coalesce(sum(most), 0) from (select max(m.cells) as most from rollup_model m "
         "where m.run_id in (select id from run where experiment = ? and complete = 1 "
-        f"and {NO_TRIAL} order by created_at desc limit ?) "
+        f"and {NO_TRIAL} and {NO_OUTPUTS} order by created_at desc limit ?) "
         "group by m.prompt, m.version, m.model)",
         (experiment, MOST_RUNS),
     )
@@ -154,7 +155,7 @@ def newest_measured(connection: sqlite3.Connection) -> str | None:
     """Return the experiment of the newest complete run, trials of suggestions aside."""
     row = connection.execute(
         f"select experiment from run where complete = 1 and status = 'COMPLETED' and {NO_TRIAL} "
-        "order by created_at desc, rowid desc limit 1"
+        f"and {NO_OUTPUTS} order by created_at desc, rowid desc limit 1"
     ).fetchone()
     return None if row is None else str(row[0])
 
@@ -194,7 +195,7 @@ def recent_scores(connection: sqlite3.Connection, experiment: str, most: int) ->
     rows = connection.execute(
         "select s.composite from run r join rollup_run s on s.run_id = r.id and s.side = 'head' "
         f"where r.experiment = ? and r.complete = 1 and r.partial = 0 and {NO_TRIAL} "
-        "order by r.created_at desc, r.rowid desc limit ?",
+        f"and {NO_OUTPUTS} order by r.created_at desc, r.rowid desc limit ?",
         (experiment, most),
     )
     return [score for (score,) in rows.fetchall()[::-1]]

@@ -38,6 +38,7 @@ from edison_ci.results.snapshot import (
     companion_of,
     eval_suite_of,
     is_redacted,
+    outputs_of,
     replaced_names,
     snapshot_of,
     suite_changes,
@@ -46,9 +47,11 @@ from edison_ci.results.spending import call_sums, calls_of, run_cost, stored_cal
 from edison_ci.results.trends import points_of
 from edison_ci.results.weaknesses import weak_prompts
 from edison_ci.stats.scores import Interval
+from edison_ci.store.answers import TIMED
 from edison_ci.store.cells import cell_statuses, clusters_of
 from edison_ci.store.judgments import any_comparison, several_judges
 from edison_ci.store.manual_grades import has_human_grades
+from edison_ci.store.runs import IMPORT, OUTPUTS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -467,7 +470,8 @@ def labels_of(run: Run) -> tuple[str, ...]:
         ("simulated", run.simulated),
         ("personal data redacted", is_redacted(run)),
         ("replayed", run.trigger == "replay"),
-        ("imported", run.trigger == "import"),
+        ("imported", run.trigger == IMPORT),
+        ("imported answers", run.trigger == OUTPUTS),
         (f"shard {run.shard}", run.shard is not None),
         ("part of the cases", run.partial and run.shard is None),
         ("trial", run.trigger == "refine"),
@@ -506,7 +510,7 @@ def _stored_scores(connection: sqlite3.Connection, run_id: str) -> list[VariantS
 
 def _timed(connection: sqlite3.Connection, run_id: str, one: VariantScore) -> VariantScore:
     """Return scores with how long the answers took, each once."""
-    where = "c.run_id = ? and c.side = 'head'"
+    where = f"c.run_id = ? and c.side = 'head' and {TIMED}"
     where += " and c.prompt = ? and c.model = ?" if one.model else ""
     rows = connection.execute(
         "select latency_ms, count(*) from (select distinct a.attempt, a.latency_ms from cell c "
@@ -592,6 +596,7 @@ def _missing(result: RunResult) -> Iterator[str]:
         more = ", ..." if cells["skipped"] > LISTED else ""
         yield f"Skipped: {counted(cells['skipped'], 'cell')}. {shown}{more}"
     yield from _partial(run)
+    yield from _imported(run)
     if aside := len(result.quarantined):
         are = "is" if aside == 1 else "are"
         yield f"{counted(aside, 'case')} {are} in quarantine: run and shown, but never gating."
@@ -608,6 +613,16 @@ def _partial(run: Run) -> Iterator[str]:
         yield f"Shard {shard}: this is a part of a run. {UNDECIDED}"
     elif run.partial:
         yield "Only a part of the cases was run."
+
+
+def _imported(run: Run) -> Iterator[str]:
+    origin = outputs_of(run)
+    if origin is None:
+        return
+    yield f"The answers were imported from {origin['file']}: no model was called for them."
+    for name, note in (("cost", "the cost counts as 0"), ("latency", "the latency is unknown")):
+        if lacking := origin[f"without_{name}"]:
+            yield f"Imported without a {name}: {counted(lacking, 'answer')}; {note}."
 
 
 def _bounds(result: RunResult) -> Iterator[str]:

@@ -20,6 +20,7 @@ from edison_ci.numeric import mean, snap, weighted_mean
 from edison_ci.records import Side
 from edison_ci.stats.arrays import TOLERANCE
 from edison_ci.stats.composite import Weighted, paired_composite
+from edison_ci.store.answers import TIMED
 from edison_ci.store.cells import COUNTED
 
 if TYPE_CHECKING:
@@ -518,13 +519,13 @@ class TwoSidedSample:
         return found
 
     def latencies(self, variants: Iterable[Variant], side: Side) -> array[float]:
-        """Return the latency in milliseconds of each answer that is not from a recording."""
+        """Return the latency in milliseconds of each answer; recordings do not count."""
         found = array("d")
         for variant in variants:
             rows = self.connection.execute(
                 "select distinct c.case_id, c.request_hash, c.answer_no, a.latency_ms from cell c "
                 "join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no "
-                f"where {_CELLS} and a.cost_kind <> 'replayed'",
+                f"where {_CELLS} and a.cost_kind <> 'replayed' and {TIMED}",
                 self.place(variant, side),
             )
             found.extend(row[3] for row in rows if row[0] not in self.left_out)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.plan.baseline import BaselineDoubt
 from edison_ci.records import Side
-from edison_ci.store.runs import NO_TRIAL, find_run
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -94,10 +94,14 @@ MOST_RUNS = 200
 def complete_runs(
     connection: sqlite3.Connection, experiment: str, most: int, *, trials: bool = False
 ) -> list[Run]:
-    """Return the complete runs of an experiment, newest first; trials only with `trials`."""
+    """Return the complete runs of an experiment, newest first; trials only with `trials`.
+
+    Runs of imported outputs are left out.
+    """
     rows = connection.execute(
         "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
-        f"{'' if trials else f'and {NO_TRIAL} '}order by created_at desc, rowid desc limit ?",
+        f"and {NO_OUTPUTS} {'' if trials else f'and {NO_TRIAL} '}"
+        "order by created_at desc, rowid desc limit ?",
         (experiment, most),
     )
     return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
@@ -106,7 +110,8 @@ def complete_runs(
 def measured_experiments(connection: sqlite3.Connection) -> list[str]:
     """Return the experiments that have a complete run, by name."""
     rows = connection.execute(
-        "select distinct experiment from run where complete = 1 and status = 'COMPLETED' order by 1"
+        "select distinct experiment from run where complete = 1 and status = 'COMPLETED' "
+        f"and {NO_OUTPUTS} order by 1"
     )
     return [name for (name,) in rows]
 
@@ -173,6 +178,14 @@ UNDECIDED = "Its gates do not decide: `edison merge` puts all shards together an
 """Sentence on the gates of a shard."""
 
 
+_ORIGIN = {
+    **dict.fromkeys(("file", "sha256"), str),
+    **dict.fromkeys(("answers", "without_cost", "without_latency"), int),
+    **dict.fromkeys(("models", "prompts"), list),
+}
+"""What is stored on the origin of imported answers."""
+
+
 def snapshot_of(run: Run) -> dict[str, Any]:
     """Return the snapshot of a run: the content of its files when it was planned."""
     try:
@@ -208,6 +221,20 @@ def doubts_of(run: Run) -> tuple[BaselineDoubt, ...]:
 def doubts_in(kept: Mapping[str, Any]) -> tuple[BaselineDoubt, ...]:
     """Return the doubts in a stored base reference or command line."""
     return tuple(BaselineDoubt(*map(str, each)) for each in kept.get("doubts", ()))
+
+
+def outputs_of(run: Run) -> dict[str, Any] | None:
+    """Return where the imported answers of a run come from; None if a model gave its answers.
+
+    That is file, sha256, answers, without_cost, without_latency, and the models and prompts.
+    """
+    kept = snapshot_of(run).get("command line", {}).get("outputs")
+    if not isinstance(kept, dict):
+        return None
+    # A bundle may have any snapshot.
+    fits = all(isinstance(kept.get(name), kind) for name, kind in _ORIGIN.items())
+    names = [*kept["models"], *kept["prompts"]] if fits else [None]
+    return kept if all(isinstance(name, str) for name in names) else None
 
 
 def objective_of(run: Run) -> str:

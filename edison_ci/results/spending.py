@@ -6,16 +6,20 @@ be estimated because a provider named no usage, and what calls of unknown fate m
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
+from edison_ci.results.current_prices import cost_now
 from edison_ci.store.answers import SIMULATED
-from edison_ci.store.runs import NO_TRIAL
+from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from edison_ci.config.model_entry import Price
+    from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.store.runs import Run
 
 
@@ -200,7 +204,7 @@ _KEYS: dict[By, str] = {
 }
 
 
-_NOTHING = (0,) * 11
+_NOTHING = (0,) * 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,23 +214,26 @@ class SpendingRow:
     key: str
     """Empty for what belongs to no experiment."""
     calls: int
-    """Answered, recordings left out."""
+    """Answered, recordings and imported answers left out."""
     replayed: int
+    """Answers of recordings and imported files."""
     failed: int
     """Not charged."""
     unknown: int
     """Perhaps charged, or still on their way: counted at the most they can cost."""
     billed_microusd: int
     estimated_microusd: int
-    """Of answers whose provider named no usage."""
+    """Of answers whose provider named no usage: the most that they can have cost."""
     unknown_microusd: int
     tokens_in: int
     tokens_out: int
     simulated: int
     """Calls that the simulator answered: they are no evidence and cost nothing."""
     simulated_microusd: int
+    estimated: int
+    """Answers whose provider named no usage: their tokens are counted here, from their texts."""
     saved_microusd: int | None = None
-    """What answers that were used again would have cost; None where that is not known."""
+    """What answers that were used again would cost now; None where that is not known."""
 
     @property
     def total_microusd(self) -> int:
@@ -234,13 +241,15 @@ class SpendingRow:
         return self.billed_microusd + self.estimated_microusd + self.unknown_microusd
 
 
-def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> list[SpendingRow]:
+def spending_by(
+    connection: sqlite3.Connection, by: By, prices: CurrentPrices, *, since: str = ""
+) -> list[SpendingRow]:
     """Return what was spent since a time, days in their order, all else the dearest first."""
     key = _KEYS[by]
     rows = connection.execute(
         f"select {key}, "
-        "sum(t.state = 'settled' and a.cost_kind is not 'replayed'), "
-        "sum(t.state = 'settled' and a.cost_kind is 'replayed'), "
+        "sum(t.state = 'settled' and t.phase <> 'replay'), "
+        "sum(t.state = 'settled' and t.phase = 'replay'), "
         "sum(t.state = 'released'), sum(t.state in ('unknown', 'reserved')), "
         "sum(case when t.state = 'settled' and a.cost_kind is not 'estimated' "
         "then t.cost_microusd else 0 end), "
@@ -250,12 +259,13 @@ def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> l
         "coalesce(sum(case when t.phase <> 'replay' then a.tokens_in end), 0), "
         "coalesce(sum(case when t.phase <> 'replay' then a.tokens_out end), 0), "
         f"coalesce(sum(t.state = 'settled' and t.phase <> 'replay' and {SIMULATED}), 0), "
-        f"coalesce(sum(case when t.state = 'settled' and {SIMULATED} then t.cost_microusd end), 0) "
+        f"coalesce(sum(case when t.state = 'settled' and {SIMULATED} then t.cost_microusd end), "
+        "0), sum(t.state = 'settled' and a.cost_kind is 'estimated') "
         "from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id "
         "where t.sent_at >= ? group by 1 order by 1",
         (since,),
     )
-    saved = _saved(connection, by, since)
+    saved = None if by == "phase" else saved_now(connection, by, prices, since)
     found = [SpendingRow(*row) for row in rows.fetchall()]
     if saved is not None:
         found = [replace(one, saved_microusd=saved.pop(one.key, 0)) for one in found]
@@ -266,19 +276,41 @@ def spending_by(connection: sqlite3.Connection, by: By, *, since: str = "") -> l
     return sorted(found, key=lambda spent: (-spent.total_microusd, spent.key))
 
 
-def _saved(connection: sqlite3.Connection, by: By, since: str) -> dict[str, int] | None:
-    """Return what finished runs saved by using stored answers; a phase alone has no runs."""
-    if by == "phase":
-        return None
-    table, key = "rollup_run", {"day": "substr(r.created_at, 1, 10)", "model": "s.model"}.get(by)
-    if by == "model":
-        table = "rollup_model"
-    rows = connection.execute(
-        f"select {key or 'r.experiment'}, sum(s.saved_microusd) from {table} s "
-        "join run r on r.id = s.run_id where r.created_at >= ? and s.saved_microusd > 0 group by 1",
-        (since,),
-    )
-    return dict(rows.fetchall())
+# Answers of finished runs that the run did not buy, by the tokens that they used: few rows for many
+# answers, as those of one length are counted together.
+_REUSED = """
+select run_id, side, model, tokens_in, tokens_out, cached_in, cost_microusd, count(*) from (
+  select c.run_id, c.side, {prompt} min(c.model) as model, a.tokens_in, a.tokens_out, a.cached_in,
+    a.cost_microusd
+  from run r join cell c on c.run_id = r.id
+  join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no
+  join attempt t on t.id = a.attempt
+  where r.created_at >= ? and t.run_id <> r.id and exists (
+    select 1 from rollup_run s where s.run_id = r.id and s.answers > s.bought)
+  group by c.run_id, c.side, {prompt} {model} a.attempt
+) group by 1, 2, 3, 4, 5, 6, 7
+"""
+
+
+def saved_now(
+    connection: sqlite3.Connection, by: By, prices: CurrentPrices, since: str
+) -> dict[str, int]:
+    """Return what finished runs saved by using stored answers, at the current prices."""
+    apart = {"prompt": "c.prompt,", "model": "c.model,"} if by == "model" else {}
+    query = _REUSED.format(prompt=apart.get("prompt", ""), model=apart.get("model", ""))
+    found: Counter[str] = Counter()
+    runs: dict[str, Run] = {}
+    known: dict[tuple[str, str, str], Price | None] = {}
+    for run_id, side, model, *tokens, paid, count in connection.execute(query, (since,)).fetchall():
+        if run_id not in runs:
+            runs[run_id] = find_run(connection, run_id)
+        run = runs[run_id]
+        if (run_id, side, model) not in known:
+            known[run_id, side, model] = prices.price_of(run, side, model)
+        key = {"day": run.created_at[:10], "model": model}.get(by, run.experiment)
+        cost = cost_now(known[run_id, side, model], (tokens[0], tokens[1], tokens[2]), paid)
+        found[key] += count * cost
+    return {key: saved for key, saved in found.items() if saved}
 
 
 class RunSpending(NamedTuple):
@@ -322,8 +354,13 @@ def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[
 
 
 def saved_since(connection: sqlite3.Connection, since: str) -> int:
-    """Return what runs since a day saved by using stored answers."""
-    return sum((_saved(connection, "experiment", since) or {}).values())
+    """Return what answers that runs since a day used again had cost."""
+    row = connection.execute(
+        "select coalesce(sum(s.saved_microusd), 0) from rollup_run s join run r on r.id = s.run_id "
+        "where r.created_at >= ?",
+        (since,),
+    ).fetchone()
+    return int(row[0])
 
 
 def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, tuple[float, int]]:

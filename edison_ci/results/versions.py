@@ -33,7 +33,7 @@ from edison_ci.results.slices import EstimateWithInterval
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, measured_experiments
 from edison_ci.stats.ab import moved
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.store.runs import NO_TRIAL, find_run
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
 from edison_ci.store.suggestions import OPEN, Suggestion, SuggestionStatus, list_suggestions
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def measured_prompts(connection: sqlite3.Connection) -> list[MeasuredPrompt]:
     rows = connection.execute(
         "select m.prompt, count(distinct m.version), max(r.created_at), max(r.experiment) "
         f"from rollup_model m join run r on r.id = m.run_id where {NO_TRIAL} "
-        "group by m.prompt order by 3 desc"
+        f"and {NO_OUTPUTS} group by m.prompt order by 3 desc"
     )
     return [MeasuredPrompt(*row) for row in rows]
 
@@ -350,7 +350,7 @@ def model_scores(connection: sqlite3.Connection, prompt: str) -> dict[str, list[
         "m.composite_low, m.composite_high, m.composite_n, m.composite_method, r.simulated, "
         "r.partial from rollup_model m join run r on r.id = m.run_id "
         f"where m.prompt = ? and r.complete = 1 and {NO_TRIAL} "
-        "order by r.partial, m.side desc, r.created_at desc, m.model",
+        f"and {NO_OUTPUTS} order by r.partial, m.side desc, r.created_at desc, m.model",
         (prompt,),
     )
     found: dict[str, list[ModelScore]] = {}
@@ -367,7 +367,7 @@ def measured_as(connection: sqlite3.Connection, version: str, prompt: str) -> li
     rows = connection.execute(
         "select distinct m.prompt from rollup_model m join run r on r.id = m.run_id "
         "where m.version = ? and m.prompt <> ? and r.complete = 1 and r.status = 'COMPLETED' "
-        "order by m.prompt",
+        f"and {NO_OUTPUTS} order by m.prompt",
         (version, prompt),
     )
     return [name for (name,) in rows]
@@ -378,7 +378,7 @@ def _places(connection: sqlite3.Connection, prompt: str) -> dict[str, list[_Vers
         "select m.version, m.run_id, m.side, r.experiment, json_group_array(m.model), "
         "sum(m.answers), sum(m.cost_microusd + m.saved_microusd) "
         "from rollup_model m join run r on r.id = m.run_id "
-        "where m.prompt = ? and r.complete = 1 and r.status = 'COMPLETED' "
+        f"where m.prompt = ? and r.complete = 1 and r.status = 'COMPLETED' and {NO_OUTPUTS} "
         "group by m.version, m.run_id, m.side "
         "order by r.partial, r.created_at desc, r.rowid desc, m.side desc",
         (prompt,),

@@ -219,6 +219,27 @@ def _tip(repository: Repository, remote: str | None, name: str) -> str | None:
         return None
 
 
+def proposal_base(review: ReviewContext) -> tuple[str, str]:
+    """Return the branch that files are proposed to, and its commit; raises UsageError."""
+    repository, remote = needs_repository(review), review.hosting.remote
+    for name in branch_names(review):
+        if commit := _tip(repository, remote, name):
+            return name, commit
+    raise UsageError("there is no branch to propose a change to", hint="commit the project first")
+
+
+async def propose_files(
+    review: ReviewContext, change: Change, *, timing: Timing | None = None
+) -> ProposalResult:
+    """Put files on a branch, and open a pull request if there is a forge."""
+    plain = PlainGit(needs_repository(review), review.hosting.remote)
+    async with review.github(timing) as github:
+        if github is None:
+            return await plain.propose(change)
+        put = github.put_branch if review.hosting.by_api else plain.put
+        return await github.propose(change, put=put)
+
+
 # GitHub accepts suggested lines only where the diff of the pull request shows them. If a part of
 # the suggestion is elsewhere, no lines are suggested: half a change was never measured.
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")

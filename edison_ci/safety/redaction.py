@@ -73,14 +73,15 @@ def _redact_text(text: str, redact: Redact) -> str:
 
 
 def redact_completion(completion: Completion, redact: Redact) -> Completion:
-    """Return an answer with its text and tool calls redacted."""
+    """Return an answer with its texts redacted."""
     if redact is keep_text:
         return completion
     text = _redact_text(completion.text, redact)
     tools = redact_value(completion.tool_calls, redact)
-    if (text, tools) == (completion.text, completion.tool_calls):
+    details = redact_value(completion.details, redact)
+    if (text, tools, details) == (completion.text, completion.tool_calls, completion.details):
         return completion
-    return replace(completion, text=text, tool_calls=tools)
+    return replace(completion, text=text, tool_calls=tools, details=details)
 
 
 def redact_case(case: Case, redact: Redact) -> Case:

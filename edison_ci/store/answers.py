@@ -135,22 +135,33 @@ class Settlement:
 
     completion: Completion
     cost_microusd: int
-    cost_kind: Literal["billed", "estimated", "replayed"]
+    cost_kind: Literal["billed", "estimated", "replayed", "imported"]
     now: str
     http_status: int | None = None
+    booked_microusd: int | None = None
+    """What counts against budgets, if that is not the cost: of an answer without usage it is what
+    was reserved, as its true cost is not known."""
+
+    @property
+    def charged_microusd(self) -> int:
+        """What counts against budgets."""
+        return self.cost_microusd if self.booked_microusd is None else self.booked_microusd
 
 
 SIMULATED = "substr(a.served_model, 1, 4) = 'sim/'"
 """In a query on `answer a`: whether the simulator gave it."""
 
 REUSABLE = "cost_kind not in ('replayed', 'imported')"
-"""In a query on `answer`: whether it may be reused. Answers of a recording or a bundle may not: the
-file can contain anything."""
+"""In a query on `answer`: whether it may be reused. Answers of a recording, a bundle or an imported
+file may not: the file can contain anything."""
+
+TIMED = "(a.latency_ms > 0 or a.cost_kind <> 'imported')"
+"""In a query on `answer a`: whether its latency is known. Imported answers may come without."""
 
 _ANSWER = (
     "select a.answer_no, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
     "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256, "
-    "a.left_out from answer a join answer_text t using (request_hash, answer_no) "
+    "a.left_out, t.details from answer a join answer_text t using (request_hash, answer_no) "
     "where a.request_hash = ? "
 )
 
@@ -175,7 +186,7 @@ def answer_at(
 
 
 def _stored(row: tuple[Any, ...]) -> CachedAnswer | None:
-    if row[11] != text_hash(row[9], row[10]):
+    if row[11] != text_hash(row[9], row[10], row[13]):
         logger.warning("a stored answer was tampered with and is not used")
         return None
     completion = Completion(
@@ -188,6 +199,7 @@ def _stored(row: tuple[Any, ...]) -> CachedAnswer | None:
         served_model=row[6],
         tool_calls=json.loads(row[10]) if row[10] else None,
         left_out=tuple(row[12].split()),
+        details=json.loads(row[13]) if row[13] else None,
     )
     return CachedAnswer(completion, row[0], row[7], row[8])
 
@@ -205,9 +217,10 @@ def newest_time(connection: sqlite3.Connection, request_hash: str) -> str | None
     return None if row is None else row[0]
 
 
-def text_hash(text: str, tool_calls: str | None) -> str:
+def text_hash(text: str, tool_calls: str | None, details: str | None = None) -> str:
     """Return the checksum kept beside a stored text."""
-    return hashlib.sha256(f"{text}\0{tool_calls or ''}".encode()).hexdigest()
+    more = f"\0{details}" if details else ""
+    return hashlib.sha256(f"{text}\0{tool_calls or ''}{more}".encode()).hexdigest()
 
 
 _VALUES = "?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13"
@@ -219,6 +232,7 @@ def insert_answer(
     """Store an answer and its text as the next of the call; return its number."""
     completion = settlement.completion
     tools = canonical_json(completion.tool_calls) if completion.tool_calls is not None else None
+    details = canonical_json(completion.details) if completion.details is not None else None
     values = (
         attempt,
         str(completion.finish_reason),
@@ -247,8 +261,15 @@ def insert_answer(
             f"insert into answer values (?1, {_VALUES})", (request_hash, answer_no, *values)
         )
     connection.execute(
-        "insert into answer_text values (?, ?, ?, ?, ?)",
-        (request_hash, answer_no, completion.text, tools, text_hash(completion.text, tools)),
+        "insert into answer_text values (?, ?, ?, ?, ?, ?)",
+        (
+            request_hash,
+            answer_no,
+            completion.text,
+            tools,
+            text_hash(completion.text, tools, details),
+            details,
+        ),
     )
     return answer_no
 
@@ -333,3 +354,36 @@ def answers_in_use(
             f"select request_hash, answer_no from {table} where answer_no is not null{where}"
         )
     return " union all ".join(parts)
+
+
+_RECENT = (
+    "with recent as (select id from run where experiment = ? order by created_at desc limit 5) "
+)
+_MOST_LENGTHS = 2_000
+
+
+def token_counts(
+    connection: sqlite3.Connection, experiment: str
+) -> Iterator[tuple[str, str, int, int]]:
+    """Yield prompt, model, input and output tokens of answers in the last runs of an experiment.
+
+    The prompt is empty for the replies of judges.
+    """
+    for columns, source in (
+        (
+            "c.prompt, c.model",
+            "cell c join answer a on a.request_hash = c.request_hash "
+            "and a.answer_no = c.answer_no and a.cost_kind <> 'imported'",
+        ),
+        (
+            "'', j.model",
+            "cell c join judgment j on j.cell_id = c.id join answer a "
+            "on a.request_hash = j.request_hash and a.answer_no = j.answer_no",
+        ),
+    ):
+        yield from connection.execute(
+            f"{_RECENT} select {columns}, a.tokens_in, a.tokens_out from {source} "
+            "where c.run_id in (select id from recent) and a.tokens_in + a.tokens_out is not null "
+            f"limit {_MOST_LENGTHS}",
+            (experiment,),
+        )

@@ -170,6 +170,7 @@ union all
 select 'attempt ' || t.id || ' cost ' || t.cost_microusd || ', its answer ' || a.cost_microusd
 from answer a join attempt t on t.id = a.attempt
 where t.state = 'settled' and t.phase <> 'replay' and a.cost_microusd <> t.cost_microusd
+  and (a.cost_kind <> 'estimated' or a.cost_microusd > t.cost_microusd)
 """
 
 
@@ -190,13 +191,13 @@ def _texts(connection: sqlite3.Connection) -> Found:
 
 def _bad_texts(connection: sqlite3.Connection) -> Iterator[str]:
     rows = connection.execute(
-        "select t.request_hash, t.answer_no, t.text, t.tool_calls, t.sha256, a.request_hash from "
-        "answer_text t "
+        "select t.request_hash, t.answer_no, t.text, t.tool_calls, t.sha256, a.request_hash, "
+        "t.details from answer_text t "
         "left join answer a on a.request_hash = t.request_hash and a.answer_no = t.answer_no"
     )
-    for request_hash, answer_no, text, tool_calls, sha256, answer in rows:
+    for request_hash, answer_no, text, tool_calls, sha256, answer, details in rows:
         name = f"{request_hash[:12]} answer {answer_no}"
-        if sha256 != text_hash(text, tool_calls):
+        if sha256 != text_hash(text, tool_calls, details):
             yield f"the text of {name} is not what was stored; it will be bought again"
         if answer is None:
             yield f"the text of {name} has no answer"

@@ -8,7 +8,7 @@ are one fact. A call whose fate is unknown stays booked at its estimate.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -179,6 +179,8 @@ class BudgetRefusal:
     booked: int
     in_flight: tuple[str, ...] = ()
     """Processes whose calls are on their way, and may turn out cheaper than booked."""
+    reserves_microusd: int = field(default=0, compare=False)
+    """What the call would reserve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,22 +221,22 @@ def settle(booking: Booking, attempt: int, settlement: Settlement) -> OnTotals[i
             connection,
             attempt,
             "state = 'settled', cost_microusd = ?, done_at = ?, http_status = ?",
-            (settlement.cost_microusd, settlement.now, settlement.http_status),
+            (settlement.charged_microusd, settlement.now, settlement.http_status),
         )
         answer_no = insert_answer(connection, request_hash, attempt, settlement)
         tokens = 0
         if completion.tokens_in is not None and completion.tokens_out is not None:
             tokens = completion.tokens_in + completion.tokens_out - booking.est_tokens
-        _adjust(totals, booking, settlement.cost_microusd - booking.est_microusd, tokens)
+        _adjust(totals, booking, settlement.charged_microusd - booking.est_microusd, tokens)
         return answer_no
 
     return OnTotals(operation)
 
 
 def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connection], int]:
-    """Return the operation that stores a recorded answer once; it yields the answer's number.
+    """Return the operation that stores an answer of a file once; it yields the answer's number.
 
-    Nothing is booked: the recording was paid for elsewhere.
+    Nothing is booked: recordings and imported answers were paid for elsewhere.
     """
 
     def operation(connection: sqlite3.Connection) -> int:
@@ -242,9 +244,18 @@ def replay(booking: Booking, settlement: Settlement) -> Callable[[sqlite3.Connec
         tools = canonical_json(completion.tool_calls) if completion.tool_calls else None
         known = connection.execute(
             "select a.answer_no from answer a join answer_text t using (request_hash, answer_no) "
-            "where a.request_hash = ? and a.cost_kind = 'replayed' and t.sha256 = ? "
-            "and a.cost_microusd = ?",
-            (request_hash, text_hash(completion.text, tools), settlement.cost_microusd),
+            "where a.request_hash = ? and a.cost_kind = ? and t.sha256 = ? "
+            "and a.cost_microusd = ? and a.latency_ms = ? and a.tokens_in is ? "
+            "and a.tokens_out is ?",
+            (
+                request_hash,
+                settlement.cost_kind,
+                text_hash(completion.text, tools),
+                settlement.cost_microusd,
+                completion.latency_ms,
+                completion.tokens_in,
+                completion.tokens_out,
+            ),
         ).fetchone()
         if known is not None:
             return int(known[0])
@@ -305,14 +316,29 @@ def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.C
     return operation
 
 
-def spent(connection: sqlite3.Connection, run_id: str) -> int:
-    """Return what the settled calls of a run have cost."""
-    row = connection.execute(
-        "select coalesce(sum(cost_microusd), 0) from attempt "
-        "where run_id = ? and state = 'settled'",
-        (run_id,),
-    ).fetchone()
-    return int(row[0])
+@dataclass(frozen=True, slots=True)
+class PhaseCosts:
+    """The calls of one model in one phase."""
+
+    calls: int
+    most_microusd: int
+    """The most that one has cost."""
+    reserves_microusd: int
+    """The most that one has reserved."""
+
+
+def phase_costs(
+    connection: sqlite3.Connection, *, run_id: str | None = None, experiment: str | None = None
+) -> dict[tuple[str, str], PhaseCosts]:
+    """Return the calls of a run or an experiment, by phase and model."""
+    rows = connection.execute(
+        "select phase, model, sum(state = 'settled'), "
+        "max(coalesce(cost_microusd, est_microusd)), max(est_microusd) from attempt "
+        "where (run_id = ?1 or ?1 is null) and (experiment = ?2 or ?2 is null) "
+        "and state <> 'released' and phase <> 'replay' group by phase, model",
+        (run_id, experiment),
+    )
+    return {(phase, model): PhaseCosts(*found) for phase, model, *found in rows}
 
 
 def booked(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> tuple[int, int]:
@@ -325,9 +351,9 @@ def _refusal(totals: Totals, booking: Booking) -> BudgetRefusal | None:
     for cap in booking.caps:
         spent, tokens = totals.since(cap.scope, _first_day(cap.days, booking.now[:10]))
         if cap.microusd is not None and spent + booking.est_microusd > cap.microusd:
-            return BudgetRefusal(cap, spent)
+            return BudgetRefusal(cap, spent, reserves_microusd=booking.est_microusd)
         if cap.tokens is not None and tokens + booking.est_tokens > cap.tokens:
-            return BudgetRefusal(cap, tokens)
+            return BudgetRefusal(cap, tokens, reserves_microusd=booking.est_microusd)
     return None
 
 

@@ -39,6 +39,11 @@ NO_TRIAL = f"trigger <> '{TRIAL}'"
 """In a query on `run`: only runs of what is written in the files."""
 IMPORT = "import"
 """Trigger of runs that were imported from another results file."""
+OUTPUTS = "outputs"
+"""Trigger of runs that grade answers from a file. No model of the project gave these answers, so
+the runs are no evidence of its prompts, models and commits."""
+NO_OUTPUTS = f"trigger <> '{OUTPUTS}'"
+"""In a query on `run`: only runs whose answers are those of the project's models."""
 RESTING = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED, RunStatus.PAUSED})
 """Statuses in which no process works on a run."""
 

@@ -74,8 +74,8 @@ BACKSLASH = "a backslash needs single quotes: '\\d+'"
             "1:16: finish_reason is 'stopped' (did you mean 'stop'?)",
         ),
         (
-            "similar: {by: embedder}",
-            "1:11: unknown key 'by' (allowed: name, threshold, value, weight)",
+            "similar: {model: embedder}",
+            "1:11: unknown key 'model' (allowed: by, name, threshold, value, weight)",
         ),
         ("rouge_n: {n: 10}", "1:14: n is 10; at most 9"),
         # language

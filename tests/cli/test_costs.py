@@ -89,7 +89,8 @@ def test_the_table_has_a_total_and_a_line_of_days(edison: Edison, ran: Folder) -
     ]
     assert lines[1].split() == [days_ago(3)[:10], "$0.0016", "6", "0", "240", "24", "$0"]
     assert lines[3].split() == ["total", "$0.0016", "6", "0", "240", "24", "$0.0013"]
-    assert lines[4] == "each day  █▁▁▁  up to $0.0016"
+    assert lines[4] == "reuse saved $0.0013 at the current prices"
+    assert lines[5] == "each day  █▁▁▁  up to $0.0016"
     assert "each day  #___  up to" in edison(ran, "costs", encoding="ascii").out
 
 
@@ -112,7 +113,7 @@ def test_what_is_estimated_or_unknown_is_marked(edison: Edison, ran: Folder) -> 
     assert document["total"]["cost_microusd"] == LARGE + SMALL + 1800
     done = edison(ran, "costs", "--by", "experiment")
     assert "\nhello       ~$0.0034" in done.out
-    assert "~ $0.000900 of it is estimated\n" in done.out
+    assert "~ $0.000900 of it is the most for 1 answer without usage; their tokens" in done.out
     assert "~ $0.000900 of it is the maximum cost of 1 call lost or in flight" in done.out
 
 

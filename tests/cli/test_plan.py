@@ -254,3 +254,18 @@ def test_after_a_run_nothing_is_left_to_do_and_nothing_untrue_is_said(
     assert "0 calls to make, 188 reused" in done
     assert "0-0" not in done
     assert "nothing is measured" not in done
+
+
+def test_tokens_are_estimated_from_earlier_answers(edison: Edison, mini: Folder) -> None:
+    rows = [{"id": f"c{n}", "input": {"name": f"N{n}"}, "expected": f"N{n}"} for n in range(30)]
+    mini.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    mini.edit("models.yaml", "model: small", "model: small, price: {in: 1, out: 5}")
+    edison(mini, "run", "-q", "--yes", "--limit", "9")
+    (few,) = json.loads(edison(mini, "plan", "--json").out)["experiments"]
+    assert "tokens are estimated from those of earlier answers" not in few["reasons"]
+    edison(mini, "run", "-q", "--yes", "--limit", "10")
+    (plan,) = json.loads(edison(mini, "plan", "--json").out)["experiments"]
+    assert "tokens are estimated from those of earlier answers" in plan["reasons"]
+    (run,) = json.loads(edison(mini, "run", "--yes", "--json").out)["runs"]
+    cost = plan["cost_microusd"]
+    assert cost["low"] <= run["cost_microusd"] <= cost["high"] < few["cost_microusd"]["low"]

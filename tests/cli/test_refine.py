@@ -119,7 +119,7 @@ def test_a_budget_ends_it_with_exit_code_4(folder: Folder) -> None:
     assert done.code == 4, done.err
     told = json.loads(done.out)
     assert told["exit_code"] == 4
-    assert "repeat the command" in told["error"]["hint"]
+    assert "repeat with: edison refine hello --budget " in told["error"]["hint"]
 
 
 def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:

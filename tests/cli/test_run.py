@@ -366,18 +366,18 @@ def test_waiting_for_another_run_is_said(project: Folder) -> None:
         (
             "",
             ["--budget", "0.001"],
-            "Continue with a larger budget: edison resume {id} --budget 0.02",
+            "Continue with a larger budget: edison resume {id} --budget 0.",
         ),
         (
             "budget_usd: 0.01",
             [],
-            "Raise stop.budget_usd, then: edison run hello (stored answers",
+            "Raise stop.budget_usd to 1.58, then: edison run hello (stored answers",
         ),
         (
             "daily_budget_usd: 0.01",
             [],
             "Continue tomorrow (UTC) with: edison resume {id}; "
-            "or raise stop.daily_budget_usd, then: ",
+            "or raise stop.daily_budget_usd to 1.58, then: ",
         ),
         ("max_total_tokens: 600", [], "Raise stop.max_total_tokens, then: edison run hello"),
     ],

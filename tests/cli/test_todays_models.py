@@ -120,6 +120,21 @@ def with_many_cases(folder: Folder, judges: str) -> None:
     folder.edit("experiments/hello.yaml", "[judge]", judges)
 
 
+def test_a_judge_that_cannot_answer_stops_the_run_before_the_rest_is_paid(
+    edison: Edison, mini: Folder, server: LoopbackServer
+) -> None:
+    server.strict = False
+    error = {"error": {"message": "messages: this model takes no text"}}
+    server.script.insert(0, rule(model="deaf", do="status", status=400, body=error))
+    mini.write("models.yaml", judged_by(server, "fine", "deaf"))
+    with_many_cases(mini, "[fine, deaf]")
+    done = edison(mini, "run")
+    assert done.code == 3, done.all
+    assert "deaf (judge) stopped: BAD_REQUEST: messages: this model takes no text" in done.all
+    paid = [row["model"] for row in server.ledger_rows()]
+    assert len(paid) <= 4, "two answers and their judgments, of 40 cases"
+
+
 def test_a_judge_that_never_scores_is_named_and_nothing_passes(
     edison: Edison, mini: Folder, server: LoopbackServer
 ) -> None:
@@ -132,6 +147,19 @@ def test_a_judge_that_never_scores_is_named_and_nothing_passes(
     (run,) = json.loads(done.out)["runs"]
     assert (done.code, run["status"], run["verdict"]) == (3, "FAILED", "error")
     assert "gave no score" in run["clients"]["stopped"]["judge vague"]
+
+
+def test_a_judge_that_comes_back_within_three_cells_is_not_given_up(
+    edison: Edison, mini: Folder, server: LoopbackServer
+) -> None:
+    server.strict = False
+    busy = {"error": {"message": "overloaded"}}
+    server.script.insert(0, rule(model="fine", do="status", status=500, body=busy, times=2))
+    mini.write("models.yaml", judged_by(server, "fine"))
+    with_many_cases(mini, "[fine]")
+    done = edison(mini, "run", "--json")
+    (run,) = json.loads(done.out)["runs"]
+    assert run["status"] == "COMPLETED", done.all
 
 
 def test_a_test_sends_what_a_run_sends(

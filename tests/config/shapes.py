@@ -183,6 +183,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
         "owner": "ada",
     },
     "Schedule": {"name": "daily", "cron": "0 9 * * *"},
+    "TrustedProgram": {"model": "m"},
     "TrustedKey": {"env": "KEY", "hosts": ["https://example.com"]},
 }
 """The least each shape that stands in a list needs."""

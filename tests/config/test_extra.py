@@ -79,6 +79,8 @@ def test_each_provider_has_its_own_names(provider: str) -> None:
         "openai_compatible": ", base_url: 'https://x.example'",
         "vertex": ", options: {project: p, location: global}",
         "bedrock": ", options: {region: eu-west-1}",
+        "command": ", options: {run: [a], files: [a]}",
+        "http": ", base_url: 'https://x.example', options: {body: {}}",
     }.get(provider, "")
     name = "openai/m" if provider == "litellm" else "m"
     entry = f"provider: {provider}, model: {name}{more}"

@@ -28,6 +28,8 @@ def test_the_providers_are_those_of_the_contract() -> None:
         "sim",
         "local",
         "replay",
+        "command",
+        "http",
     )
     assert all(callable(PROVIDERS.load(name)) for name in PROVIDERS.built_in)
 
@@ -38,7 +40,8 @@ def test_the_options_are_those_of_the_contract() -> None:
     assert listed["azure"] == {"deployment", "api_version"}
     assert listed["vertex"] == {"project", "location"}
     assert listed["bedrock"] == {"region"}
-    assert set(OPTIONS) == {"openai", "azure", "vertex", "bedrock", "sim", "local", "litellm"}
+    others = {"sim", "local", "litellm", "command", "http"}
+    assert set(OPTIONS) == {"openai", "azure", "vertex", "bedrock", *others}
 
 
 def test_only_parameters_that_were_written_count() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from edison_ci.config.experiment import ModelUse
 from edison_ci.config.load import inspect_project
-from edison_ci.config.model_entry import PROVIDERS, SIM_MODELS
+from edison_ci.config.model_entry import APPLICATIONS, PROVIDERS, SIM_MODELS
 from edison_ci.config.models import (
     DEFAULT_PARAMS,
     OFFLINE,
@@ -281,8 +281,10 @@ WHOLE = {
     "openai_compatible": "provider: openai_compatible, model: m, base_url: 'http://127.0.0.1:1/v1'",
     "litellm": "provider: litellm, model: groq/x, options: {organization: o}",
     "sim": SIM,
-    "local": "provider: local, model: models/x.gguf",
+    "local": "provider: local, model: smollm2-135m-instruct",
     "replay": "provider: replay, store: runs/x.jsonl",
+    "command": "provider: command, options: {run: [a], files: [a]}",
+    "http": "provider: http, base_url: 'https://x.example', options: {body: {}}",
 }
 
 
@@ -347,7 +349,7 @@ def test_azure_is_called_by_its_deployment_unless_it_names_a_model() -> None:
         ("{provider: sim, model: smal}", "smal", "sim has no model 'smal' (did you mean 'small'?)"),
         ("{provider: sim, model: script}", "", "sim's script needs a file"),
         (f"{{{SIM}, key_env: K}}", "K", "sim takes no key"),
-        ("{provider: local, model: x, key_env: K}", "K", "local takes no key"),
+        ("{provider: local, model: smollm2-135m-instruct, key_env: K}", "K", "local takes no key"),
         ("{provider: replay, store: a, key_env: K}", "K", "replay takes no key"),
         ("{provider: replay}", "", "a replay model needs a recording"),
         (f"{{{OPENAI}, store: a.jsonl}}", "a.jsonl", "store is for provider: replay"),
@@ -459,7 +461,7 @@ def sent(entry: str, prompt: str = "{}", **experiment: Any) -> dict[str, Any]:
     return dict(configure("m", model, a_prompt(prompt), experiment).params)
 
 
-@pytest.mark.parametrize("provider", WHOLE)
+@pytest.mark.parametrize("provider", sorted(WHOLE.keys() - APPLICATIONS))
 def test_defaults_are_sent_where_nothing_is_written(provider: str) -> None:
     assert sent(WHOLE[provider]) == DEFAULT_PARAMS == {"temperature": 1.0, "max_tokens": 4096}
 

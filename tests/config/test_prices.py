@@ -76,7 +76,11 @@ def test_free_is_a_price_of_zero() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ["provider: sim, model: small", "provider: local, model: x", "provider: replay, store: x"],
+    [
+        "provider: sim, model: small",
+        "provider: local, model: smollm2-135m-instruct",
+        "provider: replay, store: x",
+    ],
 )
 def test_what_calls_no_service_costs_nothing(entry: str) -> None:
     price = table().price_of(model(entry))

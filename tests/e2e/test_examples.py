@@ -14,7 +14,7 @@ TEMPLATES = ("code-generation", "creative-writing", "customer-support", "data-ex
 
 def test_these_are_all_the_examples() -> None:
     found = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-    assert found == [*TEMPLATES, "workflows"]
+    assert found == sorted([*TEMPLATES, "one-word-answers", "workflows"])
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

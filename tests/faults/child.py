@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
+import importlib.readers  # noqa: F401  # after giving up its rights a process cannot load it
 import json
 import os
 import random

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.forge.fake_state import (
+    APPROVALS,
     BLOB,
     BLOBS,
     COMMENT,
@@ -81,6 +82,7 @@ def arguments(template: str, path: str) -> dict[str, str]:
 def refuse_below(who: Grant, method: str, template: str) -> None:
     """Refuse a token whose permissions are not enough, as GitHub does."""
     about = "pull_requests" if "/pulls" in template or "/issues" in template else "contents"
+    about = "actions" if "/actions" in template else about
     needed = "read" if method == "GET" else "write"
     have = who.permissions.get(about, "none")
     if have == "none" or (needed == "write" and have != "write"):
@@ -245,6 +247,15 @@ def _contents(call: Call) -> Result:
     return 200, made
 
 
+def _approvals(call: Call) -> Result:
+    (made,) = call.state.github.example("GET", APPROVALS, 200)
+    environment = made["environments"][0]
+    return 200, [
+        {**made, "state": state, "environments": [{**environment, "name": name}]}
+        for name, state in call.state.approved.items()
+    ]
+
+
 ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("GET", ISSUE_COMMENTS): _list_comments,
     ("POST", ISSUE_COMMENTS): _add_comment,
@@ -269,4 +280,5 @@ ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("POST", REFS): _add_ref,
     ("PATCH", REF_CHANGE): _move_ref,
     ("GET", CONTENTS): _contents,
+    ("GET", APPROVALS): _approvals,
 }

@@ -23,6 +23,7 @@ BOT = "github-actions[bot]"
 (
     ISSUE_COMMENTS, COMMENT, PULLS, PULL, FILES, MERGE, REVIEWS, LINE_COMMENTS,
     BLOBS, BLOB, TREES, COMMITS, COMMIT, REFS, REF_CHANGE, REF, MATCHING_REFS, CONTENTS,
+    APPROVALS,
 ) = PATHS  # fmt: skip
 
 
@@ -76,6 +77,8 @@ class State:
         self.may_open_pull_requests = True
         self.locked = False
         self.approvals_needed = 0
+        self.approved: dict[str, str] = {}
+        """Environments that were reviewed for the workflow run, and how."""
         self.comments: dict[int, dict[str, Any]] = {}
         self.pulls: dict[int, Pull] = {}
         self.blobs: dict[str, bytes] = {}

@@ -10,8 +10,9 @@ import pytest
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.github import GitHub, suggestion_text
 from edison_ci.forge.models import Change, ChangedFile, ReviewDecision, SuggestedLines
+from edison_ci.operate.programs import approved_by_person
 from tests.forge.conftest import open_pull
-from tests.forge.fake_github import FakeGitHub, Fault
+from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_routes import ROUTES
 from tests.forge.fake_state import Grant
 from tests.forge.openapi import description
@@ -66,6 +67,8 @@ async def test_every_request_we_can_send_is_one_that_github_describes(
             assert proposed.pull_request is not None
             await github.close_pull_request(proposed.pull_request.number)
             await github.merge_pull_request(1, head_sha=(await github.pull_request(1)).head_sha)
+        server.grants[TOKEN].permissions["actions"] = "read"
+        assert not await approved_by_person("trial", server.address(), "7")
         used = {(r.method, server.template(r)) for r in server.requests}
     assert used == set(ROUTES)
 

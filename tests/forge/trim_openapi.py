@@ -38,6 +38,7 @@ PATHS = tuple(
         "/git/ref/{ref}",
         "/git/matching-refs/{ref}",
         "/contents/{path}",
+        "/actions/runs/{run_id}/approvals",
     )
 )
 

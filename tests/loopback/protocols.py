@@ -24,7 +24,7 @@ class Chat:
     """A chat request as far as the server understands it."""
 
     protocol: str
-    """openai, responses or anthropic"""
+    """openai, responses, embeddings or anthropic"""
     body: dict[str, Any]
 
     @property
@@ -39,6 +39,8 @@ class Chat:
     @property
     def said(self) -> str:
         """All that the messages say."""
+        if self.protocol == "embeddings":
+            return "\n".join(self.body["input"])
         parts = [self.body.get("system", "")]
         parts += [
             message.get("content", "")
@@ -94,6 +96,8 @@ class Reply:
 
 def reply_to(chat: Chat, rule: Rule) -> Reply:
     """Return the good reply to a request, with the details that the rule wants."""
+    if chat.protocol == "embeddings":
+        return _embeddings(chat, rule)
     text = rule.text
     if text is None:
         text = f"The answer is {chat.word}."
@@ -111,6 +115,22 @@ def reply_to(chat: Chat, rule: Rule) -> Reply:
     if rule.served_model is not None:
         body["model"] = rule.served_model
     return Reply(body, chat.tokens_in, tokens_out)
+
+
+def vector(text: str) -> list[float]:
+    """The embedding of a text: how often it has each letter."""
+    return [float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+
+def _embeddings(chat: Chat, rule: Rule) -> Reply:
+    data = [
+        {"object": "embedding", "index": index, "embedding": vector(text)}
+        for index, text in enumerate(chat.body["input"])
+    ]
+    body: dict[str, Any] = {"object": "list", "data": data, "model": chat.model or "deployed"}
+    if rule.usage is not None:
+        body["usage"] = {"prompt_tokens": chat.tokens_in, "total_tokens": chat.tokens_in}
+    return Reply(body, chat.tokens_in, 0)
 
 
 def _openai(chat: Chat, text: str, *, cut: bool, tokens_out: int) -> dict[str, Any]:

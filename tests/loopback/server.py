@@ -18,8 +18,8 @@ Every charged request appends one line to the ledger, flushed and synced BEFORE 
 dollars per million tokens (`price_in` 1.0, `price_out` 2.0). What can be scripted: `script.py`.
 Answers are deterministic: `protocols.py`. `GET /-/requests` tells a child's requests as JSON.
 
-Any path that ends in `/chat/completions` speaks OpenAI (Azure's paths too), in `/messages`
-Anthropic; everything else is 404.
+Any path that ends in `/chat/completions` speaks OpenAI (Azure's paths too), in `/embeddings` its
+embeddings, in `/messages` Anthropic; everything else is 404.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class Seen:
             return Chat("openai", self.json)
         if path.endswith("/responses"):
             return Chat("responses", self.json)
+        if path.endswith("/embeddings"):
+            return Chat("embeddings", self.json)
         return Chat("anthropic", self.json) if path.endswith("/messages") else None
 
 

@@ -364,7 +364,7 @@ def test_code_that_is_not_allowed_stands_in_the_way(greet: Folder) -> None:
     greet.edit(
         "experiments/greet.yaml", "{icontains: hello}", "{not: {python: checks/tone.py:check}}"
     )
-    said = "a check runs code: pass --allow-code or set settings.allow_code"
+    said = "a check runs code of the repository: pass --allow-code or set settings.allow_code"
     assert planned(greet).blockers == [said]
     greet.write("edison.yaml", "version: 1\nproject: greet\nsettings: {allow_code: true}\n")
     assert planned(greet).blockers == []

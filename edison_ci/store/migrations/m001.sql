@@ -180,7 +180,8 @@ create table answer_text (                  -- text of an answer; removed by ret
   answer_no    integer not null,
   text         text not null,
   tool_calls   text,                        -- JSON
-  sha256       text not null,               -- of text and tool calls
+  sha256       text not null,               -- of text, tool calls and details
+  details      text,                        -- JSON: context and steps that an application told
   primary key (request_hash, answer_no)
 ) strict;
 

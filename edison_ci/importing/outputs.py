@@ -1,0 +1,303 @@
+"""Answers that were produced elsewhere, read from a JSONL or CSV file to be graded here.
+
+Every row names the case that it answers. All rows are checked before the first is stored: a row for
+an unknown case or model, a second answer to the same cell and a wrong value are problems with their
+line. What a check or gate needs and a row lacks is a problem too, as no number is made up.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Literal
+
+from edison_ci import utc
+from edison_ci._dataclass import dataclass
+from edison_ci.config.cases import STATIC, RowReader
+from edison_ci.config.experiment import DataLimits, DatasetEntry
+from edison_ci.config.models import MAX_CONFIGURATIONS
+from edison_ci.errors import ConfigError, Location, Problem
+from edison_ci.plan.fingerprint import file_digest
+from edison_ci.records import Completion, FinishReason, Json
+from edison_ci.shape import short
+from edison_ci.spelling import did_you_mean
+from edison_ci.store.answers import Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.documents.files import Tree
+
+SUFFIXES = (".jsonl", ".csv")
+MAX_BYTES = 1_000_000_000
+MAX_ROWS = 1_000_000
+MAX_REPEATS = 100
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,99}")
+"""Names of models that are not in models.yaml; those of vendors have slashes and colons."""
+_COLUMN_TYPES = {
+    "repeat": "number",
+    "usage": "object",
+    "tokens_in": "number",
+    "tokens_out": "number",
+    "latency_ms": "number",
+    "cost_usd": "number",
+    "tool_calls": "list",
+}
+_KEYS = ("case", "model", "prompt", "text", "time", "finish_reason", *_COLUMN_TYPES)
+_HIGHEST = {"latency_ms": 86_400_000, "cost_usd": 10_000}
+_MOST_TOKENS = 1_000_000_000
+_NEEDED_BY = {
+    "latency": "latency_ms",
+    "latency_ms.p95": "latency_ms",
+    "cost": "cost_usd",
+    "cost_usd.mean": "cost_usd",
+    "finish_reason": "finish_reason",
+    "tokens.mean": "tokens_out",
+}
+"""Checks and metrics of gates that need a value, by their name."""
+_KNOWN_NAMES = 10_000
+"""Number of case ids that are searched for one similar to an unknown one."""
+
+
+class _BadRowError(Exception):
+    def __init__(self, key: str, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.key, self.code, self.message, self.hint = key, code, message, hint
+
+
+@dataclass(slots=True)
+class OutputFile:
+    """The answers of a file."""
+
+    name: str
+    sha256: str
+    answers: dict[tuple[str, str, str, int], Settlement] = field(default_factory=dict)
+    """By prompt, model, case and repeat."""
+    without_cost: int = 0
+    without_latency: int = 0
+
+    @property
+    def models(self) -> list[str]:
+        """The models that have answers."""
+        return list(dict.fromkeys(model for _, model, _, _ in self.answers))
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts that have answers."""
+        return list(dict.fromkeys(prompt for prompt, _, _, _ in self.answers))
+
+    @property
+    def repeats(self) -> int:
+        """The number of repeats, by the highest."""
+        return 1 + max(repeat for _, _, _, repeat in self.answers)
+
+    def origin(self) -> dict[str, Json]:
+        """Return where the answers come from, as it is stored with the run."""
+        return {
+            "file": self.name,
+            "sha256": self.sha256,
+            "answers": len(self.answers),
+            "without_cost": self.without_cost,
+            "without_latency": self.without_latency,
+            "models": list(self.models),
+            "prompts": list(self.prompts),
+        }
+
+
+def read_outputs(
+    tree: Tree, path: str, project: Project, experiment: Experiment, others: Sequence[str] = ()
+) -> OutputFile:
+    """Return the answers of a file; raises ConfigError with all its problems.
+
+    `others` names models that the experiment does not have.
+    """
+    limits = DataLimits(max_rows=MAX_ROWS, max_bytes=MAX_BYTES)
+    entry = DatasetEntry.model_construct(path=path, map={}, limits=limits)
+    reader = RowReader(tree, entry, _COLUMN_TYPES, [])
+    cases = [str(case.id) for case in project.cases(experiment)] if experiment.file.data else []
+    rows = _Rows(experiment, frozenset(cases or [STATIC.id]), others)
+    found = OutputFile(path.rpartition("/")[2], file_digest(tree, path))
+    lines: dict[tuple[str, str, str, int], int] = {}
+    for row in reader:
+        try:
+            key, settlement = rows.read(row)
+            if (first := lines.setdefault(key, reader.line)) != reader.line:
+                raise _twice(key, first)
+        except _BadRowError as bad:
+            where = reader.locate((bad.key,), key=bad.code == "unknown-key")
+            reader.report(Problem(where, bad.code, f"row {reader.number}: {bad.message}", bad.hint))
+            continue
+        found.answers[key] = settlement
+        found.without_cost += row.get("cost_usd") is None
+        found.without_latency += not settlement.completion.latency_ms
+    problems = [*reader.problems, *_whole_file(found, reader)]
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _whole_file(found: OutputFile, reader: RowReader) -> Iterator[Problem]:
+    where = Location(reader.entry.path)
+    if reader.suppressed:
+        message = f"{reader.suppressed:,} further problems in this file"
+        yield Problem(where, "more", message, "fix the first ones")
+    elif not found.answers and not reader.problems:
+        yield Problem(where, "empty", "the file has no answers", "each row is one answer")
+    elif len(found.models) > MAX_CONFIGURATIONS:
+        message = f"answers of {len(found.models)} models; at most {MAX_CONFIGURATIONS}"
+        yield Problem(where, "range", message, "split the file by models")
+
+
+def _twice(key: tuple[str, str, str, int], first: int) -> _BadRowError:
+    _, model, case, repeat = key
+    message = f"a second answer of {model} to case {short(case)}, the first is in line {first}"
+    hint = f"remove one, or number several: repeat: {repeat}, repeat: {repeat + 1}"
+    return _BadRowError("case", "duplicate", message, hint)
+
+
+class _Rows:
+    """Reads rows as answers to the cells of an experiment."""
+
+    def __init__(
+        self, experiment: Experiment, cases: frozenset[str], others: Sequence[str]
+    ) -> None:
+        self._cases = cases
+        self._names: dict[str, list[str]] = {
+            "model": [*(name for name, _, _ in experiment.models), *others],
+            "prompt": [prompt.id for prompt in experiment.prompts],
+        }
+        # With one name on the command line, a file without models has the answers of that one.
+        self._default = dict(self._names)
+        if len(others) == 1:
+            self._default["model"] = list(others)
+        used = {check.check: "check" for check in experiment.all_checks()}
+        used |= {gate.metric: "gate" for gate in experiment.file.gates}
+        self._needed = {_NEEDED_BY[by]: (by, kind) for by, kind in used.items() if by in _NEEDED_BY}
+
+    def read(self, row: dict[str, Any]) -> tuple[tuple[str, str, str, int], Settlement]:
+        """Return the cell that a row answers, and its answer; raises _BadRowError."""
+        if isinstance(row.get("input"), dict):  # a CSV file has its columns there
+            row |= row.pop("input")
+        for key in row:
+            if key not in _KEYS:
+                hint = did_you_mean(key, _KEYS, label="keys") or "remove it"
+                raise _BadRowError(key, "unknown-key", f"unknown key {short(key)}", hint)
+        prompt, model = self._one_of(row, "prompt"), self._one_of(row, "model")
+        repeat = _count(row, "repeat", MAX_REPEATS - 1) or 0
+        return (prompt, model, self._case(row), repeat), self._settlement(row)
+
+    def _case(self, row: dict[str, Any]) -> str:
+        case = _text(row, "case")
+        if not case:
+            raise _BadRowError("case", "missing", "case is missing", "name the id of the case")
+        if case not in self._cases:
+            known = self._cases if len(self._cases) <= _KNOWN_NAMES else ()
+            hint = did_you_mean(case, known, label="cases") or "see: edison dataset show"
+            raise _BadRowError("case", "unknown-case", f"unknown case {short(case)}", hint)
+        return case
+
+    def _one_of(self, row: dict[str, Any], what: Literal["model", "prompt"]) -> str:
+        name, names = _text(row, what), self._names[what]
+        if name in names:
+            return str(name)
+        if name:
+            hint = did_you_mean(name, names, label=f"{what}s of the experiment")
+            if what == "model":
+                hint += f"; for a model that it does not have, add --model {name[:100]}"
+            code = "unknown-model" if what == "model" else "value"
+            raise _BadRowError(what, code, f"unknown {what} {short(name)}", hint.lstrip("; "))
+        if len(self._default[what]) == 1:
+            return self._default[what][0]
+        hint = f"name one: {', '.join(names)}"
+        raise _BadRowError(what, "missing", f"{what} is missing, and there are several", hint)
+
+    def _settlement(self, row: dict[str, Any]) -> Settlement:
+        text = row.get("text")
+        if not isinstance(text, str):
+            what = "missing" if text is None else "type"
+            said = "text is missing" if text is None else "text is not a text"
+            raise _BadRowError("text", what, said, 'an empty answer is ""')
+        tokens_in, tokens_out = _tokens(row)
+        latency, cost = _amount(row, "latency_ms"), _amount(row, "cost_usd")
+        given = {"latency_ms": latency, "cost_usd": cost, "tokens_out": tokens_out,
+                 "finish_reason": _text(row, "finish_reason")}  # fmt: skip
+        for name, (by, kind) in self._needed.items():
+            if given[name] is None:
+                message = f"{name} is missing, and the {kind} {by} of the experiment needs it"
+                raise _BadRowError(name, "missing", message, "add it to every row")
+        calls = row.get("tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            message = "tool_calls is not a list"
+            raise _BadRowError("tool_calls", "type", message, "write them as OpenAI returns them")
+        completion = Completion(
+            text,
+            _finish_reason(row, calls),
+            tokens_in,
+            tokens_out,
+            # An answer takes some time, so 0 means that it is not known.
+            latency_ms=0 if latency is None else max(1, round(latency)),
+            tool_calls=calls or None,
+        )
+        return Settlement(completion, math.ceil((cost or 0) * 1e6), "imported", _time(row))
+
+
+def _text(row: dict[str, Any], key: str) -> str | None:
+    value = row.get(key)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise _BadRowError(key, "type", f"{key} is not a text", "quote it")
+    return value
+
+
+def _tokens(row: dict[str, Any]) -> tuple[int | None, int | None]:
+    usage = row.get("usage")
+    if usage is not None:
+        if not isinstance(usage, dict) or usage.keys() - {"in", "out"}:
+            raise _BadRowError("usage", "type", "usage is not valid", 'write {"in": 12, "out": 34}')
+        row = {f"tokens_{name}": tokens for name, tokens in usage.items()} | row
+    return _count(row, "tokens_in", _MOST_TOKENS), _count(row, "tokens_out", _MOST_TOKENS)
+
+
+def _count(row: dict[str, Any], key: str, most: int) -> int | None:
+    value = row.get(key)
+    if value is None or (type(value) is int and 0 <= value <= most):
+        return value
+    message = f"{key} is {short(str(value))}; allowed: whole numbers from 0 to {most:,}"
+    raise _BadRowError(key, "range", message)
+
+
+def _amount(row: dict[str, Any], key: str) -> float | None:
+    value, most = row.get(key), _HIGHEST[key]
+    if value is None or (type(value) in (int, float) and 0 <= value <= most):
+        return value
+    message = f"{key} is {short(str(value))}; allowed: numbers from 0 to {most:,}"
+    raise _BadRowError(key, "range", message)
+
+
+def _finish_reason(row: dict[str, Any], calls: Json) -> FinishReason:
+    given = _text(row, "finish_reason")
+    if given is None:
+        return FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+    if given not in list(FinishReason):
+        hint = f"allowed: {', '.join(FinishReason)}"
+        raise _BadRowError("finish_reason", "value", f"unknown reason {short(given)}", hint)
+    return FinishReason(given)
+
+
+def _time(row: dict[str, Any]) -> str:
+    """Return when the answer was given; now if that is not told."""
+    given, now = _text(row, "time"), utc.now()
+    if given is None:
+        return utc.timestamp(now)
+    try:
+        time = dt.datetime.fromisoformat(given)
+        if time.tzinfo is None or not dt.datetime(2000, 1, 1, tzinfo=dt.UTC) <= time <= now:
+            raise ValueError
+        return utc.timestamp(time)
+    except (ValueError, OverflowError):
+        message = f"time is {short(given)}, not a time from 2000 to now"
+        raise _BadRowError("time", "date", message, "write 2026-07-31T12:00:00Z") from None

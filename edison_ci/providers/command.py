@@ -1,0 +1,267 @@
+"""A program of the repository as a model: one JSON object per line in, one per line out.
+
+Each process answers one request at a time and stays for the next, so that a program is started once
+for each concurrent call and not once for each case. A process that crashes, hangs, writes too much
+or answers something else than its request is killed with everything that it started; the call gets
+an error with the last line of its standard error, and the next call a new process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edison_ci._dataclass import dataclass
+from edison_ci.checks.child import ENTRY, child_environment, hide_environment
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.providers.application import SHOWN, asked, read_answer
+from edison_ci.providers.openai_compatible import storable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from edison_ci.providers.budget import StoredAnswer
+    from edison_ci.records import Completion, Request
+
+MOST_BYTES = 4_000_000
+"""Of one answer; more is a flood."""
+_STDERR_BYTES = 10_000
+_SETUP_S = 600.0
+_MARK = "EDISON_PROGRAM"
+"""Variable by which the processes that a program leaves behind are found."""
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, where it runs, and what it gets."""
+
+    run: Sequence[str]
+    folder: Path
+    setup: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables besides PATH and the like."""
+    confined: bool = False
+    """Whether it runs without network and without write access, except to its home."""
+    timeout_s: float = 60.0
+
+
+class NotRun(CallError):
+    """A program that may not run here; its cells are skipped."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorKind.BAD_REQUEST, reason, charged=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedProgram:
+    """A program that may not run here."""
+
+    reason: str
+
+    async def complete(self, _: Request) -> Completion:
+        """Raise NotRun."""
+        raise NotRun(self.reason)
+
+    async def answer(self, _: Request) -> StoredAnswer:
+        """Raise NotRun."""
+        raise NotRun(self.reason)
+
+
+@dataclass(slots=True)
+class _Process:
+    """A running program."""
+
+    process: asyncio.subprocess.Process
+    mark: str
+    errors: bytearray = field(default_factory=bytearray)
+    reading: asyncio.Task[None] | None = None
+
+    async def read_errors(self) -> None:
+        """Keep the end of its standard error."""
+        assert self.process.stderr is not None
+        while block := await self.process.stderr.read(_STDERR_BYTES):
+            self.errors += block
+            del self.errors[:-_STDERR_BYTES]
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its standard error."""
+        lines = self.errors.decode("utf-8", "replace").strip().splitlines()
+        return storable(lines[-1].strip()[:SHOWN]) if lines else "no error output"
+
+    async def end(self) -> None:
+        """Kill it with everything that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for stray in _marked(self.mark):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(stray, signal.SIGKILL)
+        await self.process.wait()
+        if self.reading is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.reading, 1)
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the processes with this mark in their environment; none without /proc."""
+    wanted, found = f"{_MARK}={mark}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+            if wanted in entry.read_bytes().split(b"\0"):
+                found.append(int(entry.parent.name))
+    return found
+
+
+class CommandProvider:
+    """Answers requests with long-lived processes of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._idle: list[_Process] = []
+        self._number = 0
+        self._building = asyncio.Lock()
+        self._built = not program.setup
+        self._home = ""
+        self._broken: CallError | None = None
+
+    async def complete(self, request: Request) -> Completion:
+        """Return the answer of the program, or raise CallError."""
+        await self._build()
+        self._number += 1
+        number = self._number
+        line = _as_json({"id": number, **asked(request)}).encode("utf-8", "replace") + b"\n"
+        process = self._idle.pop() if self._idle else await self._start(self._program.run)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(self._program.timeout_s):
+                reply = await _exchange(process, line)
+            answer = read_answer(_parse(reply, number), round(1000 * (clock() - began)))
+        except BaseException as error:
+            await process.end()
+            raise self._explained(error, process) from None
+        self._idle.append(process)
+        return answer
+
+    async def _build(self) -> None:
+        """Run the set-up once; raises CallError, each time, if it failed."""
+        if self._built:
+            return
+        async with self._building:
+            if self._built:
+                return
+            if self._broken is None:
+                try:
+                    await self._set_up()
+                    self._built = True
+                except CallError as error:
+                    self._broken = error
+        if self._broken is not None:
+            raise CallError(self._broken.kind, self._broken.message, charged=False)
+
+    async def _set_up(self) -> None:
+        process = await self._start(self._program.setup)
+        inside, outside = process.process.stdin, process.process.stdout
+        assert inside is not None
+        assert outside is not None
+        inside.close()
+        try:
+            async with asyncio.timeout(_SETUP_S):
+                while await outside.read(_STDERR_BYTES):
+                    pass
+                code = await process.process.wait()
+        except TimeoutError:
+            code = None
+        finally:
+            await process.end()
+        if code != 0:
+            how = f"took longer than {_SETUP_S:g} s" if code is None else f"ended with {code}"
+            message = f"the set-up of the program {how}: {process.last_line}"
+            raise CallError(ErrorKind.MODEL_NOT_FOUND, message, charged=False)
+
+    async def _start(self, arguments: Sequence[str]) -> _Process:
+        program, mark = self._program, uuid.uuid4().hex
+        hide_environment()
+        self._home = self._home or tempfile.mkdtemp(prefix="edison-program-")
+        environment = child_environment(self._home)
+        if not program.confined:
+            environment["HOME"] = os.environ.get("HOME", self._home)
+        else:
+            arguments = [sys.executable, "-I", str(ENTRY), "sandbox", "program", *arguments]
+        try:
+            started = await asyncio.create_subprocess_exec(
+                *arguments,
+                cwd=program.folder,
+                env={**environment, "PYTHONUNBUFFERED": "1", **program.environment, _MARK: mark},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                limit=MOST_BYTES,
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            message = f"{arguments[0]} cannot be started: {why}"
+            raise CallError(ErrorKind.MODEL_NOT_FOUND, message, charged=False) from None
+        process = _Process(started, mark)
+        process.reading = asyncio.create_task(process.read_errors())
+        return process
+
+    def _explained(self, error: BaseException, process: _Process) -> BaseException:
+        """Return the error of a call that the program did not answer."""
+        if isinstance(error, TimeoutError):
+            message = f"the program gave no answer within {self._program.timeout_s:g} s"
+            return CallError(ErrorKind.TIMEOUT, f"{message}: {process.last_line}")
+        if isinstance(error, asyncio.LimitOverrunError | ValueError):
+            message = f"the program wrote more than {MOST_BYTES:,} bytes without an end of line"
+            return CallError(ErrorKind.BAD_RESPONSE, message)
+        if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
+            code = process.process.returncode
+            message = f"the program ended with {code} before it answered: {process.last_line}"
+            return CallError(ErrorKind.BAD_RESPONSE, message)
+        return error
+
+    async def aclose(self) -> None:
+        """End every process."""
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*(process.end() for process in idle))
+        if self._home:
+            shutil.rmtree(self._home, ignore_errors=True)
+            self._home = ""
+
+
+async def _exchange(process: _Process, line: bytes) -> bytes:
+    inside, outside = process.process.stdin, process.process.stdout
+    assert inside is not None
+    assert outside is not None
+    inside.write(line)
+    await inside.drain()
+    return await outside.readuntil(b"\n")
+
+
+def _parse(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        shown = storable(line[:SHOWN].decode("utf-8", "replace").strip())
+        message = (
+            f"the program wrote {shown!r}, which is not JSON; logs belong on its standard error"
+        )
+        raise CallError(ErrorKind.BAD_RESPONSE, message) from None
+    if not isinstance(value, dict) or value.get("id", number) != number:
+        message = f"the program did not answer request {number} with one JSON object"
+        raise CallError(ErrorKind.BAD_RESPONSE, message)
+    if error := value.get("error"):
+        raise CallError(ErrorKind.BAD_RESPONSE, f"the program says: {storable(str(error))[:SHOWN]}")
+    return value
