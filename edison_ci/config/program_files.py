@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.documents.marks import Fault
+from edison_ci.documents.files import file_digest
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 _MOST_FILES = 20_000
-_CHUNK = 1 << 20
 
 
 def with_code(model: Model, tree: Tree) -> Model:
@@ -36,7 +35,7 @@ def with_code(model: Model, tree: Tree) -> Model:
                 hint="list only its own folders under options: files",
             )
         found.update(f"{path}\0".encode("utf-8", "surrogateescape"))
-        found.update(_digest(tree, path))
+        found.update(file_digest(tree, path).encode())
     return replace(model, code=found.hexdigest(), tree=tree)
 
 
@@ -53,14 +52,3 @@ def _below(tree: Tree, path: str) -> Iterator[str]:
     for name in names:
         if not name.startswith(".") and name not in _LEFT_OUT:
             yield from _below(tree, f"{path}/{name}")
-
-
-def _digest(tree: Tree, path: str) -> bytes:
-    found = hashlib.sha256()
-    try:
-        with tree.open(path) as stream:
-            while chunk := stream.read(_CHUNK):
-                found.update(chunk)
-    except Fault as fault:
-        found.update(fault.code.encode())
-    return found.digest()

@@ -8,6 +8,7 @@ bytes.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import uuid
@@ -49,6 +50,7 @@ def replace_file(
 
 
 CONFIG_BYTES = 1_000_000
+_CHUNK = 1 << 20
 _GIT = ".git"
 
 
@@ -72,6 +74,18 @@ def read(tree: Tree, path: str, *, max_bytes: int = CONFIG_BYTES) -> bytes:
     if len(data) > max_bytes:
         raise too_large(path, len(data), max_bytes)
     return data
+
+
+def file_digest(tree: Tree, path: str) -> str:
+    """Return the sha256 of a file, or why it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        with tree.open(path) as stream:
+            while chunk := stream.read(_CHUNK):
+                found.update(chunk)
+    except Fault as fault:
+        return fault.code
+    return found.hexdigest()
 
 
 def too_large(path: str, size: int, limit: int) -> Fault:

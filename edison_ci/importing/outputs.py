@@ -18,8 +18,8 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, RowReader
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.models import MAX_CONFIGURATIONS
+from edison_ci.documents.files import file_digest
 from edison_ci.errors import ConfigError, Location, Problem
-from edison_ci.plan.fingerprint import file_digest
 from edison_ci.records import Completion, FinishReason, Json
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.documents.files import file_digest
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.forge.events import find_base, read_event
@@ -18,7 +19,6 @@ from edison_ci.git.repository import Repository
 from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.plan.baseline import BaselineDoubt
 from edison_ci.plan.baseline import base_of as compared_with
-from edison_ci.plan.fingerprint import file_digest
 from edison_ci.providers.replay import MAX_BYTES
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
+from edison_ci.documents.files import file_digest
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 from edison_ci.git.command import run_git
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import Repository
-from edison_ci.plan.fingerprint import describe, file_digest, plain
+from edison_ci.plan.fingerprint import describe, plain
 from edison_ci.records import PromptId
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ from pydantic import BaseModel
 from edison_ci.checks.options import REGISTRY
 from edison_ci.config.calibration import JUDGE_APPROVALS
 from edison_ci.config.experiment import JUDGES
-from edison_ci.documents.marks import Fault
+from edison_ci.documents.files import file_digest
 from edison_ci.templating.templates import Template
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.documents.files import Tree
     from edison_ci.records import Case
 
 _EVAL_SUITE = (
@@ -42,7 +41,6 @@ _EVAL_SUITE = (
 )
 """Keys of an experiment that a run depends on; its data counts case by case."""
 _SUITE_SETTINGS = ("allow_code", "redact_pii_before_storage")
-_CHUNK = 1 << 20
 # Made once: `json.dumps` would make an encoder for each of a million cases.
 _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
@@ -121,18 +119,6 @@ def _experiment(project: Project, experiment: Experiment) -> dict[str, Any]:
     told["stop"]["budget_usd"] = plain(file.stop.budget_usd or defaults.budget_usd)
     told["stop"]["max_iterations"] = file.stop.max_iterations or defaults.max_iterations
     return told
-
-
-def file_digest(tree: Tree, path: str) -> str:
-    """Return the sha256 of a file, or why it cannot be read."""
-    found = hashlib.sha256()
-    try:
-        with tree.open(path) as stream:
-            while chunk := stream.read(_CHUNK):
-                found.update(chunk)
-    except Fault as fault:
-        return fault.code
-    return found.hexdigest()
 
 
 def _digest(value: Any) -> bytes:

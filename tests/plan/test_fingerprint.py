@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci import load_project
+from edison_ci.documents.files import file_digest
 from edison_ci.errors import Location
-from edison_ci.plan.fingerprint import Fingerprint, describe, file_digest, plain
+from edison_ci.plan.fingerprint import Fingerprint, describe, plain
 from edison_ci.records import Case, CaseId
 from edison_ci.templating.templates import compile_template
 from tests.conftest import Folder
